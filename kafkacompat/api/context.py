@@ -1,0 +1,264 @@
+"""What a handler may call: the node's services, as Protocols.
+
+A handler turns a message into calls of these and their answers into a message. It never sees sockets, files or threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig, ServerConfig
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ids import TopicPartition, Uuid
+    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Random
+    from kafkacompat.wire.errors import ErrorCode
+
+
+class RequestContext:
+    """One request's envelope: who asks, where, in which version."""
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_host",
+        "client_id",
+        "client_software",
+        "connection_id",
+        "correlation_id",
+        "listener_is_sasl",
+        "listener_name",
+    )
+
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        connection_id: int,
+        listener_name: str,
+        client_host: str,
+        listener_is_sasl: bool = False,
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection_id = connection_id
+        self.listener_name = listener_name
+        self.client_host = client_host
+        """Textual address, e.g. '127.0.0.1'."""
+        self.listener_is_sasl = listener_is_sasl
+
+
+@dataclass(slots=True)
+class ProduceResult:
+    """One partition's outcome of a produce. Offsets -1 on error."""
+
+    error: ErrorCode
+    base_offset: int = -1
+    last_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(slots=True)
+class FetchRequestPartition:
+    topic_id: Uuid
+    topic: str | None
+    """None when the id is unknown."""
+    partition: int
+    fetch_offset: int
+    partition_max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+@dataclass(slots=True)
+class FetchParameters:
+    replica_id: int
+    """-1 for a consumer."""
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+    rack_id: str
+    session_id: int
+    session_epoch: int
+    uses_topic_ids: bool
+    version: int
+    client_host: str
+    listener_name: str
+
+
+@dataclass(slots=True)
+class OffsetLookup:
+    error: ErrorCode
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class PartitionService(Protocol):
+    """Every partition this node leads or follows (partition/manager.py)."""
+
+    def append(
+        self, partition: TopicPartition, records: Buffer, acks: int, api_version: int, internal_allowed: bool
+    ) -> ProduceResult: ...
+
+    def when_replicated(
+        self, ends: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
+        """None when each partition's high watermark already reached its end; else per-partition errors, NONE or REQUEST_TIMED_OUT ..."""
+        ...
+
+    def log(self, partition: TopicPartition) -> Log | None:
+        """The log when this node leads the partition."""
+        ...
+
+    def list_offset(
+        self,
+        partition: TopicPartition,
+        timestamp_ms: int,
+        read_committed: bool,
+        current_leader_epoch: int,
+        replica_id: int,
+    ) -> OffsetLookup: ...
+
+    def end_offset_for_epoch(
+        self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
+    ) -> tuple[ErrorCode, int, int]:
+        """(error, epoch, end offset)."""
+        ...
+
+    def delete_records(
+        self, offsets: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Deferred[Mapping[TopicPartition, tuple[ErrorCode, int]]]: ...
+
+
+class ControllerService(Protocol):
+    """The active controller, or the way to it. Each takes the request message and gives the response message.
+
+    Responses are complete but for versions: fields the client's version lacks are dropped by the codec.
+    """
+
+    def create_topics(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def create_partitions(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def allocate_producer_ids(self) -> Deferred[tuple[int, int]]:
+        """(first id, count) of a fresh block."""
+        ...
+
+
+class GroupService(Protocol):
+    """Group coordinator (coordinator/ + group/). Takes request messages, gives response messages.
+
+    Parked calls give a Deferred. Authorisation, topic existence and version shapes are done before, in api/.
+    """
+
+    def is_active(self) -> bool: ...
+
+    def join_group(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def sync_group(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def leave_group(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def offset_commit(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def offset_fetch(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """Request and response of the batched shape (Groups), whatever the client's version."""
+        ...
+
+    def offset_delete(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def describe_groups(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def list_groups(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def delete_groups(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def partition_for(self, group_id: str) -> int: ...
+
+
+class FetchService(Protocol):
+    """Fetch with sessions and long poll (partition/fetch)."""
+
+    def fetch(
+        self,
+        parameters: FetchParameters,
+        partitions: Sequence[FetchRequestPartition],
+        forgotten: Sequence[tuple[Uuid, str | None, int]],
+    ) -> Any | Deferred[Any]:
+        """A FetchResponse message, now or when bytes or time are there."""
+        ...
+
+
+class ProducerIds(Protocol):
+    def next_producer_id(self) -> int | None:
+        """A fresh producer id, or None while a block is on its way (answer COORDINATOR_LOAD_IN_PROGRESS)."""
+        ...
+
+
+@dataclass(slots=True)
+class Node:
+    """The handlers' whole world: built by broker.py, passed to every handler."""
+
+    node_id: int
+    cluster_id: str
+    config: ServerConfig
+    clock: Clock
+    random: Random
+    partitions: PartitionService
+    fetches: FetchService
+    controller: ControllerService
+    groups: GroupService
+    producer_ids: ProducerIds
+    log_manager: LogManager
+    image: MetadataImage
+    """Replaced by broker.py at each published image."""
+    auto_create: AutoTopicCreator
+    dynamic: DynamicSettings
+
+
+class AutoTopicCreator(Protocol):
+    def request(self, topics: Sequence[str]) -> None:
+        """Start creating these topics with default or internal settings; at most one creation a name at a time."""
+        ...
+
+
+class DynamicSettings(Protocol):
+    """Effective settings of this node: static file under the image's dynamic layers."""
+
+    def int(self, name: str) -> int: ...
+
+    def bool(self, name: str) -> bool: ...
+
+    def str(self, name: str) -> str | None: ...
+
+    def log_config(self, topic: str) -> LogConfig: ...
+
+    def describe_broker(self, resource_name: str) -> Sequence[Any]: ...
+
+    def describe_topic(self, topic: str) -> Sequence[Any]: ...
+
+    def describe_group(self, group: str) -> Sequence[Any]: ...

@@ -1,0 +1,1 @@
+"""Cluster metadata as a replayed machine on the metadata log."""

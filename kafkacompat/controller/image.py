@@ -1,0 +1,87 @@
+"""The cluster's metadata as one immutable value: what the broker and its handlers read.
+
+Made only by controller/replay from committed records; knows neither where records come from nor who reads it.
+Every field is replaced, never changed in place, so whoever holds an image may keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from kafkacompat.ids import Uuid
+
+
+class ConfigResourceType(IntEnum):
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    host: str
+    port: int
+    security_protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    id: int
+    epoch: int
+    incarnation_id: Uuid
+    endpoints: Mapping[str, BrokerEndpoint]
+    """By listener name."""
+    features: Mapping[str, tuple[int, int]]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[Uuid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    replicas: tuple[int, ...]
+    directories: tuple[Uuid, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    leader: int
+    """-1 when there is none."""
+    leader_recovering: bool
+    leader_epoch: int
+    partition_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    id: Uuid
+    partitions: Mapping[int, PartitionImage]
+    """By partition index; indexes run from 0 without gaps."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    offset: int = -1
+    """Last metadata offset contained; -1 for nothing."""
+    epoch: int = -1
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized levels, metadata.version included; level 0 is absent."""
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    """By (resource type, name); broker name '' is the cluster-wide default."""
+    next_producer_id: int = 0
+    opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
+    """What is carried but not served yet (controllers, quotas, ACLs, SCRAM, tokens): kind -> key -> record message."""
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        return self.configs.get((resource_type, name), {})

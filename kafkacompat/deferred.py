@@ -1,0 +1,81 @@
+"""A value that will be there later, for code that must not wait.
+
+Cores and services hand out a Deferred instead of being coroutines; whoever owns a loop registers a callback.
+All in one thread: callbacks run at once inside `resolve`, in order of registration. It knows no loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Deferred(Generic[T]):
+    """Resolved once with a value or failed once with an exception; later attempts are a bug and raise."""
+
+    __slots__ = ("_callbacks", "_error", "_value", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[Deferred[T]], None]] | None = None
+
+    @classmethod
+    def of(cls, value: T) -> Deferred[T]:
+        deferred: Deferred[T] = cls()
+        deferred.done = True
+        deferred._value = value
+        return deferred
+
+    def resolve(self, value: T) -> None:
+        self._finish(value, None)
+
+    def fail(self, error: BaseException) -> None:
+        self._finish(None, error)
+
+    def result(self) -> T:
+        """The value; raises the failure. Only once `done`."""
+        if not self.done:
+            raise RuntimeError("the deferred value is not there yet")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]  # resolved with T
+
+    def on_done(self, callback: Callable[[Deferred[T]], None]) -> None:
+        """Call back when done, at once if it already is."""
+        if self.done:
+            callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
+        else:
+            self._callbacks.append(callback)
+
+    def then(self, function: Callable[[T], U]) -> Deferred[U]:
+        """The value passed through a function; a failure of either goes on."""
+        following: Deferred[U] = Deferred()
+
+        def step(done: Deferred[T]) -> None:
+            try:
+                value = function(done.result())
+            except Exception as error:
+                following.fail(error)
+            else:
+                following.resolve(value)
+
+        self.on_done(step)
+        return following
+
+    def _finish(self, value: T | None, error: BaseException | None) -> None:
+        if self.done:
+            raise RuntimeError("the deferred value was given twice")
+        self.done = True
+        self._value = value
+        self._error = error
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            for callback in callbacks:
+                callback(self)

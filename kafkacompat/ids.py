@@ -1,0 +1,80 @@
+"""Names that every package shares for the things it counts by: nodes, topics, offsets, ids.
+
+Knows nothing but their text and byte forms. A uuid is its 16 raw bytes everywhere inside; the text form
+(base64url without padding, 22 characters) appears only in files and messages to people.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+
+Uuid = bytes
+
+ZERO_UUID: Uuid = bytes(16)
+METADATA_TOPIC_ID: Uuid = bytes(15) + b"\x01"
+METADATA_TOPIC = "__cluster_metadata"
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_STATE_TOPIC})
+
+DIRECTORY_MIGRATING: Uuid = ZERO_UUID
+DIRECTORY_UNASSIGNED: Uuid = bytes(15) + b"\x01"
+DIRECTORY_LOST: Uuid = bytes(15) + b"\x02"
+RESERVED_UUID_COUNT = 100
+
+NO_LEADER = -1
+NO_OFFSET = -1
+NO_EPOCH = -1
+NO_PRODUCER_ID = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetAndEpoch(NamedTuple):
+    offset: int
+    epoch: int
+
+
+def uuid_to_text(uuid: Uuid) -> str:
+    """The 22-character text of a 16-byte uuid."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The 16 bytes of a uuid's text; ValueError when the text is not one."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{text!r} is not a uuid in base64url") from error
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a uuid of 16 bytes")
+    return raw
+
+
+def is_reserved_uuid(uuid: Uuid) -> bool:
+    """True for the first hundred values, which Kafka keeps for meanings of its own."""
+    return int.from_bytes(uuid, "big") < RESERVED_UUID_COUNT
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode over UTF-16 code units, as a signed 32-bit integer."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    result = 0
+    for position in range(0, len(units), 2):
+        result = (31 * result + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    return result - (1 << 32) if result >= 1 << 31 else result
+
+
+def partition_for_key(key: str, partition_count: int) -> int:
+    """The internal topic's partition that a group or transactional id lives in (abs(-2**31) counts as 0)."""
+    value = java_string_hash(key)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count

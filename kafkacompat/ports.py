@@ -1,0 +1,306 @@
+"""The only doors out of the cores: time, chance, files, threads, and the partition's log.
+
+Protocols, the values that cross them, and nothing that acts. Implementations live in shells (log/disk.py, net/) and in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+    from kafkacompat.wire.errors import ErrorCode
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Milliseconds. Wall time goes into records; monotonic time measures waits."""
+
+    def now_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> int: ...
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Callbacks at an instant of the clock's monotonic time; they run in the loop's thread, never early."""
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
+
+
+class Random(Protocol):
+    def uuid(self) -> Uuid:
+        """A fresh random uuid outside the reserved range whose text does not begin with '-'."""
+        ...
+
+    def randrange(self, stop: int) -> int: ...
+
+
+class Workers(Protocol):
+    """Blocking calls in threads; the answer arrives in the loop's thread."""
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]: ...
+
+
+class File(Protocol):
+    """One open file that grows at its end. Positions and sizes in bytes. OSError passes through."""
+
+    path: str
+
+    def size(self) -> int: ...
+
+    def write_now(self, *buffers: Buffer) -> int:
+        """Append all buffers (one writev) to the page cache; on a short or failed write the file is cut back and OSError raised."""
+        ...
+
+    def try_read(self, position: int, length: int) -> bytes | None:
+        """Bytes if they are in the page cache, None if reading would block (preadv RWF_NOWAIT)."""
+        ...
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        """Bytes, blocking on the disk when need be; shorter only at the end of the file."""
+        ...
+
+    def send_to(self, socket_fileno: int, position: int, length: int) -> int:
+        """os.sendfile to a non-blocking socket; returns bytes sent; BlockingIOError when the socket is full."""
+        ...
+
+    def fileno(self) -> int: ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def sync(self) -> None:
+        """fsync; only from a worker thread, or at start and shutdown."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Paths are absolute strings. OSError passes through."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list_directory(self, path: str) -> list[str]:
+        """Names, sorted."""
+        ...
+
+    def make_directory(self, path: str) -> None: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """path.tmp, fsync, rename."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def file_size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def usage(self, path: str) -> tuple[int, int]:
+        """Total and usable bytes of the file system that holds path."""
+        ...
+
+
+class LogRefused(Exception):
+    """An expected refusal of an append or read, with Kafka's error code."""
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str | None = None,
+        record_errors: Sequence[tuple[int, str | None]] = (),
+    ) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+        self.record_errors = tuple(record_errors)
+        """(index of the record in the batch, message) where single records are to blame."""
+
+
+@dataclass(slots=True)
+class AppendInfo:
+    """What an append did. For a duplicate of an idempotent producer: the original's figures and duplicate=True."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 unless the topic stamps append time."""
+    duplicate: bool = False
+
+
+class FileSlice:
+    """A run of bytes in an open file, the value of a `records` field: its length is known, its bytes stay in the page cache.
+
+    Whoever holds it keeps the file open: `file` is closed only when no slice refers to it (Segment closes late).
+    """
+
+    __slots__ = ("file", "length", "position")
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def read(self) -> bytes:
+        return self.file.read_cold(self.position, self.length)
+
+
+EMPTY_RECORDS = b""
+Records = FileSlice | bytes
+"""What a read gives: a slice of one segment file, or b'' when there is nothing."""
+
+
+@dataclass(slots=True)
+class AbortedTransaction:
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(slots=True)
+class LogRead:
+    records: Records
+    first_batch_truncated: bool = False
+    """True when max_bytes was below the first batch and minimum_one_batch was not asked."""
+
+
+@dataclass(slots=True)
+class TimestampOffset:
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ProducerStateEntry:
+    """An active producer as DescribeProducers shows it."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_transaction_first_offset: int
+    """-1 when none."""
+
+
+class Log(Protocol):
+    """The log of one partition: synchronous, one thread. Offsets are absolute, sizes in bytes.
+
+    Order kept by an append: sequence check, offsets and epoch stamped, epoch cache, roll, write, producer state,
+    high watermark left to the caller. If the write fails nothing has changed and OSError passes through.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    config: LogConfig
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    """First offset of the earliest open transaction, else the high watermark; never above it."""
+
+    def append_as_leader(self, batch: Any, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append one validated batch (records.validate.ValidatedBatch). Raises LogRefused for sequence and size errors."""
+        ...
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
+        """Append whole batches as they came from the leader, offsets already given."""
+        ...
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Clamped to [log start, log end]; never lowered but by truncation."""
+        ...
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        """Whole-batch aligned start, from the batch that holds offset, within one segment, cut at max_bytes, not past the bound.
+
+        Raises LogRefused OFFSET_OUT_OF_RANGE outside [log start, log end].
+        """
+        ...
+
+    def aborted_transactions(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> list[AbortedTransaction]: ...
+
+    def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
+        """Bytes between the batch holding offset and the bound (for fetch.min.bytes); summed over segments."""
+        ...
+
+    def truncate_to(self, offset: int) -> None: ...
+
+    def truncate_fully_and_start_at(self, offset: int) -> None: ...
+
+    def increment_log_start_offset(self, offset: int) -> bool: ...
+
+    def latest_epoch(self) -> int:
+        """-1 when the log knows none."""
+        ...
+
+    def assign_epoch_start(self, epoch: int, start_offset: int) -> None: ...
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """Kafka's endOffsetFor: (offset, epoch), both -1 when undefined."""
+        ...
+
+    def epoch_for_offset(self, offset: int) -> int: ...
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        """First record at or after the timestamp, at or above log start."""
+        ...
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None: ...
+
+    def size_bytes(self) -> int: ...
+
+    def segment_base_offset(self, offset: int) -> int:
+        """Base of the segment that holds offset (a parked fetch is due when this changes)."""
+        ...
+
+    def active_producers(self) -> list[ProducerStateEntry]: ...
+
+
+@dataclass(slots=True)
+class LogDirStatus:
+    path: str
+    directory_id: Uuid
+    online: bool
+    total_bytes: int
+    usable_bytes: int
+    logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
+
+
+class LogManager(Protocol):
+    """Owns every partition's log and the log directories."""
+
+    def get(self, topic_partition: TopicPartition) -> Log | None: ...
+
+    def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log: ...
+
+    def delete_later(self, topic_partition: TopicPartition) -> None:
+        """Rename to <name>.<uuid>-delete now, remove after file.delete.delay.ms."""
+        ...
+
+    def log_dirs(self) -> list[LogDirStatus]: ...
