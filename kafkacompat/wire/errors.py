@@ -1,7 +1,7 @@
 """Kafka's error codes, and the error that says a peer broke the wire.
 
-Duty: name every error code of the protocol and say which ones a client may retry. Must not know: messages, brokers,
-or anything else of the project. Follows Kafka 4.3's table of errors.
+Duty: name every error code of the protocol and say which ones a client may retry. Must not know: messages,
+brokers, or anything else of the project. Follows Kafka 4.3's table of errors.
 """
 
 import enum
