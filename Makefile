@@ -1,0 +1,46 @@
+# Every chore of the project. `make run` and `make test` work on a fresh machine with Python 3.11 and Java 17.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest
+
+.PHONY: run test lint unit interop wheel bench soak clean
+
+run: $(VENV)/.runtime
+	$(BIN)/kafkacompat start $(ARGS)
+
+test: lint unit wheel interop
+
+$(VENV)/.runtime: requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.lock
+	touch $@
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy kafkacompat
+
+unit: $(VENV)/.dev
+	$(PYTEST) kafkacompat -q
+
+wheel: $(VENV)/.dev
+	$(BIN)/python interop_tests/wheel_check.py
+
+# BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
+interop: $(VENV)/.dev
+	$(PYTEST) interop_tests -q $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.dev
+	KAFKACOMPAT_SOAK=1 $(PYTEST) kafkacompat interop_tests -q
+
+clean:
+	rm -rf $(VENV) .cache build dist *.egg-info

@@ -1,0 +1,96 @@
+"""Walks every import of the package against the table of who may import whom (docs/ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FREE = {"ids", "ports", "config", "deferred"}
+"""What every package may import."""
+
+EVERYTHING = {"*"}
+ALLOWED: dict[str, set[str]] = {
+    "ids": set(),
+    "deferred": set(),
+    "ports": {"wire.errors"},
+    "config": {"wire.errors", "settings"},
+    "settings": set(),
+    "wire": set(),
+    "records": {"wire"},
+    "log": {"records", "wire"},
+    "machine": set(),
+    "raft": {"records", "wire", "log", "net", "machine"},
+    "partition": {"records", "wire", "log", "net", "controller.image", "api.context", "machine"},
+    "coordinator": {"machine", "records", "wire", "log", "partition", "group", "controller.image", "api.context"},
+    "controller": {"machine", "wire", "records", "raft", "api.context"},
+    "group": {"machine", "wire", "records", "controller.image", "coordinator.core"},
+    "node": {"machine", "net", "wire", "controller", "api.context"},
+    "security": {"wire", "controller.image"},
+    "api": {"wire", "records", "machine", "controller.image", "security", "net.dispatcher"},
+    "net": {"wire"},
+    "console": set(),
+    "pipeline": set(),
+    "broker": EVERYTHING,
+    "cli": EVERYTHING,
+    "testing": EVERYTHING,
+    "__main__": EVERYTHING,
+    "sim": EVERYTHING,
+}
+
+
+def project_modules() -> list[Path]:
+    return sorted(path for path in ROOT.rglob("*.py") if "_tests" not in path.parts and path.name != "__init__.py")
+
+
+def imported_names(path: Path) -> set[str]:
+    """Dotted names below kafkacompat that a module imports, TYPE_CHECKING blocks included."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kafkacompat":
+            base = node.module.removeprefix("kafkacompat").lstrip(".")
+            names.update(f"{base}.{alias.name}".lstrip(".") for alias in node.names)
+        elif isinstance(node, ast.Import):
+            names.update(
+                alias.name.removeprefix("kafkacompat.") for alias in node.names if alias.name.startswith("kafkacompat.")
+            )
+    return names
+
+
+def permitted(package: str, name: str) -> bool:
+    allowed = ALLOWED[package] | FREE | {package}
+    return "*" in allowed or name == "__version__" or any(name == entry or name.startswith(entry + ".") for entry in allowed)
+
+
+@pytest.mark.parametrize("path", project_modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_follow_the_table(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    assert package in ALLOWED, f"{package} has no row in the table of imports"
+    forbidden = sorted(name for name in imported_names(path) if not permitted(package, name))
+    assert not forbidden, f"{path.relative_to(ROOT)} may not import {forbidden}"
+
+
+CORE_BANS = {"trio", "time", "random", "os", "socket", "threading", "logging", "asyncio"}
+CORES = ["wire", "records", "machine", "group", "controller/core", "partition/core", "partition/sessions", "raft/core"]
+
+
+def core_modules() -> list[Path]:
+    return [
+        path
+        for path in project_modules()
+        if any(str(path.relative_to(ROOT)).startswith(prefix) for prefix in CORES)
+        and path.name not in {"generate.py", "shell.py"}
+    ]
+
+
+@pytest.mark.parametrize("path", core_modules(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_cores_touch_neither_time_nor_the_world(path: Path) -> None:
+    roots: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            roots.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            roots.add(node.module.split(".")[0])
+    assert not roots & CORE_BANS
