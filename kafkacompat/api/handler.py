@@ -1,0 +1,62 @@
+"""How an API is declared: key, versions, function, and what to answer when the function has a bug.
+
+Every module of this package that serves an API ends in one `HANDLER`. Knows neither how handlers are found
+(registry) nor how they are called (dispatch), and no API in particular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+
+
+class NoResponse(Enum):
+    """What a handler returns when the protocol has no answer: a produce that nobody waits for (acks=0)."""
+
+    SILENT = 0
+    """Go on with the next request."""
+    CLOSE = 1
+    """Close the connection, which is how a client without replies learns of an error."""
+
+
+Message = Any
+"""A response message object of kafkacompat.wire.messages."""
+HandlerFunction = Callable[["Node", "RequestContext", Any], "Message | Deferred[Message] | NoResponse"]
+ErrorResponse = Callable[[Any, ErrorCode, int], Message]
+"""(request message, error, api version) -> the response that carries the error at that API's level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One API. `function` takes the decoded request message and gives the response message, now or later.
+
+    It runs in the loop's thread and never waits. Refusals are part of its answer; an exception it raises is a bug:
+    the dispatcher logs it and answers with `error_response(request, UNKNOWN_SERVER_ERROR, version)`.
+    """
+
+    key: int
+    min_version: int
+    max_version: int
+    function: HandlerFunction
+    error_response: ErrorResponse
+    blocks: bool = True
+    """Whether a parked answer stops its connection from being read (all but Produce, as in Kafka)."""
+    advertised_min_version: int | None = None
+    """Shown by ApiVersions in place of min_version (Produce: librdkafka looks for 0; using it closes the connection)."""
+
+
+def top_level_error(response_type: Callable[..., Message]) -> ErrorResponse:
+    """For APIs whose response has an `error_code` of its own, and an empty rest."""
+
+    def answer(request: Any, code: ErrorCode, version: int) -> Message:
+        return response_type(error_code=code)
+
+    return answer
