@@ -1,0 +1,195 @@
+"""A topic's settings: definitions checked, overrides and broker defaults merged into one typed value.
+
+Duty: LogConfig and the validation of topic overrides. Must not know: logs, or who asks. Follows Kafka
+4.3: a topic's own setting wins, then the broker's setting of the same meaning, then the built-in value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.keys import ConfigType, broker_keys, group_keys, parse_typed, parse_value, topic_keys
+from kafkacompat.config.server import ServerConfig
+from kafkacompat.config.synonyms import TOPIC_TO_BROKER
+from kafkacompat.config.validators import ConfigValue
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """The effective settings of one topic. `_ms` in milliseconds, `_bytes` in bytes; -1 for no retention
+    limit.
+    """
+
+    cleanup_policy: tuple[str, ...] = ("delete",)
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = "producer"
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = 86400000
+    file_delete_delay_ms: int = 60000
+    flush_messages: int = 2**63 - 1
+    flush_ms: int = 2**63 - 1
+    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: tuple[str, ...] = ()
+    local_retention_bytes: int = -2
+    local_retention_ms: int = -2
+    max_compaction_lag_ms: int = 2**63 - 1
+    max_message_bytes: int = 1048588
+    message_timestamp_after_max_ms: int = 3600000
+    message_timestamp_before_max_ms: int = 2**63 - 1
+    message_timestamp_type: str = "CreateTime"
+    """'CreateTime' or 'LogAppendTime'."""
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 604800000
+    segment_bytes: int = 1073741824
+    segment_index_bytes: int = 10485760
+    segment_jitter_ms: int = 0
+    segment_ms: int = 604800000
+    unclean_leader_election_enable: bool = False
+    internal_segment_bytes: int | None = None
+
+    @property
+    def delete(self) -> bool:
+        """Old segments are removed by time and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compact(self) -> bool:
+        """The log keeps the last record of each key; records must have one."""
+        return "compact" in self.cleanup_policy
+
+
+def _field(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def broker_default(effective: ServerConfig, name: str) -> ConfigValue:
+    """The value a topic has for `name` without an override of its own."""
+    broker_name = TOPIC_TO_BROKER.get(name)
+    if broker_name is None:
+        return topic_keys()[name].default
+    return effective.resolved(broker_name)
+
+
+def effective_log_config(effective: ServerConfig, topic_overrides: Mapping[str, str]) -> LogConfig:
+    """A topic's settings over the node's effective ones. Overrides that are unknown or do not parse are
+    left out.
+    """
+    values: dict[str, Any] = {_field(name): broker_default(effective, name) for name in topic_keys()}
+    for name, text in topic_overrides.items():
+        key = topic_keys().get(name)
+        if key is None:
+            continue
+        try:
+            values[_field(name)] = parse_value(key, text)
+        except ConfigError:
+            # A record from another version may hold what this one refuses: the default serves, as in Kafka.
+            continue
+    return LogConfig(**values)
+
+
+def log_config(
+    static: ServerConfig,
+    default_layer: Mapping[str, str],
+    broker_layer: Mapping[str, str],
+    topic_overrides: Mapping[str, str],
+) -> LogConfig:
+    """A topic's settings: topic over broker over cluster default over file over built-in."""
+    layered = (
+        static
+        if not default_layer and not broker_layer
+        else static.with_overrides((default_layer, broker_layer))[0]
+    )
+    return effective_log_config(layered, topic_overrides)
+
+
+def validate_topic_configs(
+    overrides: Mapping[str, str | None],
+    effective: ServerConfig | None = None,
+    existing: Mapping[str, str] | None = None,
+) -> None:
+    """Check all overrides a topic would have. ConfigError for an unknown name, a bad value, or a pair
+    that conflicts.
+
+    With `effective` the other half of a pair may come from the broker; `existing` are the topic's
+    overrides so far.
+    """
+    keys = topic_keys()
+    for name in overrides:
+        if name not in keys:
+            raise ConfigError(name, None, f"Unknown topic config name: {name}", whole=True)
+    values: dict[str, Any] = {}
+    for name, key in keys.items():
+        text = overrides.get(name)
+        if name in overrides:
+            if text is None:
+                raise ConfigError(
+                    name, None, f"Null value not supported for topic configs: {name}", whole=True
+                )
+            values[name] = parse_value(key, text)
+        else:
+            values[name] = key.default if effective is None else broker_default(effective, name)
+    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
+        raise ConfigError(
+            "min.compaction.lag.ms",
+            values["min.compaction.lag.ms"],
+            f"exceeds max.compaction.lag.ms ({values['max.compaction.lag.ms']})",
+        )
+    if effective is not None:
+        _validate_remote(values, effective, existing or {})
+
+
+def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existing: Mapping[str, str]) -> None:
+    if not values["remote.storage.enable"]:
+        was_enabled = existing.get("remote.storage.enable", "").strip().lower() == "true"
+        if was_enabled and not values["remote.log.delete.on.disable"]:
+            raise ConfigError(
+                "remote.storage.enable", "false", "disabling it needs remote.log.delete.on.disable=true"
+            )
+        return
+    if not effective.bool("remote.log.storage.system.enable"):
+        raise ConfigError(
+            "remote.storage.enable", "true", "the broker's remote.log.storage.system.enable is false"
+        )
+    if "compact" in values["cleanup.policy"]:
+        raise ConfigError("remote.storage.enable", "true", "not possible with cleanup.policy compact")
+    for unit in ("bytes", "ms"):
+        local, total = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
+        if total != -1 and local != -2 and (local == -1 or local > total):
+            raise ConfigError(f"local.retention.{unit}", local, f"exceeds retention.{unit} ({total})")
+        if values["remote.log.copy.disable"] and local not in (-2, total):
+            raise ConfigError(
+                f"local.retention.{unit}",
+                local,
+                f"must equal retention.{unit} when remote.log.copy.disable is true",
+            )
+
+
+def apply_list_op(name: str, current: str | None, operand: str, *, subtract: bool) -> str:
+    """The text of a list after APPEND (or SUBTRACT) of `operand`: order kept, entries present not
+    appended again.
+
+    `current` is the override, or else the default. ConfigError when `name` is known and not a list.
+    """
+    key = topic_keys().get(name) or broker_keys().get(name) or group_keys().get(name)
+    if key is not None and key.type is not ConfigType.LIST:
+        word = "subtract from" if subtract else "append to"
+        raise ConfigError(name, operand, f"Can't {word} config {name} because it is not a list", whole=True)
+    entries = parse_typed(name, ConfigType.LIST, current or "")
+    changes = parse_typed(name, ConfigType.LIST, operand)
+    assert isinstance(entries, tuple)
+    assert isinstance(changes, tuple)
+    if subtract:
+        return ",".join(entry for entry in entries if entry not in changes)
+    return ",".join(dict.fromkeys((*entries, *changes)))
