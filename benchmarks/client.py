@@ -1,0 +1,211 @@
+"""The load, as a process of its own, so that its CPU is never counted as the broker's.
+
+`python -m benchmarks.client JSON` prints one JSON object of figures. Only librdkafka (confluent-kafka) is used, so
+both brokers face the same client. Every loop is bounded by a count and a deadline.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+DEADLINE_S = 120.0
+
+
+def produce(job: dict[str, Any]) -> dict[str, float]:
+    """Send `count` records of `size` bytes; figures: records/s, MB/s of values."""
+    producer = Producer(
+        {
+            "bootstrap.servers": job["bootstrap"],
+            "acks": job.get("acks", "all"),
+            "compression.type": job.get("compression", "none"),
+            "linger.ms": 5,
+            "batch.size": job.get("batch_size", 262_144),
+            "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 262_144,
+            "enable.idempotence": job.get("idempotent", False),
+        }
+    )
+    payload = value_of(job["size"])
+    topic, count = job["topic"], job["count"]
+    failures = 0
+
+    def seen(error: KafkaError | None, _message: object) -> None:
+        nonlocal failures
+        failures += error is not None
+
+    deadline = time.monotonic() + DEADLINE_S
+    started = time.perf_counter()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, payload)
+                break
+            except BufferError:
+                producer.poll(0.05)
+                if time.monotonic() > deadline:
+                    raise TimeoutError("the broker does not take the records") from None
+        if number % 1000 == 0:
+            producer.poll(0)
+    left = producer.flush(DEADLINE_S)
+    took = time.perf_counter() - started
+    if left or failures:
+        raise RuntimeError(f"{left} records unsent, {failures} failed")
+    return {"records_per_s": count / took, "mb_per_s": count * job["size"] / took / 1e6, "seconds": took}
+
+
+def consume(job: dict[str, Any]) -> dict[str, float]:
+    """Read `count` records from the beginning of all partitions."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job["bootstrap"],
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 1_048_576,
+            "queued.max.messages.kbytes": 65_536,
+            "check.crcs": False,
+        }
+    )
+    consumer.assign([TopicPartition(job["topic"], number, 0) for number in range(job["partitions"])])
+    seen = 0
+    size = 0
+    deadline = time.monotonic() + DEADLINE_S
+    first = consumer.consume(1, 30.0)
+    started = time.perf_counter()
+    seen += len(first)
+    while seen < job["count"] and time.monotonic() < deadline:
+        for message in consumer.consume(10_000, 1.0):
+            if message.error() is None:
+                seen += 1
+                size += len(message.value())
+    took = time.perf_counter() - started
+    consumer.close()
+    if seen < job["count"]:
+        raise TimeoutError(f"{seen} of {job['count']} records came")
+    return {"records_per_s": seen / took, "mb_per_s": size / took / 1e6, "seconds": took}
+
+
+def requests(job: dict[str, Any]) -> dict[str, float]:
+    """One record a request, `in_flight` requests at a time."""
+    producer = Producer(
+        {
+            "bootstrap.servers": job["bootstrap"],
+            "acks": "all",
+            "linger.ms": 0,
+            "batch.num.messages": 1,
+            "max.in.flight.requests.per.connection": job["in_flight"],
+            "queue.buffering.max.messages": 1_000_000,
+            "socket.nagle.disable": True,
+        }
+    )
+    payload = value_of(job["size"])
+    producer.produce(job["topic"], payload)
+    producer.flush(30.0)
+    started = time.perf_counter()
+    for _ in range(job["count"]):
+        producer.produce(job["topic"], payload)
+    left = producer.flush(DEADLINE_S)
+    took = time.perf_counter() - started
+    if left:
+        raise TimeoutError(f"{left} records unsent")
+    return {"requests_per_s": job["count"] / took, "seconds": took}
+
+
+def latency(job: dict[str, Any]) -> dict[str, float]:
+    """Records at a fixed rate through producer, broker and waiting consumer; ms at p50, p99, p99.9."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job["bootstrap"],
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 500,
+        }
+    )
+    consumer.assign([TopicPartition(job["topic"], 0, 0)])
+    producer = Producer(
+        {"bootstrap.servers": job["bootstrap"], "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
+    )
+    filler = value_of(max(job["size"] - 20, 0))
+    count, interval = job["count"], 1.0 / job["rate"]
+    samples: list[float] = []
+    producer.produce(job["topic"], b"%020d" % 0 + filler)
+    producer.flush(30.0)
+    consumer.consume(1, 30.0)
+    sent = 0
+    started = time.perf_counter()
+    deadline = time.monotonic() + DEADLINE_S
+    while len(samples) < count and time.monotonic() < deadline:
+        now = time.perf_counter()
+        while sent < count and now - started >= sent * interval:
+            producer.produce(job["topic"], b"%020d" % time.perf_counter_ns() + filler)
+            sent += 1
+        producer.poll(0)
+        message = consumer.poll(0.0005)
+        if message is not None and message.error() is None:
+            samples.append((time.perf_counter_ns() - int(message.value()[:20])) / 1e6)
+    consumer.close()
+    if len(samples) < count:
+        raise TimeoutError(f"{len(samples)} of {count} records came back")
+    samples = sorted(samples[count // 10 :])
+    return {
+        name: samples[min(len(samples) - 1, int(len(samples) * share))]
+        for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999))
+    }
+
+
+def connections(job: dict[str, Any]) -> dict[str, float]:
+    """`connections` producers, each sending `each` records one by one; all records a second."""
+    producers = [
+        Producer(
+            {"bootstrap.servers": job["bootstrap"], "acks": "1", "linger.ms": 0, "client.id": f"c{number}"}
+        )
+        for number in range(job["connections"])
+    ]
+    payload = value_of(job["size"])
+    for producer in producers:
+        producer.produce(job["topic"], payload)
+    for producer in producers:
+        if producer.flush(60.0):
+            raise TimeoutError("a connection did not come up")
+    started = time.perf_counter()
+    for _ in range(job["each"]):
+        for producer in producers:
+            producer.produce(job["topic"], payload)
+            producer.poll(0)
+    left = sum(producer.flush(DEADLINE_S) for producer in producers)
+    took = time.perf_counter() - started
+    if left:
+        raise TimeoutError(f"{left} records unsent")
+    return {"records_per_s": job["connections"] * job["each"] / took, "seconds": took}
+
+
+def value_of(size: int) -> bytes:
+    """Text-like bytes that compress about as logs do."""
+    words = b"GET /index.html 200 1834 ms user=%d agent=Mozilla/5.0 ref=https://example.org/page/%d ; "
+    text = b"".join(words % (number * 7919 % 10_000, number) for number in range(size // 60 + 1))
+    return text[:size]
+
+
+WORKS = {
+    "produce": produce,
+    "consume": consume,
+    "requests": requests,
+    "latency": latency,
+    "connections": connections,
+}
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    print(json.dumps(WORKS[job["work"]](job)))
+
+
+if __name__ == "__main__":
+    main()

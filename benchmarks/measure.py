@@ -1,0 +1,101 @@
+"""One broker under one load: figures of the client, and what the broker's process spent meanwhile.
+
+It knows processes and clocks, not brokers' insides. Figures are plain names to floats.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+
+KINDS = (KAFKACOMPAT, APACHE)
+CLIENT_TIMEOUT_S = 200
+TOPIC_TIMEOUT_S = 60.0
+
+
+@contextmanager
+def running(kind: str, settings: dict[str, str] | None = None) -> Iterator[BrokerProcess]:
+    """A fresh broker on an empty directory."""
+    root = Path(tempfile.mkdtemp(prefix=f"bench-{kind}-"))
+    broker = BrokerProcess(kind, root, settings)
+    try:
+        yield broker.start()
+    finally:
+        broker.kill()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def memory_mb(broker: BrokerProcess) -> float:
+    """Resident set of the broker's process, MB."""
+    return float(psutil.Process(broker.pid).memory_info().rss) / 1e6
+
+
+def cpu_seconds(broker: BrokerProcess) -> float:
+    times = psutil.Process(broker.pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def create_topic(broker: BrokerProcess, name: str, partitions: int) -> float:
+    """Make a topic; seconds until it is there."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    started = time.perf_counter()
+    made = admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=TOPIC_TIMEOUT_S)
+    made[name].result(TOPIC_TIMEOUT_S)
+    return time.perf_counter() - started
+
+
+def client(broker: BrokerProcess, **job: Any) -> dict[str, float]:
+    """Run benchmarks.client in a process of its own; its figures and the broker's CPU meanwhile."""
+    before = cpu_seconds(broker)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.client", json.dumps({"bootstrap": broker.bootstrap, **job})],
+        capture_output=True,
+        text=True,
+        timeout=CLIENT_TIMEOUT_S,
+        cwd=Path(__file__).resolve().parents[1],
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{job['work']} failed on {broker.kind}: {done.stderr[-2000:]}")
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    figures["broker_cpu_s"] = cpu_seconds(broker) - before
+    return figures
+
+
+def first_answer_s(broker: BrokerProcess) -> float:
+    """Start the stopped broker, poll with ApiVersions every 5 ms; seconds from exec to the first answer."""
+    started = time.perf_counter()
+    command = broker._apache_command() if broker.kind == APACHE else broker._kafkacompat_command()
+    started = time.perf_counter()
+    with open(broker.log_path, "ab") as log:
+        broker.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=broker.root)
+    while time.perf_counter() - started < TOPIC_TIMEOUT_S:
+        if answers(broker.port):
+            return time.perf_counter() - started
+        time.sleep(0.005)
+    raise TimeoutError(f"{broker.kind} gave no answer: {broker.log_text()[-2000:]}")
+
+
+def answers(port: int) -> bool:
+    """True when ApiVersions v0 is answered on the port."""
+    body = struct.pack(">hhih", 18, 0, 1, -1)
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as probe:
+            probe.sendall(struct.pack(">i", len(body)) + body)
+            return len(probe.recv(10)) == 10
+    except OSError:
+        return False

@@ -1,0 +1,199 @@
+"""What is measured: each scenario runs one broker once and gives named figures.
+
+The main program runs every scenario on both brokers in turn, several rounds, and quotes medians and ratios.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.measure import client, cpu_seconds, create_topic, first_answer_s, memory_mb, running
+from interop_tests.harness.broker import BrokerProcess
+
+Figures = dict[str, float]
+RECOVERY_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    run: Callable[[str], Figures]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    size: int
+    count: int
+    acks: str
+    partitions: int
+    compression: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.size} B, acks={self.acks}, {self.partitions} partitions, {self.compression}"
+
+
+def produce_and_consume(load: Load) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "warm", load.partitions)
+            job = {"size": load.size, "acks": load.acks, "compression": load.compression}
+            client(broker, work="produce", topic="warm", count=load.count // 5, **job)
+            create_topic(broker, "bench", load.partitions)
+            made = client(broker, work="produce", topic="bench", count=load.count, **job)
+            read = client(broker, work="consume", topic="bench", count=load.count, partitions=load.partitions)
+            gigabytes = load.size * load.count / 1e9
+            return {
+                "produce MB/s": made["mb_per_s"],
+                "produce records/s": made["records_per_s"],
+                "produce broker CPU s/GB": made["broker_cpu_s"] / gigabytes,
+                "consume MB/s": read["mb_per_s"],
+                "consume broker CPU s/GB": read["broker_cpu_s"] / gigabytes,
+                "loaded memory MB": memory_mb(broker),
+            }
+
+    return run
+
+
+def requests(in_flight: int, count: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "bench", 1)
+            client(broker, work="requests", topic="bench", count=count // 4, size=100, in_flight=in_flight)
+            figures = client(
+                broker, work="requests", topic="bench", count=count, size=100, in_flight=in_flight
+            )
+            return {
+                "requests/s": figures["requests_per_s"],
+                "broker CPU us/request": figures["broker_cpu_s"] / count * 1e6,
+            }
+
+    return run
+
+
+def latency(rate: int, count: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "bench", 1)
+            figures = client(broker, work="latency", topic="bench", count=count, rate=rate, size=200)
+            return {
+                "p50 ms": figures["p50_ms"],
+                "p99 ms": figures["p99_ms"],
+                "p99.9 ms": figures["p999_ms"],
+            }
+
+    return run
+
+
+def connections(number: int, each: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "bench", 12)
+            figures = client(
+                broker, work="connections", topic="bench", connections=number, each=each, size=100
+            )
+            return {"records/s": figures["records_per_s"], "loaded memory MB": memory_mb(broker)}
+
+    return run
+
+
+def start_and_idle(kind: str) -> Figures:
+    with running(kind) as broker:
+        broker.stop()
+        started = first_answer_s(broker)
+        time.sleep(5)
+        before = cpu_seconds(broker)
+        time.sleep(5)
+        return {
+            "start to first answer s": started,
+            "idle memory MB": memory_mb(broker),
+            "idle CPU %": (cpu_seconds(broker) - before) / 5 * 100,
+        }
+
+
+def going_on_after_kill(kind: str) -> Figures:
+    """kill -9 under a producer and a consumer; seconds from the restart until both go on."""
+    with running(kind) as broker:
+        create_topic(broker, "bench", 1)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "linger.ms": 0})
+        consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["bench"])
+        producer.produce("bench", b"before")
+        producer.flush(20)
+        wait_for(consumer, b"before")
+        broker.kill()
+        started = time.perf_counter()
+        broker.start()
+        producer.produce("bench", b"after")
+        wait_for(consumer, b"after")
+        took = time.perf_counter() - started
+        producer.flush(20)
+        consumer.close()
+        return {"restart after kill -9 to going on s": took}
+
+
+def wait_for(consumer: Consumer, value: bytes) -> None:
+    deadline = time.monotonic() + RECOVERY_LIMIT_S
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.05)
+        if message is not None and message.error() is None and message.value() == value:
+            return
+    raise TimeoutError(f"{value!r} did not come")
+
+
+def many_partitions(number: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            created = sum(create_topic(broker, f"many-{part}", number // 4) for part in range(4))
+            metadata = metadata_ms(broker)
+            memory = memory_mb(broker)
+            broker.stop()
+            started = first_answer_s(broker)
+            return {
+                "create s": created,
+                "metadata of all ms": metadata,
+                "memory MB": memory,
+                "start to first answer s": started,
+            }
+
+    return run
+
+
+def metadata_ms(broker: BrokerProcess) -> float:
+    """Median of ten full metadata requests, ms."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    samples = []
+    for _ in range(10):
+        started = time.perf_counter()
+        admin.list_topics(timeout=20)
+        samples.append((time.perf_counter() - started) * 1e3)
+    return sorted(samples)[5]
+
+
+LOADS = (
+    Load(1000, 400_000, "1", 1, "none"),
+    Load(1000, 400_000, "all", 1, "none"),
+    Load(1000, 400_000, "all", 12, "none"),
+    Load(1000, 400_000, "all", 1, "lz4"),
+    Load(100, 1_000_000, "1", 1, "none"),
+    Load(100, 1_000_000, "all", 12, "none"),
+    Load(100, 1_000_000, "all", 12, "lz4"),
+)
+
+SCENARIOS = (
+    *(Scenario(f"throughput: {load.title}", produce_and_consume(load)) for load in LOADS),
+    Scenario("one-record requests, 1 in flight", requests(1, 20_000)),
+    Scenario("one-record requests, 5 in flight", requests(5, 40_000)),
+    Scenario("end-to-end latency at 1,000 records/s", latency(1000, 10_000)),
+    Scenario("200 connections", connections(200, 100)),
+    Scenario("start and idle", start_and_idle),
+    Scenario("going on after kill -9", going_on_after_kill),
+    Scenario("2,000 partitions", many_partitions(2000)),
+)

@@ -1,0 +1,60 @@
+"""Builds the wheel, installs it into an empty environment and has the broker there answer a client.
+
+Run by `make wheel`. It looks at three things: the wheel brings all its data files, it brings the broker alone
+(neither Spark nor a client), and `kafkacompat.testing.broker()` gives a test a working address.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TIME_LIMIT_S = 300
+
+PROBE = """
+import importlib.util, socket, struct, sys
+import trio
+import kafkacompat.testing
+
+for name in ("pyspark", "kafka", "confluent_kafka", "aiokafka", "pytest"):
+    assert importlib.util.find_spec(name) is None, f"{name} came with the broker"
+
+async def main() -> None:
+    async with kafkacompat.testing.broker() as b:
+        host, port = b.bootstrap_servers.split(":")
+        stream = await trio.open_tcp_stream(host, int(port))
+        body = struct.pack(">hhih", 18, 0, 77, -1)
+        await stream.send_all(struct.pack(">i", len(body)) + body)
+        head = await stream.receive_some(10)
+        size, correlation, error = struct.unpack(">iih", head)
+        assert correlation == 77 and error == 0 and size > 10, head
+        await stream.aclose()
+    assert b.process.returncode == 0, b.process.returncode
+
+trio.run(main)
+print("the wheel's broker answered and stopped cleanly")
+"""
+
+
+def run(*command: str, cwd: Path) -> None:
+    subprocess.run(command, cwd=cwd, check=True, timeout=TIME_LIMIT_S)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="kafkacompat-wheel-") as directory:
+        work = Path(directory)
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", str(work / "dist"), str(ROOT), cwd=work)
+        (wheel,) = (work / "dist").glob("*.whl")
+        venv.create(work / "env", with_pip=True)
+        python = str(work / "env" / "bin" / "python")
+        install = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
+        run(*install, "-c", str(ROOT / "requirements.lock"), str(wheel), cwd=work)
+        run(python, "-c", PROBE, cwd=work)
+
+
+if __name__ == "__main__":
+    main()

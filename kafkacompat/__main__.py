@@ -1,0 +1,45 @@
+"""The command `kafkacompat`: one module a subcommand, imported only when it is called.
+
+Knows the names of the commands and nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from kafkacompat import __version__
+
+COMMANDS = {
+    "start": "start a broker and controller",
+    "format": "give data directories their identity, as kafka-storage format does",
+    "topics": "list, describe, create, alter and delete topics",
+    "produce": "write lines of text to a topic",
+    "consume": "print the records of a topic",
+    "groups": "list and describe consumer groups, reset and delete their offsets",
+    "dump": "print what a log segment, index or snapshot file holds",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0 when it did what was asked, 1 when it could not, 2 for a wrong call."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="kafkacompat", description="A Kafka broker in Python.")
+    parser.add_argument("--version", action="version", version=f"kafkacompat {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    named = next((word for word in arguments if not word.startswith("-")), None)
+    for name, purpose in COMMANDS.items():
+        command = commands.add_parser(name, help=purpose, description=purpose.capitalize() + ".")
+        if name == named:
+            module = importlib.import_module(f"kafkacompat.cli.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    parsed = parser.parse_args(arguments)
+    result: int = parsed.run(parsed)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
