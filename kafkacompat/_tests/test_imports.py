@@ -24,7 +24,16 @@ ALLOWED: dict[str, set[str]] = {
     "machine": set(),
     "raft": {"records", "wire", "log", "net", "machine"},
     "partition": {"records", "wire", "log", "net", "controller.image", "api.context", "machine"},
-    "coordinator": {"machine", "records", "wire", "log", "partition", "group", "controller.image", "api.context"},
+    "coordinator": {
+        "machine",
+        "records",
+        "wire",
+        "log",
+        "partition",
+        "group",
+        "controller.image",
+        "api.context",
+    },
     "controller": {"machine", "wire", "records", "raft", "api.context"},
     "group": {"machine", "wire", "records", "controller.image", "coordinator.core"},
     "node": {"machine", "net", "wire", "controller", "api.context"},
@@ -42,7 +51,9 @@ ALLOWED: dict[str, set[str]] = {
 
 
 def project_modules() -> list[Path]:
-    return sorted(path for path in ROOT.rglob("*.py") if "_tests" not in path.parts and path.name != "__init__.py")
+    return sorted(
+        path for path in ROOT.rglob("*.py") if "_tests" not in path.parts and path.name != "__init__.py"
+    )
 
 
 def imported_names(path: Path) -> set[str]:
@@ -54,14 +65,20 @@ def imported_names(path: Path) -> set[str]:
             names.update(f"{base}.{alias.name}".lstrip(".") for alias in node.names)
         elif isinstance(node, ast.Import):
             names.update(
-                alias.name.removeprefix("kafkacompat.") for alias in node.names if alias.name.startswith("kafkacompat.")
+                alias.name.removeprefix("kafkacompat.")
+                for alias in node.names
+                if alias.name.startswith("kafkacompat.")
             )
     return names
 
 
 def permitted(package: str, name: str) -> bool:
     allowed = ALLOWED[package] | FREE | {package}
-    return "*" in allowed or name == "__version__" or any(name == entry or name.startswith(entry + ".") for entry in allowed)
+    return (
+        "*" in allowed
+        or name == "__version__"
+        or any(name == entry or name.startswith(entry + ".") for entry in allowed)
+    )
 
 
 @pytest.mark.parametrize("path", project_modules(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -73,7 +90,16 @@ def test_imports_follow_the_table(path: Path) -> None:
 
 
 CORE_BANS = {"trio", "time", "random", "os", "socket", "threading", "logging", "asyncio"}
-CORES = ["wire", "records", "machine", "group", "controller/core", "partition/core", "partition/sessions", "raft/core"]
+CORES = [
+    "wire",
+    "records",
+    "machine",
+    "group",
+    "controller/core",
+    "partition/core",
+    "partition/sessions",
+    "raft/core",
+]
 
 
 def core_modules() -> list[Path]:

@@ -1,4 +1,4 @@
-"""`kafkacompat start`: settings in, a serving broker out, one line when it serves, one clear line when it cannot.
+"""`kafkacompat start`: settings in, a serving broker out; one line when it serves, one when it cannot.
 
 It knows settings and the composition root; what a broker does it does not know.
 """
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "properties",
         nargs="?",
         metavar="SERVER_PROPERTIES",
-        help="a file of Kafka's settings; without one: node 1, both roles, 127.0.0.1:9092, ./kafkacompat-data",
+        help="Kafka's settings; without a file: node 1, both roles, 127.0.0.1:9092, ./kafkacompat-data",
     )
     parser.add_argument(
         "--override",

@@ -1,6 +1,6 @@
 """Starts and stops a broker process for a test, from synchronous, trio or asyncio code.
 
-It speaks to the broker only through its command line and its ready line; it must not know the broker's insides.
+It knows the broker's command line and its ready line; it must not know the broker's insides.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def stop(running: Broker) -> None:
 def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """A broker for the length of a `with` block, its data in a temporary directory.
 
-    settings: Kafka's setting names and values, over the defaults for tests (free port, no initial rebalance delay).
+    settings: Kafka's names and values, over the defaults for tests (free port, no initial rebalance delay).
     """
     with tempfile.TemporaryDirectory(prefix="kafkacompat-") as directory:
         running = start(Path(directory), settings or {})
