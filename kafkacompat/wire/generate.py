@@ -1,0 +1,164 @@
+"""Writes the typed message modules from the definitions: `python -m kafkacompat.wire.generate`.
+
+Duty: the text of `wire/messages/*.py`, one module a definition, and no other effect when imported. Must not know:
+byte layouts. With `--check` nothing is written and the exit status says whether the files are up to date.
+"""
+
+import sys
+from pathlib import Path
+
+from kafkacompat.wire.definition import (
+    FieldSpec,
+    MessageSpec,
+    StructSpec,
+    definition_paths,
+    load_definition,
+    snake_case,
+)
+
+TARGET = Path(__file__).parent / "messages"
+SCALARS = {
+    "bool": "bool",
+    "float64": "float",
+    "string": "str",
+    "bytes": "bytes",
+    "uuid": "bytes",
+    "records": "Any",
+}
+PACKAGE_TEXT = (
+    '"""Typed messages, one module a definition; written by `python -m kafkacompat.wire.generate`."""\n'
+)
+
+
+def generate_all() -> dict[str, str]:
+    """The text of every module of `wire/messages/`, by file name."""
+    modules = {"__init__.py": PACKAGE_TEXT}
+    for path in definition_paths():
+        spec = load_definition(path)
+        if spec is not None:
+            name = f"{snake_case(spec.name)}.py"
+            if name in modules:
+                raise ValueError(f"two definitions are called {spec.name}")
+            modules[name] = module_text(spec)
+    return modules
+
+
+def module_text(spec: MessageSpec) -> str:
+    """The module of one definition: its nested structs first, the message last."""
+    typing_names = "Any, ClassVar" if _uses_any(spec) else "ClassVar"
+    base_names = ["Message"]
+    if any(_needs_empty(f) for s in spec.structs for f in s.fields):
+        base_names.insert(0, "EMPTY")
+    if len(spec.structs) > 1:
+        base_names.append("Struct")
+    lines = [
+        f'"""{spec.name}, versions {spec.valid_versions.low} to {spec.valid_versions.high}.',
+        "",
+        f'Written by `python -m kafkacompat.wire.generate` from definitions/{spec.path}."""',
+        "",
+        "from __future__ import annotations",
+        "",
+        f"from typing import {typing_names}",
+        "",
+        f"from kafkacompat.wire.message import {', '.join(base_names)}",
+    ]
+    for struct in spec.structs:
+        lines += ["", ""]
+        lines += _class_lines(struct, spec if struct is spec.root else None)
+    return "\n".join(lines) + "\n"
+
+
+def _uses_any(spec: MessageSpec) -> bool:
+    return any(f.kind == "records" for s in spec.structs for f in s.fields)
+
+
+def _needs_empty(field: FieldSpec) -> bool:
+    return field.is_array and field.default is not None
+
+
+def _class_lines(struct: StructSpec, spec: MessageSpec | None) -> list[str]:
+    lines = [f"class {struct.name}({'Struct' if spec is None else 'Message'}):"]
+    names = "".join(f'"{f.name}", ' for f in struct.fields)
+    lines.append(f"    __slots__ = ({names.rstrip(' ') if len(struct.fields) == 1 else names.rstrip(', ')})")
+    if spec is not None:
+        flexible = spec.flexible_versions
+        minimum = 32767 if flexible.low > flexible.high else flexible.low
+        lines += [
+            f"    API_KEY: ClassVar[int | None] = {spec.api_key}",
+            f"    MIN_VERSION: ClassVar[int] = {spec.valid_versions.low}",
+            f"    MAX_VERSION: ClassVar[int] = {spec.valid_versions.high}",
+            f"    FLEXIBLE_MIN: ClassVar[int] = {minimum}",
+            f'    DEFINITION: ClassVar[str] = "{spec.path}"',
+        ]
+    if not struct.fields:
+        return lines
+    lines += ["", "    def __init__(", "        self,", "        *,"]
+    lines += [f"        {f.name}: {annotation(f)} = {_argument_default(f)}," for f in struct.fields]
+    lines.append("    ) -> None:")
+    lines += [f"        self.{f.name} = {_assigned(f)}" for f in struct.fields]
+    return lines
+
+
+def annotation(field: FieldSpec) -> str:
+    """The Python type of a field, as it is written in the source."""
+    if field.struct is not None:
+        text = field.struct.name
+    else:
+        text = SCALARS.get(field.kind, "int")
+    if field.is_array:
+        text = f"list[{text}]"
+    if text == "Any":
+        return text
+    if field.optional or _makes_struct(field):
+        text += " | None"
+    return text
+
+
+def _makes_struct(field: FieldSpec) -> bool:
+    return field.struct is not None and not field.is_array and not field.optional
+
+
+def _argument_default(field: FieldSpec) -> str:
+    if field.default is None or (field.struct is not None and not field.is_array):
+        return "None"
+    if field.is_array:
+        return "EMPTY"
+    if field.kind == "uuid":
+        return "bytes(16)"
+    return f'"{field.default}"' if isinstance(field.default, str) else repr(field.default).replace("'", '"')
+
+
+def _assigned(field: FieldSpec) -> str:
+    if _needs_empty(field):
+        return f"[] if {field.name} is EMPTY else {field.name}"
+    if _makes_struct(field) and field.struct is not None:
+        return f"{field.struct.name}() if {field.name} is None else {field.name}"
+    return field.name
+
+
+def main(arguments: list[str]) -> int:
+    modules = generate_all()
+    present = {path.name for path in TARGET.glob("*.py")}
+    stale = sorted(
+        name
+        for name in modules.keys() | present
+        if name not in modules
+        or name not in present
+        or (TARGET / name).read_text(encoding="utf-8") != modules[name]
+    )
+    if "--check" in arguments:
+        for name in stale:
+            print(f"out of date: kafkacompat/wire/messages/{name}")
+        return 1 if stale else 0
+    TARGET.mkdir(exist_ok=True)
+    for name in stale:
+        if name in modules:
+            (TARGET / name).write_text(modules[name], encoding="utf-8")
+        else:
+            (TARGET / name).unlink()
+    print(f"{len(modules)} modules, {len(stale)} rewritten")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

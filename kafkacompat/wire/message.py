@@ -1,0 +1,40 @@
+"""The base of the typed messages.
+
+Duty: equality, representation and the constants that every generated message and nested struct has. Must not know:
+any message, or how it is put into bytes.
+"""
+
+from typing import Any, ClassVar
+
+EMPTY: list[Any] = []
+"""Stands for "a new empty list" as the default of a list argument; never put into a message, never changed."""
+
+
+class Struct:
+    """A struct nested in a message: slots, compared and shown by them; mutable and so not hashable."""
+
+    __slots__: tuple[str, ...] = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({inner})"
+
+
+class Message(Struct):
+    """A whole message: a request, response, header, or record key or value."""
+
+    __slots__ = ()
+    API_KEY: ClassVar[int | None] = None
+    """The API's key, or the record's type; None for headers and data without one."""
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 32767
+    """The first version with compact types and tagged fields; 32767 if there is none."""
+    DEFINITION: ClassVar[str] = ""
+    """Path of the definition below `wire/definitions/`."""

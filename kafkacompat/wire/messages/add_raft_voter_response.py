@@ -1,0 +1,29 @@
+"""AddRaftVoterResponse, versions 0 to 1.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/AddRaftVoterResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class AddRaftVoterResponse(Message):
+    __slots__ = ("throttle_time_ms", "error_code", "error_message")
+    API_KEY: ClassVar[int | None] = 80
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/AddRaftVoterResponse.json"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = "",
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message

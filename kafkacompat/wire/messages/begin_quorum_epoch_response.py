@@ -1,0 +1,74 @@
+"""BeginQuorumEpochResponse, versions 0 to 1.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/BeginQuorumEpochResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class PartitionData(Struct):
+    __slots__ = ("partition_index", "error_code", "leader_id", "leader_epoch")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+
+
+class TopicData(Struct):
+    __slots__ = ("topic_name", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partitions: list[PartitionData] = EMPTY,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class NodeEndpoint(Struct):
+    __slots__ = ("node_id", "host", "port")
+
+    def __init__(
+        self,
+        *,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+
+
+class BeginQuorumEpochResponse(Message):
+    __slots__ = ("error_code", "topics", "node_endpoints")
+    API_KEY: ClassVar[int | None] = 53
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    FLEXIBLE_MIN: ClassVar[int] = 1
+    DEFINITION: ClassVar[str] = "wire/BeginQuorumEpochResponse.json"
+
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        topics: list[TopicData] = EMPTY,
+        node_endpoints: list[NodeEndpoint] = EMPTY,
+    ) -> None:
+        self.error_code = error_code
+        self.topics = [] if topics is EMPTY else topics
+        self.node_endpoints = [] if node_endpoints is EMPTY else node_endpoints

@@ -1,0 +1,25 @@
+"""BeginTransactionRecord, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/metadata/BeginTransactionRecord.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class BeginTransactionRecord(Message):
+    __slots__ = ("name",)
+    API_KEY: ClassVar[int | None] = 23
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "metadata/BeginTransactionRecord.json"
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+    ) -> None:
+        self.name = name

@@ -1,0 +1,25 @@
+"""ConsumerGroupPartitionMetadataKey, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/group/ConsumerGroupPartitionMetadataKey.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class ConsumerGroupPartitionMetadataKey(Message):
+    __slots__ = ("group_id",)
+    API_KEY: ClassVar[int | None] = 4
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 32767
+    DEFINITION: ClassVar[str] = "group/ConsumerGroupPartitionMetadataKey.json"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+    ) -> None:
+        self.group_id = group_id

@@ -1,0 +1,25 @@
+"""DeleteGroupsRequest, versions 0 to 2.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/DeleteGroupsRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message
+
+
+class DeleteGroupsRequest(Message):
+    __slots__ = ("groups_names",)
+    API_KEY: ClassVar[int | None] = 42
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 2
+    FLEXIBLE_MIN: ClassVar[int] = 2
+    DEFINITION: ClassVar[str] = "wire/DeleteGroupsRequest.json"
+
+    def __init__(
+        self,
+        *,
+        groups_names: list[str] = EMPTY,
+    ) -> None:
+        self.groups_names = [] if groups_names is EMPTY else groups_names

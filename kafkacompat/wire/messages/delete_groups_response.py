@@ -1,0 +1,40 @@
+"""DeleteGroupsResponse, versions 0 to 2.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/DeleteGroupsResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class DeletableGroupResult(Struct):
+    __slots__ = ("group_id", "error_code")
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        error_code: int = 0,
+    ) -> None:
+        self.group_id = group_id
+        self.error_code = error_code
+
+
+class DeleteGroupsResponse(Message):
+    __slots__ = ("throttle_time_ms", "results")
+    API_KEY: ClassVar[int | None] = 42
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 2
+    FLEXIBLE_MIN: ClassVar[int] = 2
+    DEFINITION: ClassVar[str] = "wire/DeleteGroupsResponse.json"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: list[DeletableGroupResult] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = [] if results is EMPTY else results

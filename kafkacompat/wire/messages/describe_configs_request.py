@@ -1,0 +1,44 @@
+"""DescribeConfigsRequest, versions 1 to 4.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/DescribeConfigsRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class DescribeConfigsResource(Struct):
+    __slots__ = ("resource_type", "resource_name", "configuration_keys")
+
+    def __init__(
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configuration_keys: list[str] | None = EMPTY,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configuration_keys = [] if configuration_keys is EMPTY else configuration_keys
+
+
+class DescribeConfigsRequest(Message):
+    __slots__ = ("resources", "include_synonyms", "include_documentation")
+    API_KEY: ClassVar[int | None] = 32
+    MIN_VERSION: ClassVar[int] = 1
+    MAX_VERSION: ClassVar[int] = 4
+    FLEXIBLE_MIN: ClassVar[int] = 4
+    DEFINITION: ClassVar[str] = "wire/DescribeConfigsRequest.json"
+
+    def __init__(
+        self,
+        *,
+        resources: list[DescribeConfigsResource] = EMPTY,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> None:
+        self.resources = [] if resources is EMPTY else resources
+        self.include_synonyms = include_synonyms
+        self.include_documentation = include_documentation

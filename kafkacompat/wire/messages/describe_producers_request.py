@@ -1,0 +1,38 @@
+"""DescribeProducersRequest, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/DescribeProducersRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class TopicRequest(Struct):
+    __slots__ = ("name", "partition_indexes")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: list[int] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
+
+
+class DescribeProducersRequest(Message):
+    __slots__ = ("topics",)
+    API_KEY: ClassVar[int | None] = 61
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/DescribeProducersRequest.json"
+
+    def __init__(
+        self,
+        *,
+        topics: list[TopicRequest] = EMPTY,
+    ) -> None:
+        self.topics = [] if topics is EMPTY else topics

@@ -1,0 +1,25 @@
+"""GetTelemetrySubscriptionsRequest, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/GetTelemetrySubscriptionsRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class GetTelemetrySubscriptionsRequest(Message):
+    __slots__ = ("client_instance_id",)
+    API_KEY: ClassVar[int | None] = 71
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/GetTelemetrySubscriptionsRequest.json"
+
+    def __init__(
+        self,
+        *,
+        client_instance_id: bytes = bytes(16),
+    ) -> None:
+        self.client_instance_id = client_instance_id

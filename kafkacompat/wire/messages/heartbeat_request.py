@@ -1,0 +1,31 @@
+"""HeartbeatRequest, versions 0 to 4.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/HeartbeatRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class HeartbeatRequest(Message):
+    __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id")
+    API_KEY: ClassVar[int | None] = 12
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 4
+    FLEXIBLE_MIN: ClassVar[int] = 4
+    DEFINITION: ClassVar[str] = "wire/HeartbeatRequest.json"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id

@@ -1,0 +1,57 @@
+"""IncrementalAlterConfigsRequest, versions 0 to 1.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/IncrementalAlterConfigsRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class AlterableConfig(Struct):
+    __slots__ = ("name", "config_operation", "value")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        config_operation: int = 0,
+        value: str | None = "",
+    ) -> None:
+        self.name = name
+        self.config_operation = config_operation
+        self.value = value
+
+
+class AlterConfigsResource(Struct):
+    __slots__ = ("resource_type", "resource_name", "configs")
+
+    def __init__(
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: list[AlterableConfig] = EMPTY,
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = [] if configs is EMPTY else configs
+
+
+class IncrementalAlterConfigsRequest(Message):
+    __slots__ = ("resources", "validate_only")
+    API_KEY: ClassVar[int | None] = 44
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    FLEXIBLE_MIN: ClassVar[int] = 1
+    DEFINITION: ClassVar[str] = "wire/IncrementalAlterConfigsRequest.json"
+
+    def __init__(
+        self,
+        *,
+        resources: list[AlterConfigsResource] = EMPTY,
+        validate_only: bool = False,
+    ) -> None:
+        self.resources = [] if resources is EMPTY else resources
+        self.validate_only = validate_only

@@ -1,0 +1,55 @@
+"""InitializeShareGroupStateRequest, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/InitializeShareGroupStateRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class PartitionData(Struct):
+    __slots__ = ("partition", "state_epoch", "start_offset")
+
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+        state_epoch: int = 0,
+        start_offset: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.state_epoch = state_epoch
+        self.start_offset = start_offset
+
+
+class InitializeStateData(Struct):
+    __slots__ = ("topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = bytes(16),
+        partitions: list[PartitionData] = EMPTY,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class InitializeShareGroupStateRequest(Message):
+    __slots__ = ("group_id", "topics")
+    API_KEY: ClassVar[int | None] = 83
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/InitializeShareGroupStateRequest.json"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: list[InitializeStateData] = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics

@@ -1,0 +1,27 @@
+"""KRaftVersionRecord, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/KRaftVersionRecord.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class KRaftVersionRecord(Message):
+    __slots__ = ("version", "kraft_version")
+    API_KEY: ClassVar[int | None] = None
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/KRaftVersionRecord.json"
+
+    def __init__(
+        self,
+        *,
+        version: int = 0,
+        kraft_version: int = 0,
+    ) -> None:
+        self.version = version
+        self.kraft_version = kraft_version

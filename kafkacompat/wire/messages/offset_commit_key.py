@@ -1,0 +1,29 @@
+"""OffsetCommitKey, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/group/OffsetCommitKey.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class OffsetCommitKey(Message):
+    __slots__ = ("group", "topic", "partition")
+    API_KEY: ClassVar[int | None] = 1
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 32767
+    DEFINITION: ClassVar[str] = "group/OffsetCommitKey.json"
+
+    def __init__(
+        self,
+        *,
+        group: str = "",
+        topic: str = "",
+        partition: int = 0,
+    ) -> None:
+        self.group = group
+        self.topic = topic
+        self.partition = partition

@@ -1,0 +1,27 @@
+"""PushTelemetryResponse, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/PushTelemetryResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class PushTelemetryResponse(Message):
+    __slots__ = ("throttle_time_ms", "error_code")
+    API_KEY: ClassVar[int | None] = 72
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/PushTelemetryResponse.json"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code

@@ -1,0 +1,53 @@
+"""ReadShareGroupStateRequest, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/ReadShareGroupStateRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class PartitionData(Struct):
+    __slots__ = ("partition", "leader_epoch")
+
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+        leader_epoch: int = 0,
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+
+
+class ReadStateData(Struct):
+    __slots__ = ("topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = bytes(16),
+        partitions: list[PartitionData] = EMPTY,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class ReadShareGroupStateRequest(Message):
+    __slots__ = ("group_id", "topics")
+    API_KEY: ClassVar[int | None] = 84
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/ReadShareGroupStateRequest.json"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: list[ReadStateData] = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = [] if topics is EMPTY else topics

@@ -1,0 +1,29 @@
+"""RemoveRaftVoterRequest, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/RemoveRaftVoterRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class RemoveRaftVoterRequest(Message):
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id")
+    API_KEY: ClassVar[int | None] = 81
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/RemoveRaftVoterRequest.json"
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = "",
+        voter_id: int = 0,
+        voter_directory_id: bytes = bytes(16),
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.voter_id = voter_id
+        self.voter_directory_id = voter_directory_id

@@ -1,0 +1,27 @@
+"""ShareGroupDescribeRequest, versions 1 to 1.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/ShareGroupDescribeRequest.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message
+
+
+class ShareGroupDescribeRequest(Message):
+    __slots__ = ("group_ids", "include_authorized_operations")
+    API_KEY: ClassVar[int | None] = 77
+    MIN_VERSION: ClassVar[int] = 1
+    MAX_VERSION: ClassVar[int] = 1
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/ShareGroupDescribeRequest.json"
+
+    def __init__(
+        self,
+        *,
+        group_ids: list[str] = EMPTY,
+        include_authorized_operations: bool = False,
+    ) -> None:
+        self.group_ids = [] if group_ids is EMPTY else group_ids
+        self.include_authorized_operations = include_authorized_operations

@@ -1,0 +1,27 @@
+"""ShareGroupTargetAssignmentMetadataValue, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/group/ShareGroupTargetAssignmentMetadataValue.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class ShareGroupTargetAssignmentMetadataValue(Message):
+    __slots__ = ("assignment_epoch", "assignment_timestamp")
+    API_KEY: ClassVar[int | None] = 12
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "group/ShareGroupTargetAssignmentMetadataValue.json"
+
+    def __init__(
+        self,
+        *,
+        assignment_epoch: int = 0,
+        assignment_timestamp: int = 0,
+    ) -> None:
+        self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp = assignment_timestamp

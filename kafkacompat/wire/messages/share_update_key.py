@@ -1,0 +1,29 @@
+"""ShareUpdateKey, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/share/ShareUpdateKey.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class ShareUpdateKey(Message):
+    __slots__ = ("group_id", "topic_id", "partition")
+    API_KEY: ClassVar[int | None] = 1
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 32767
+    DEFINITION: ClassVar[str] = "share/ShareUpdateKey.json"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topic_id: bytes = bytes(16),
+        partition: int = 0,
+    ) -> None:
+        self.group_id = group_id
+        self.topic_id = topic_id
+        self.partition = partition

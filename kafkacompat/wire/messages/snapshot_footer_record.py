@@ -1,0 +1,25 @@
+"""SnapshotFooterRecord, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/SnapshotFooterRecord.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class SnapshotFooterRecord(Message):
+    __slots__ = ("version",)
+    API_KEY: ClassVar[int | None] = None
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/SnapshotFooterRecord.json"
+
+    def __init__(
+        self,
+        *,
+        version: int = 0,
+    ) -> None:
+        self.version = version

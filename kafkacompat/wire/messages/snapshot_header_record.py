@@ -1,0 +1,27 @@
+"""SnapshotHeaderRecord, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/SnapshotHeaderRecord.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class SnapshotHeaderRecord(Message):
+    __slots__ = ("version", "last_contained_log_timestamp")
+    API_KEY: ClassVar[int | None] = None
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/SnapshotHeaderRecord.json"
+
+    def __init__(
+        self,
+        *,
+        version: int = 0,
+        last_contained_log_timestamp: int = 0,
+    ) -> None:
+        self.version = version
+        self.last_contained_log_timestamp = last_contained_log_timestamp

@@ -1,0 +1,118 @@
+"""StreamsGroupHeartbeatResponse, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/StreamsGroupHeartbeatResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class Status(Struct):
+    __slots__ = ("status_code", "status_detail")
+
+    def __init__(
+        self,
+        *,
+        status_code: int = 0,
+        status_detail: str = "",
+    ) -> None:
+        self.status_code = status_code
+        self.status_detail = status_detail
+
+
+class TaskIds(Struct):
+    __slots__ = ("subtopology_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        subtopology_id: str = "",
+        partitions: list[int] = EMPTY,
+    ) -> None:
+        self.subtopology_id = subtopology_id
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class Endpoint(Struct):
+    __slots__ = ("host", "port")
+
+    def __init__(
+        self,
+        *,
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.host = host
+        self.port = port
+
+
+class TopicPartition(Struct):
+    __slots__ = ("topic", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: list[int] = EMPTY,
+    ) -> None:
+        self.topic = topic
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class EndpointToPartitions(Struct):
+    __slots__ = ("user_endpoint", "active_partitions", "standby_partitions")
+
+    def __init__(
+        self,
+        *,
+        user_endpoint: Endpoint | None = None,
+        active_partitions: list[TopicPartition] = EMPTY,
+        standby_partitions: list[TopicPartition] = EMPTY,
+    ) -> None:
+        self.user_endpoint = Endpoint() if user_endpoint is None else user_endpoint
+        self.active_partitions = [] if active_partitions is EMPTY else active_partitions
+        self.standby_partitions = [] if standby_partitions is EMPTY else standby_partitions
+
+
+class StreamsGroupHeartbeatResponse(Message):
+    __slots__ = ("throttle_time_ms", "error_code", "error_message", "member_id", "member_epoch", "heartbeat_interval_ms", "acceptable_recovery_lag", "task_offset_interval_ms", "status", "active_tasks", "standby_tasks", "warmup_tasks", "endpoint_information_epoch", "partitions_by_user_endpoint")
+    API_KEY: ClassVar[int | None] = 88
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/StreamsGroupHeartbeatResponse.json"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str = "",
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        acceptable_recovery_lag: int = 0,
+        task_offset_interval_ms: int = 0,
+        status: list[Status] | None = EMPTY,
+        active_tasks: list[TaskIds] | None = None,
+        standby_tasks: list[TaskIds] | None = None,
+        warmup_tasks: list[TaskIds] | None = None,
+        endpoint_information_epoch: int = 0,
+        partitions_by_user_endpoint: list[EndpointToPartitions] | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.acceptable_recovery_lag = acceptable_recovery_lag
+        self.task_offset_interval_ms = task_offset_interval_ms
+        self.status = [] if status is EMPTY else status
+        self.active_tasks = active_tasks
+        self.standby_tasks = standby_tasks
+        self.warmup_tasks = warmup_tasks
+        self.endpoint_information_epoch = endpoint_information_epoch
+        self.partitions_by_user_endpoint = partitions_by_user_endpoint

@@ -1,0 +1,27 @@
+"""StreamsGroupMemberMetadataKey, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/group/StreamsGroupMemberMetadataKey.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class StreamsGroupMemberMetadataKey(Message):
+    __slots__ = ("group_id", "member_id")
+    API_KEY: ClassVar[int | None] = 19
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 32767
+    DEFINITION: ClassVar[str] = "group/StreamsGroupMemberMetadataKey.json"
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str = "",
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id

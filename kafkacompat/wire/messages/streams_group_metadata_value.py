@@ -1,0 +1,44 @@
+"""StreamsGroupMetadataValue, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/group/StreamsGroupMetadataValue.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class LastAssignmentConfig(Struct):
+    __slots__ = ("key", "value")
+
+    def __init__(
+        self,
+        *,
+        key: str = "",
+        value: str = "",
+    ) -> None:
+        self.key = key
+        self.value = value
+
+
+class StreamsGroupMetadataValue(Message):
+    __slots__ = ("epoch", "metadata_hash", "validated_topology_epoch", "last_assignment_configs")
+    API_KEY: ClassVar[int | None] = 17
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "group/StreamsGroupMetadataValue.json"
+
+    def __init__(
+        self,
+        *,
+        epoch: int = 0,
+        metadata_hash: int = 0,
+        validated_topology_epoch: int = -1,
+        last_assignment_configs: list[LastAssignmentConfig] | None = EMPTY,
+    ) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+        self.validated_topology_epoch = validated_topology_epoch
+        self.last_assignment_configs = [] if last_assignment_configs is EMPTY else last_assignment_configs

@@ -1,0 +1,27 @@
+"""StreamsGroupTargetAssignmentMetadataValue, versions 0 to 0.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/group/StreamsGroupTargetAssignmentMetadataValue.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import Message
+
+
+class StreamsGroupTargetAssignmentMetadataValue(Message):
+    __slots__ = ("assignment_epoch", "assignment_timestamp")
+    API_KEY: ClassVar[int | None] = 20
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 0
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "group/StreamsGroupTargetAssignmentMetadataValue.json"
+
+    def __init__(
+        self,
+        *,
+        assignment_epoch: int = 0,
+        assignment_timestamp: int = 0,
+    ) -> None:
+        self.assignment_epoch = assignment_epoch
+        self.assignment_timestamp = assignment_timestamp

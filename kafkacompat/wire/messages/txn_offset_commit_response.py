@@ -1,0 +1,53 @@
+"""TxnOffsetCommitResponse, versions 0 to 5.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/TxnOffsetCommitResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class TxnOffsetCommitResponsePartition(Struct):
+    __slots__ = ("partition_index", "error_code")
+
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+
+
+class TxnOffsetCommitResponseTopic(Struct):
+    __slots__ = ("name", "partitions")
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: list[TxnOffsetCommitResponsePartition] = EMPTY,
+    ) -> None:
+        self.name = name
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class TxnOffsetCommitResponse(Message):
+    __slots__ = ("throttle_time_ms", "topics")
+    API_KEY: ClassVar[int | None] = 28
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 5
+    FLEXIBLE_MIN: ClassVar[int] = 3
+    DEFINITION: ClassVar[str] = "wire/TxnOffsetCommitResponse.json"
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: list[TxnOffsetCommitResponseTopic] = EMPTY,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = [] if topics is EMPTY else topics

@@ -1,0 +1,53 @@
+"""WriteShareGroupStateResponse, versions 0 to 1.
+
+Written by `python -m kafkacompat.wire.generate` from definitions/wire/WriteShareGroupStateResponse.json."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kafkacompat.wire.message import EMPTY, Message, Struct
+
+
+class PartitionResult(Struct):
+    __slots__ = ("partition", "error_code", "error_message")
+
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.partition = partition
+        self.error_code = error_code
+        self.error_message = error_message
+
+
+class WriteStateResult(Struct):
+    __slots__ = ("topic_id", "partitions")
+
+    def __init__(
+        self,
+        *,
+        topic_id: bytes = bytes(16),
+        partitions: list[PartitionResult] = EMPTY,
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = [] if partitions is EMPTY else partitions
+
+
+class WriteShareGroupStateResponse(Message):
+    __slots__ = ("results",)
+    API_KEY: ClassVar[int | None] = 85
+    MIN_VERSION: ClassVar[int] = 0
+    MAX_VERSION: ClassVar[int] = 1
+    FLEXIBLE_MIN: ClassVar[int] = 0
+    DEFINITION: ClassVar[str] = "wire/WriteShareGroupStateResponse.json"
+
+    def __init__(
+        self,
+        *,
+        results: list[WriteStateResult] = EMPTY,
+    ) -> None:
+        self.results = [] if results is EMPTY else results
