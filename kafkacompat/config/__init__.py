@@ -7,8 +7,20 @@ constraints (what fits together), topic, group, dynamic (layers), describe (Desc
 """
 
 from kafkacompat.config.constraints import parse_connection_overrides, parse_voters
+from kafkacompat.config.describe import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    describe_broker,
+    describe_cluster_defaults,
+    describe_group,
+    describe_topic,
+)
+from kafkacompat.config.dynamic import DynamicConfig, effective, validate_dynamic_broker
+from kafkacompat.config.effects import without_effect_table
 from kafkacompat.config.endpoints import EndPoint
 from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.group import group_values, validate_group_configs
 from kafkacompat.config.keys import (
     ConfigKey,
     ConfigType,
@@ -24,9 +36,13 @@ from kafkacompat.config.server import ServerConfig, defaults_without_file
 from kafkacompat.config.topic import LogConfig, apply_list_op, log_config, validate_topic_configs
 
 __all__ = [
+    "ConfigEntry",
     "ConfigError",
     "ConfigKey",
+    "ConfigSource",
+    "ConfigSynonym",
     "ConfigType",
+    "DynamicConfig",
     "DynamicScope",
     "EndPoint",
     "LogConfig",
@@ -34,7 +50,13 @@ __all__ = [
     "apply_list_op",
     "broker_keys",
     "defaults_without_file",
+    "describe_broker",
+    "describe_cluster_defaults",
+    "describe_group",
+    "describe_topic",
+    "effective",
     "group_keys",
+    "group_values",
     "load_properties",
     "log_config",
     "parse_connection_overrides",
@@ -43,5 +65,8 @@ __all__ = [
     "parse_voters",
     "render_value",
     "topic_keys",
+    "validate_dynamic_broker",
+    "validate_group_configs",
     "validate_topic_configs",
+    "without_effect_table",
 ]

@@ -176,7 +176,7 @@ def _load(kind: str) -> Mapping[str, ConfigKey]:
             help_line is not None,
             scopes[rest[0]] if rest else DynamicScope.NONE,
             default_text == REQUIRED_MARK,
-            importance == "INTERNAL",
+            importance in ("INTERNAL", "DYNAMIC"),
         )
     return MappingProxyType(keys)
 

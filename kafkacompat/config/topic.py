@@ -134,9 +134,7 @@ def validate_topic_configs(
         text = overrides.get(name)
         if name in overrides:
             if text is None:
-                raise ConfigError(
-                    name, None, f"Null value not supported for topic configs: {name}", whole=True
-                )
+                raise ConfigError(name, None, f"{name} must have a value", whole=True)
             values[name] = parse_value(key, text)
         else:
             values[name] = key.default if effective is None else broker_default(effective, name)
@@ -180,12 +178,12 @@ def apply_list_op(name: str, current: str | None, operand: str, *, subtract: boo
     """The text of a list after APPEND (or SUBTRACT) of `operand`: order kept, entries present not
     appended again.
 
-    `current` is the override, or else the default. ConfigError when `name` is known and not a list.
+    `current` is the override, or else the default. ConfigError when `name` is no list setting.
     """
     key = topic_keys().get(name) or broker_keys().get(name) or group_keys().get(name)
-    if key is not None and key.type is not ConfigType.LIST:
-        word = "subtract from" if subtract else "append to"
-        raise ConfigError(name, operand, f"Can't {word} config {name} because it is not a list", whole=True)
+    if key is None or key.type is not ConfigType.LIST:
+        operation = "SUBTRACT" if subtract else "APPEND"
+        raise ConfigError(name, operand, f"{operation} is for lists, and {name} is none", whole=True)
     entries = parse_typed(name, ConfigType.LIST, current or "")
     changes = parse_typed(name, ConfigType.LIST, operand)
     assert isinstance(entries, tuple)

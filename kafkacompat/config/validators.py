@@ -20,8 +20,7 @@ _VOTER = re.compile(r"\d+@(?:\[[0-9A-Fa-f:.%]+\]|[^:@]+):\d+")
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s]+):\d+")
 _THROTTLED = re.compile(r"\*|\d+:\d+")
 _DURATION = re.compile(
-    r"by_duration:[+-]?P(?=[+-]?\d|T[+-]?\d)(?:[+-]?\d+D)?(?:T(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:\.\d{0,9})?S)?)?",
-    re.IGNORECASE,
+    r"by_duration:(?i:P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?)"
 )
 
 
@@ -56,7 +55,7 @@ def _one_of(names: tuple[str, ...], ignore_case: bool) -> Validator:
 
 
 def _reset_strategy(setting: str, value: ConfigValue) -> None:
-    if isinstance(value, str) and (value.lower() in ("latest", "earliest") or _DURATION.fullmatch(value)):
+    if isinstance(value, str) and (value in ("latest", "earliest") or _DURATION.fullmatch(value)):
         return
     raise ConfigError(setting, value, "expected latest, earliest or by_duration: and an ISO-8601 duration")
 

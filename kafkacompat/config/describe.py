@@ -1,0 +1,207 @@
+"""What DescribeConfigs tells: value, source and synonyms of every setting of a broker, a topic or a group.
+
+Duty: those entries, without wire forms. Must not know: requests, authorisation. Follows Kafka 4.3: synonyms from the
+highest precedence down, beginning at the described name; the source is that of the first. Entries come by name
+(Kafka's come in the order of a hash).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kafkacompat.config.dynamic import DynamicConfig
+from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.group import group_values
+from kafkacompat.config.keys import (
+    ConfigKey,
+    ConfigType,
+    DynamicScope,
+    broker_keys,
+    group_keys,
+    parse_value,
+    render_value,
+    topic_keys,
+)
+from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms, group_to_broker
+from kafkacompat.config.topic import broker_default
+from kafkacompat.config.validators import ConfigValue
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from, as DescribeConfigs carries it."""
+
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One of the settings that could give an entry its value. `value` is None when it must not be shown."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting as described. `value` is None for null and for what must not be shown (`sensitive`)."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...]
+    type: ConfigType
+    documentation: str | None
+
+
+DYNAMIC_ONLY = "DYNAMIC"
+"""Importance, in the table, of the settings that exist in dynamic layers only."""
+
+
+def _default_text(name: str) -> str | None:
+    key = broker_keys().get(name)
+    return None if key is None or key.importance == DYNAMIC_ONLY else render_value(key, key.default)
+
+
+def _synonyms(config: DynamicConfig, name: str, names: Iterable[str], sensitive: bool) -> list[ConfigSynonym]:
+    names = tuple(names)
+    layers: tuple[tuple[Mapping[str, str], ConfigSource], ...] = (
+        (config.broker_layer, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.default_layer, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (config.static.originals, ConfigSource.STATIC_BROKER_CONFIG),
+    )
+    found = [
+        ConfigSynonym(synonym, None if sensitive else layer[synonym], source)
+        for layer, source in layers
+        for synonym in names
+        if synonym in layer
+    ]
+    for synonym in names:
+        default = _default_text(synonym)
+        if default is not None:
+            found.append(ConfigSynonym(synonym, None if sensitive else default, ConfigSource.DEFAULT_CONFIG))
+    start = next((index for index, synonym in enumerate(found) if synonym.name == name), len(found))
+    return found[start:]
+
+
+def _key_of(name: str) -> ConfigKey | None:
+    keys = broker_keys()
+    return next((keys[synonym] for synonym in broker_synonyms(name) if synonym in keys), None)
+
+
+def _entry(
+    name: str,
+    key: ConfigKey | None,
+    text: str | None,
+    synonyms: Iterable[ConfigSynonym],
+    read_only: bool,
+) -> ConfigEntry:
+    synonyms = tuple(synonyms)
+    sensitive = key is None or key.sensitive
+    return ConfigEntry(
+        name,
+        None if sensitive else text,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        read_only,
+        sensitive,
+        synonyms,
+        ConfigType.UNKNOWN if key is None else key.type,
+        key.documentation if key is not None and key.name == name else None,
+    )
+
+
+def _broker_entry(
+    config: DynamicConfig, name: str, text: str | None, only_default_layer: bool
+) -> ConfigEntry:
+    key = _key_of(name)
+    synonyms = _synonyms(config, name, broker_synonyms(name), key is None or key.sensitive)
+    if only_default_layer:
+        synonyms = [s for s in synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
+    own = broker_keys().get(name)
+    return _entry(name, key, text, synonyms, own is None or own.dynamic is DynamicScope.NONE)
+
+
+def describe_cluster_defaults(config: DynamicConfig) -> list[ConfigEntry]:
+    """Entries of the BROKER resource "": the cluster's dynamic defaults alone."""
+    layer = config.default_layer
+    return [_broker_entry(config, name, layer[name], only_default_layer=True) for name in sorted(layer)]
+
+
+def describe_broker(config: DynamicConfig) -> list[ConfigEntry]:
+    """Every setting of this node, and what else is set, by name."""
+    keys, effective = broker_keys(), config.effective
+    names = {name for name, key in keys.items() if not key.internal}.union(effective.originals)
+    return [
+        _broker_entry(
+            config,
+            name,
+            effective.text(name) if name in keys else effective.originals[name],
+            only_default_layer=False,
+        )
+        for name in sorted(names)
+    ]
+
+
+def _overridden(
+    keys: Mapping[str, ConfigKey], values: dict[str, ConfigValue], overrides: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Text by name: defaults of settings that are described, with the overrides over them."""
+    texts: dict[str, str | None] = {
+        name: render_value(key, values[name]) for name, key in keys.items() if not key.internal
+    }
+    for name, text in overrides.items():
+        try:
+            texts[name] = render_value(keys[name], parse_value(keys[name], text)) if name in keys else text
+        except ConfigError:
+            texts[name] = text
+    return texts
+
+
+def describe_topic(config: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a topic with these overrides, by name."""
+    keys = topic_keys()
+    texts = _overridden(keys, {name: broker_default(config.effective, name) for name in keys}, overrides)
+    entries = []
+    for name in sorted(texts):
+        key, broker_name = keys.get(name), TOPIC_TO_BROKER.get(name)
+        sensitive = key is None or key.sensitive
+        synonyms: list[ConfigSynonym] = []
+        if broker_name is not None:
+            synonyms = _synonyms(config, broker_name, broker_synonyms(broker_name), sensitive)
+        if name in overrides:
+            text = None if sensitive else texts[name]
+            synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.TOPIC_CONFIG))
+        entries.append(_entry(name, key, texts[name], synonyms, False))
+    return entries
+
+
+def describe_group(config: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a group with these overrides, by name."""
+    keys = group_keys()
+    texts = _overridden(keys, group_values(config.effective, {}), overrides)
+    entries = []
+    for name in sorted(texts):
+        key, broker_name = keys.get(name), group_to_broker(name)
+        sensitive = key is None or key.sensitive
+        synonyms: list[ConfigSynonym] = []
+        if key is not None and broker_name is not None:
+            synonyms = _synonyms(config, broker_name, (broker_name,), sensitive)
+        elif key is not None and (default := render_value(key, key.default)) is not None:
+            synonyms = [ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG)]
+        if name in overrides:
+            text = None if sensitive else texts[name]
+            synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP_CONFIG))
+        entries.append(_entry(name, key, texts[name], synonyms, False))
+    return entries

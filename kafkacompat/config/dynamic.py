@@ -1,0 +1,171 @@
+"""Broker settings that change while the broker runs: layers over the static file.
+
+Duty: check changes, give the effective settings of a node. Must not know: where layers are kept, or who reacts.
+Follows Kafka 4.3: this broker's layer wins over the cluster's default layer, that over the file, that over the
+built-in values; a layer's setting replaces all settings of the same meaning below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+
+from kafkacompat.config.constraints import check_constraints
+from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.keys import DynamicScope, broker_keys, parse_value
+from kafkacompat.config.server import ServerConfig
+from kafkacompat.config.synonyms import listener_base
+from kafkacompat.config.topic import LogConfig, effective_log_config
+
+_CLUSTER_LEVEL_LISTENER_SETTINGS = ("max.connections", "num.network.threads", "max.connection.creation.rate")
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+def _names(text: str, names: list[str]) -> ConfigError:
+    return ConfigError(names[0], None, f"{text}: [{', '.join(names)}]", whole=True)
+
+
+def _is_static(name: str) -> bool:
+    key = broker_keys().get(name)
+    return key is not None and key.dynamic is DynamicScope.NONE
+
+
+def _needs_listener_prefix(name: str) -> bool:
+    return name == "ssl.key.password" or name.startswith(("ssl.keystore.", "ssl.truststore."))
+
+
+def _is_per_broker(name: str) -> bool:
+    base = listener_base(name)
+    if base is not None:
+        return base not in _CLUSTER_LEVEL_LISTENER_SETTINGS
+    key = broker_keys().get(name)
+    return key is not None and key.dynamic is DynamicScope.PER_BROKER
+
+
+def validate_dynamic_broker(
+    changes: Mapping[str, str], *, per_broker: bool, current: DynamicConfig | None = None
+) -> None:
+    """Check the whole layer that a change would leave; `per_broker` False for the cluster's default layer.
+
+    With `current` the settings that would be in effect must fit together, too. ConfigError otherwise. Names
+    that Kafka does not know pass, as they do there.
+    """
+    if static := sorted(filter(_is_static, changes)):
+        raise _names("Cannot update these configs dynamically", static)
+    if unprefixed := sorted(filter(_needs_listener_prefix, changes)):
+        raise _names(
+            "These security configs can be dynamically updated only per-listener using the listener prefix",
+            unprefixed,
+        )
+    keys = broker_keys()
+    for name, text in changes.items():
+        key = keys.get(name) or keys.get(listener_base(name) or "")
+        if key is not None:
+            parse_value(key, text)
+    if not per_broker and (single := sorted(filter(_is_per_broker, changes))):
+        raise _names(
+            "Cannot update these configs at default cluster level, broker id must be specified", single
+        )
+    if current is not None:
+        layers = (current.default_layer, changes) if per_broker else (changes, current.broker_layer)
+        check_constraints(current.static.with_overrides(layers)[0])
+
+
+def _accepted(layer: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], dict[str, ConfigError]]:
+    """A layer without what may not be in it, and what was left out."""
+    accepted: dict[str, str] = {}
+    refused: dict[str, ConfigError] = {}
+    for name, text in layer.items():
+        try:
+            validate_dynamic_broker({name: text}, per_broker=per_broker)
+        except ConfigError as error:
+            refused[name] = error
+        else:
+            accepted[name] = text
+    return accepted, refused
+
+
+class DynamicConfig:
+    """One node's settings in all their layers. Immutable; a new image with other layers needs a new one."""
+
+    static: ServerConfig
+    default_layer: Mapping[str, str]
+    """The cluster's defaults that count: what may not be there is left out."""
+    broker_layer: Mapping[str, str]
+    """This broker's own settings that count."""
+    refused: Mapping[str, ConfigError]
+    """Settings of the layers that were left out, with the reason: for the log."""
+    effective: ServerConfig
+
+    def __init__(
+        self,
+        static: ServerConfig,
+        default_layer: Mapping[str, str] = _EMPTY,
+        broker_layer: Mapping[str, str] = _EMPTY,
+    ) -> None:
+        self.static = static
+        default, refused = _accepted(default_layer, per_broker=False)
+        broker, more = _accepted(broker_layer, per_broker=True)
+        refused.update(more)
+        try:
+            self.effective = self._layered(default, broker)
+        except ConfigError:
+            default, broker = self._without_conflicts(default, broker, refused)
+            self.effective = self._layered(default, broker)
+        self.default_layer = MappingProxyType(default)
+        self.broker_layer = MappingProxyType(broker)
+        self.refused = MappingProxyType(refused)
+
+    def _layered(self, default: Mapping[str, str], broker: Mapping[str, str]) -> ServerConfig:
+        if not default and not broker:
+            return self.static
+        layered, _ = self.static.with_overrides((default, broker))
+        check_constraints(layered)
+        return layered
+
+    def _without_conflicts(
+        self, default: Mapping[str, str], broker: Mapping[str, str], refused: dict[str, ConfigError]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Both layers, taken setting by setting, without those that do not fit what came before."""
+        kept: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for layer, settings in zip(kept, (default, broker), strict=True):
+            for name, text in settings.items():
+                layer[name] = text
+                try:
+                    self._layered(*kept)
+                except ConfigError as error:
+                    del layer[name]
+                    refused[name] = error
+        return kept
+
+    def log_config(self, topic_overrides: Mapping[str, str] = _EMPTY) -> LogConfig:
+        """The effective settings of a topic with these overrides; one object for all topics without any."""
+        return (
+            effective_log_config(self.effective, topic_overrides)
+            if topic_overrides
+            else self._plain_log_config
+        )
+
+    @cached_property
+    def _plain_log_config(self) -> LogConfig:
+        return effective_log_config(self.effective, _EMPTY)
+
+    def int(self, name: str) -> int:
+        return self.effective.int(name)
+
+    def bool(self, name: str) -> bool:
+        return self.effective.bool(name)
+
+    def double(self, name: str) -> float:
+        return self.effective.double(name)
+
+    def str(self, name: str) -> str | None:
+        return self.effective.str(name)
+
+
+def effective(
+    static: ServerConfig, default_layer: Mapping[str, str], broker_layer: Mapping[str, str]
+) -> ServerConfig:
+    """The settings in effect at a node under both layers."""
+    return DynamicConfig(static, default_layer, broker_layer).effective

@@ -1,0 +1,94 @@
+"""A group's settings: names, values, and the bounds that the broker's settings put on them.
+
+Duty: validation of group overrides, their effective values. Must not know: groups. Follows Kafka 4.3's group settings
+of the newer group kinds (KIP-848, KIP-932, KIP-1071).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkacompat.config.errors import ConfigError
+from kafkacompat.config.keys import as_int, broker_keys, group_keys, parse_value
+from kafkacompat.config.server import ServerConfig
+from kafkacompat.config.synonyms import group_to_broker
+from kafkacompat.config.validators import ConfigValue
+
+_BOUNDED = (
+    *(
+        f"{kind}.{name}"
+        for kind in ("consumer", "share", "streams")
+        for name in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+    ),
+    "share.record.lock.duration.ms",
+    "share.partition.max.record.locks",
+    "share.delivery.count.limit",
+    "streams.num.standby.replicas",
+)
+
+
+def _bounds(name: str) -> tuple[str, str]:
+    """The broker settings that hold a group setting's least and greatest value; "" for no bound."""
+    kind, _, rest = name.partition(".")
+    if name == "streams.num.standby.replicas":
+        return "", "group.streams.max.standby.replicas"
+    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+
+
+def group_default(effective: ServerConfig | None, name: str) -> ConfigValue:
+    """The value a group has for `name` without an override of its own."""
+    broker_name = group_to_broker(name)
+    if effective is None or broker_name is None:
+        return group_keys()[name].default
+    return effective.value(broker_name)
+
+
+def group_values(effective: ServerConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """Every group setting's effective value. Overrides that are unknown or do not parse are left out."""
+    values = {name: group_default(effective, name) for name in group_keys()}
+    for name, text in overrides.items():
+        key = group_keys().get(name)
+        if key is None:
+            continue
+        try:
+            values[name] = parse_value(key, text)
+        except ConfigError:
+            # A record from another version may hold what this one refuses: the default serves.
+            continue
+    return values
+
+
+def validate_group_configs(
+    overrides: Mapping[str, str | None], effective: ServerConfig | None = None
+) -> None:
+    """Check all overrides a group would have. ConfigError for an unknown name, a bad value or one out of bounds.
+
+    With `effective` the broker's bounds are those of the node, otherwise the built-in ones.
+    """
+    keys = group_keys()
+    values: dict[str, ConfigValue] = {}
+    for name in overrides:
+        if name not in keys:
+            raise ConfigError(name, None, f"Unknown group config name: {name}", whole=True)
+    for name, key in keys.items():
+        text = overrides.get(name)
+        values[name] = group_default(effective, name) if text is None else parse_value(key, text)
+    for name in _BOUNDED:
+        low, high = _bounds(name)
+        value = as_int(values[name])
+        if low and value < _bound(effective, low):
+            raise ConfigError(name, value, f"expected at least {low} ({_bound(effective, low)})")
+        if value > _bound(effective, high):
+            raise ConfigError(name, value, f"expected at most {high} ({_bound(effective, high)})")
+    for kind in ("consumer", "share", "streams"):
+        heartbeat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+        if as_int(values[session]) <= as_int(values[heartbeat]):
+            raise ConfigError(
+                session, values[session], f"expected more than {heartbeat} ({values[heartbeat]})"
+            )
+
+
+def _bound(effective: ServerConfig | None, name: str) -> int:
+    if effective is not None:
+        return effective.int(name)
+    return as_int(broker_keys()[name].default)
