@@ -1,0 +1,1 @@
+"""Partitions this node leads or follows: leadership, high watermark, fetches, parked requests."""

@@ -1,0 +1,274 @@
+"""Fetch sessions (KIP-227): what a client asked for last time, so that it names only what changes.
+
+A pure core: time comes in as milliseconds, session ids from a function. It knows neither logs nor messages; a
+response partition is anything with `error_code`, `high_watermark`, `log_start_offset`, `records`, `diverging_epoch`
+and `preferred_read_replica`. Setting: max.incremental.fetch.session.cache.slots bounds the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import FetchRequestPartition
+    from kafkacompat.ids import Uuid
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+EVICTION_MS = 120_000
+"""How long a session is safe from eviction by others of its kind (Kafka's fixed figure)."""
+
+PartitionKey = tuple[bytes | str, int]
+"""(topic id, index) in sessions that use topic ids, (name, index) in the others."""
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one: -1 stays, and after 2**31-1 comes 1, never 0 or -1 (E12)."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+class SessionPartition:
+    """One partition of a session: the client's latest wishes and what it was last told."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition",
+        "partition_max_bytes",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, asked: FetchRequestPartition) -> None:
+        self.topic_id = asked.topic_id
+        self.topic = asked.topic
+        self.partition = asked.partition
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+        self.update(asked)
+
+    def update(self, asked: FetchRequestPartition) -> None:
+        self.fetch_offset = asked.fetch_offset
+        self.partition_max_bytes = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+        if asked.topic is not None:
+            self.topic = asked.topic
+
+    def must_tell(self, answer: Any) -> bool:
+        """Whether an incremental response has to carry this answer; what the client is told is remembered."""
+        must = (
+            len(answer.records) > 0
+            or answer.preferred_read_replica != -1
+            or answer.diverging_epoch is not None
+        )
+        if answer.high_watermark != self.told_high_watermark:
+            must = True
+            self.told_high_watermark = answer.high_watermark
+        if answer.log_start_offset != self.told_log_start_offset:
+            must = True
+            self.told_log_start_offset = answer.log_start_offset
+        if answer.error_code != ErrorCode.NONE:
+            must = True
+            self.told_high_watermark = -1  # so that the first success after an error is told
+        return must
+
+
+class FetchSession:
+    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        privileged: bool,
+        uses_topic_ids: bool,
+        partitions: dict[PartitionKey, SessionPartition],
+        now_ms: int,
+    ) -> None:
+        self.id = session_id
+        self.privileged = privileged
+        """Followers: they may push consumers' sessions out."""
+        self.uses_topic_ids = uses_topic_ids
+        self.partitions = partitions
+        """In the order they are served: who got records goes to the end."""
+        self.epoch = 1
+        """The epoch the next request must carry."""
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+
+    def eviction_key(self) -> tuple[bool, int, int]:
+        return (self.privileged, len(self.partitions), self.id)
+
+
+class FetchContext:
+    """How one fetch request is served: its partitions, and which of the answers its response carries."""
+
+    __slots__ = ("_cache", "_privileged", "_uses_topic_ids", "error", "partitions", "session")
+
+    def __init__(
+        self,
+        partitions: Sequence[Any],
+        *,
+        session: FetchSession | None = None,
+        error: ErrorCode = ErrorCode.NONE,
+        cache: FetchSessionCache | None = None,
+        privileged: bool = False,
+        uses_topic_ids: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        """FetchRequestPartition or SessionPartition, in the order to serve."""
+        self.session = session
+        self.error = error
+        """A refusal of the whole request (70, 71, 106); then there are no partitions."""
+        self._cache = cache
+        self._privileged = privileged
+        self._uses_topic_ids = uses_topic_ids
+
+    def select(self, answers: Iterable[tuple[Any, Any]], now_ms: int) -> tuple[int, list[tuple[Any, Any]]]:
+        """(session id, the pairs to send) of (asked, answer) pairs; remembers what the client will be told."""
+        session = self.session
+        if session is None:
+            pairs = list(answers)
+            return self._maybe_create(pairs, now_ms), pairs
+        selected = []
+        for pair in answers:
+            asked, answer = pair
+            if asked.must_tell(answer):
+                selected.append(pair)
+                if len(answer.records) > 0:
+                    key = partition_key(asked, session.uses_topic_ids)
+                    if session.partitions.get(key) is asked:
+                        session.partitions[key] = session.partitions.pop(key)
+        return session.id, selected
+
+    def _maybe_create(self, pairs: list[tuple[Any, Any]], now_ms: int) -> int:
+        if self._cache is None:
+            return INVALID_SESSION_ID
+        partitions: dict[PartitionKey, SessionPartition] = {}
+        for asked, answer in pairs:
+            remembered = SessionPartition(asked)
+            remembered.must_tell(answer)
+            partitions[partition_key(asked, self._uses_topic_ids)] = remembered
+        created = self._cache.maybe_create(self._privileged, self._uses_topic_ids, partitions, now_ms)
+        return INVALID_SESSION_ID if created is None else created.id
+
+
+class FetchSessionCache:
+    """All sessions of this node, at most `slots`. `new_id` gives candidates in 1..2**31-1."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+        self.slots = slots
+        self.evictions = 0
+        self._new_id = new_id
+        self._sessions: dict[int, FetchSession] = {}
+        """Least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        partitions: Sequence[FetchRequestPartition],
+        forgotten: Iterable[tuple[Uuid, str | None, int]],
+        *,
+        uses_topic_ids: bool,
+        privileged: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """The context of a request's (session id, epoch): sessionless, full with a wish for a session, incremental, or refused."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                self._sessions.pop(session_id, None)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(partitions)
+            return FetchContext(partitions, cache=self, privileged=privileged, uses_topic_ids=uses_topic_ids)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchContext((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchContext((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        known = session.partitions
+        for asked in partitions:
+            key = partition_key(asked, uses_topic_ids)
+            present = known.get(key)
+            if present is None:
+                known[key] = SessionPartition(asked)
+            else:
+                present.update(asked)
+        for topic_id, topic, partition in forgotten:
+            known.pop((topic_id if uses_topic_ids else topic or "", partition), None)
+        if not known:
+            del self._sessions[session_id]
+            return FetchContext(())
+        del self._sessions[session_id]
+        self._sessions[session_id] = session
+        session.last_used_ms = now_ms
+        session.epoch = next_epoch(epoch)
+        return FetchContext(list(known.values()), session=session)
+
+    def maybe_create(
+        self,
+        privileged: bool,
+        uses_topic_ids: bool,
+        partitions: dict[PartitionKey, SessionPartition],
+        now_ms: int,
+    ) -> FetchSession | None:
+        """A new session if there is room, or another may be evicted for it."""
+        if len(self._sessions) >= self.slots and not self._maybe_evict(privileged, len(partitions), now_ms):
+            return None
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id == INVALID_SESSION_ID:
+            session_id = self._new_id()
+        session = FetchSession(session_id, privileged, uses_topic_ids, partitions, now_ms)
+        self._sessions[session_id] = session
+        return session
+
+    def _maybe_evict(self, privileged: bool, size: int, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            victim: FetchSession | None = oldest
+        else:
+            victim = min(
+                (session for session in self._sessions.values() if may_evict(session, privileged)),
+                key=FetchSession.eviction_key,
+                default=None,
+            )
+            if victim is None or (privileged, size, 0) < victim.eviction_key():
+                return False
+        del self._sessions[victim.id]
+        self.evictions += 1
+        return True
+
+
+def may_evict(session: FetchSession, for_privileged: bool) -> bool:
+    """Whether a newcomer may push out a session that is still in use: its age counts up to its last use."""
+    aged = session.last_used_ms - session.created_ms > EVICTION_MS
+    return aged or (for_privileged and not session.privileged)
+
+
+def partition_key(asked: Any, uses_topic_ids: bool) -> PartitionKey:
+    return (asked.topic_id if uses_topic_ids else asked.topic or "", asked.partition)

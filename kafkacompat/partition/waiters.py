@@ -1,0 +1,117 @@
+"""Requests that wait for partitions or for time: found by partition, one timer for all deadlines.
+
+Knows neither fetches nor produces; a waiter says itself what to do. It does not wait: time and timers are ports.
+A waiter costs nothing between the events of its own partitions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+
+MAX_WAITERS = 100_000
+"""Bound of one list. Each connection parks at most one request, so the bound on connections comes first."""
+COMPACT_ABOVE = 64
+"""Entries of the deadline heap below which those of finished waiters are left to expire."""
+
+Key = tuple[str, int]
+
+
+class Waiter:
+    """Base: `expire` answers it when its time is up. Set by the list: parked, keys."""
+
+    __slots__ = ("deadline_ms", "keys", "parked")
+
+    def __init__(self) -> None:
+        self.parked = False
+        self.keys: tuple[Key, ...] = ()
+        self.deadline_ms = 0
+
+    def expire(self) -> None:
+        raise AssertionError("a waiter says how it expires")
+
+
+W = TypeVar("W", bound=Waiter)
+
+
+class WaitList(Generic[W]):
+    def __init__(self, clock: Clock, timers: Timers, limit: int = MAX_WAITERS) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._limit = limit
+        self._by_key: dict[Key, dict[W, None]] = {}
+        self._deadlines: list[tuple[int, int, W]] = []
+        self._order = 0
+        self._parked = 0
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def __len__(self) -> int:
+        return self._parked
+
+    def is_full(self) -> bool:
+        return self._parked >= self._limit
+
+    def park(self, waiter: W, keys: Iterable[Key], delay_ms: int) -> None:
+        """Keep the waiter under its keys for delay_ms. The caller has looked at is_full."""
+        waiter.keys = tuple(keys)
+        waiter.deadline_ms = self._clock.monotonic_ms() + delay_ms
+        waiter.parked = True
+        self._parked += 1
+        for key in waiter.keys:
+            present = self._by_key.get(key)
+            if present is None:
+                self._by_key[key] = {waiter: None}
+            else:
+                present[waiter] = None
+        self._order += 1
+        heapq.heappush(self._deadlines, (waiter.deadline_ms, self._order, waiter))
+        if len(self._deadlines) > 2 * self._parked + COMPACT_ABOVE:
+            self._deadlines = [entry for entry in self._deadlines if entry[2].parked]
+            heapq.heapify(self._deadlines)
+        self._arm()
+
+    def on(self, key: Key) -> list[W]:
+        """Who waits for this partition, in order of parking; a copy, so that they may leave while it is walked."""
+        present = self._by_key.get(key)
+        return [] if present is None else list(present)
+
+    def remove(self, waiter: W) -> None:
+        """It is being answered. Its deadline is forgotten lazily."""
+        if not waiter.parked:
+            return
+        waiter.parked = False
+        self._parked -= 1
+        for key in waiter.keys:
+            present = self._by_key.get(key)
+            if present is not None:
+                present.pop(waiter, None)
+                if not present:
+                    del self._by_key[key]
+
+    def all(self) -> list[W]:
+        return [entry[2] for entry in sorted(self._deadlines, key=lambda entry: entry[1]) if entry[2].parked]
+
+    def _arm(self) -> None:
+        at_ms = self._deadlines[0][0]
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        self._timer = self._timers.call_at(at_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        while self._deadlines and (self._deadlines[0][0] <= now_ms or not self._deadlines[0][2].parked):
+            waiter = heapq.heappop(self._deadlines)[2]
+            if waiter.parked:
+                self.remove(waiter)
+                waiter.expire()
+        if self._deadlines:
+            self._arm()
