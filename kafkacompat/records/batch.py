@@ -1,0 +1,306 @@
+"""The 61-byte header of a record batch (magic 2): view, check, stamp and build.
+
+Duty: everything about a batch that its header tells, and putting a batch together. Must not know: logs, topics, offsets
+beyond those given. Also parses the shared front of the two old formats (magic 0 and 1), which only lie on disk;
+legacy.py opens those. Follows KIP-98's message format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from kafkacompat.records import compression as codecs
+from kafkacompat.records.record import Record, encode_records
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE = 61
+OFFSET_AND_LENGTH = struct.Struct(">qi")
+LOG_OVERHEAD = 12
+"""Bytes of base offset and length, which the length field does not count."""
+LEGACY_MINIMUM_LENGTH = 14
+"""Smallest length field of any format: a magic-0 message with null key and value."""
+MINIMUM_PREFIX = 17
+"""Bytes up to and with the magic byte, which lies at the same place in every format."""
+MAGIC_POSITION = 16
+LEADER_EPOCH_POSITION = 12
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+NO_TIMESTAMP = -1
+NO_SEQUENCE = -1
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
+_INT64 = struct.Struct(">q")
+_LEGACY_TAIL = struct.Struct(">Ibbq")
+
+
+class BatchCorrupt(Exception):
+    """Bytes that are no batch: a length below the format's minimum, an unknown magic, a wrong crc."""
+
+
+class BatchHeader:
+    """One batch's header. Offsets absolute, timestamps in ms, size in bytes with the 12 in front of the length's count.
+
+    For magic 0 and 1, base_offset is the field as it lies there (the *last* offset when compressed), the epoch, producer
+    and sequence fields are -1, and record_count is -1 when only opening the wrapper would tell.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp_ms",
+        "crc",
+        "last_offset_delta",
+        "leader_epoch",
+        "magic",
+        "max_timestamp_ms",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "size",
+    )
+
+    def __init__(
+        self,
+        position: int,
+        base_offset: int,
+        length: int,
+        leader_epoch: int,
+        magic: int,
+        crc: int,
+        attributes: int,
+        last_offset_delta: int,
+        base_timestamp_ms: int,
+        max_timestamp_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        record_count: int,
+    ) -> None:
+        self.position = position
+        self.base_offset = base_offset
+        self.size = length + LOG_OVERHEAD
+        self.leader_epoch = leader_epoch
+        self.magic = magic
+        self.crc = crc
+        self.attributes = attributes
+        self.last_offset_delta = last_offset_delta
+        self.base_timestamp_ms = base_timestamp_ms
+        self.max_timestamp_ms = max_timestamp_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.record_count = record_count
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """-1 unless compaction has set one; then the base timestamp field holds it."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else -1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; -1 without a sequence; wraps from 2**31-1 to 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at a position whose bytes are all there (61 for magic 2; the message's front for older ones).
+
+    Raises BatchCorrupt for a length or magic no format has, struct.error when the buffer ends too early.
+    """
+    magic = buffer[position + MAGIC_POSITION]
+    if magic == 2:
+        header = BatchHeader(position, *HEADER.unpack_from(buffer, position))
+        if header.size < HEADER_SIZE:
+            raise BatchCorrupt(f"a batch of {header.size} bytes is shorter than its header")
+        return header
+    if magic > 2:
+        raise BatchCorrupt(f"magic {magic} is none of 0, 1, 2")
+    offset, length = OFFSET_AND_LENGTH.unpack_from(buffer, position)
+    if length < LEGACY_MINIMUM_LENGTH + (8 if magic else 0):
+        raise BatchCorrupt(f"a message of {length} bytes is shorter than its header")
+    if magic == 1:
+        crc, _, attributes, timestamp_ms = _LEGACY_TAIL.unpack_from(buffer, position + LOG_OVERHEAD)
+    else:
+        crc = _UINT32.unpack_from(buffer, position + LOG_OVERHEAD)[0]
+        attributes, timestamp_ms = buffer[position + CRC_POSITION], NO_TIMESTAMP
+    count = -1 if attributes & CODEC_MASK else 1
+    attributes &= CODEC_MASK | LOG_APPEND_TIME_BIT
+    return BatchHeader(
+        position, offset, length, -1, magic, crc, attributes, 0, timestamp_ms, timestamp_ms, -1, -1, -1, count
+    )
+
+
+def iterate_batches(buffer: Buffer) -> Iterator[BatchHeader]:
+    """Headers of the whole batches in a buffer; a cut-off batch at the end is left out.
+
+    Raises BatchCorrupt where a length or magic is impossible.
+    """
+    position, end = 0, len(buffer)
+    while end - position >= MINIMUM_PREFIX:
+        length = _INT32.unpack_from(buffer, position + 8)[0]
+        if length < LEGACY_MINIMUM_LENGTH:
+            raise BatchCorrupt(f"a batch with the length {length}")
+        if length + LOG_OVERHEAD > end - position:
+            if buffer[position + MAGIC_POSITION] > 2:
+                raise BatchCorrupt(f"magic {buffer[position + MAGIC_POSITION]} is none of 0, 1, 2")
+            return
+        yield parse_header(buffer, position)
+        position += length + LOG_OVERHEAD
+
+
+def crc_of(batch: Buffer) -> int:
+    """CRC-32C over the bytes from the attributes on. `batch` is exactly one batch of magic 2."""
+    return int(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+
+
+def has_valid_crc(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether exactly this batch's bytes agree with its crc, in any of the three formats."""
+    if header.magic == 2:
+        return crc_of(batch) == header.crc
+    import zlib
+
+    return zlib.crc32(memoryview(batch)[MAGIC_POSITION:]) == header.crc
+
+
+def stamp_offset_and_epoch(batch: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """What a leader writes into a batch; both lie before the bytes that the crc covers."""
+    _INT64.pack_into(batch, 0, base_offset)
+    _INT32.pack_into(batch, LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def stamp_timestamp(batch: bytearray | memoryview, *, log_append_time: bool, max_timestamp_ms: int) -> None:
+    """Set the timestamp type and the max timestamp, and the crc that covers them."""
+    attributes = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)[0]
+    if log_append_time:
+        attributes |= LOG_APPEND_TIME_BIT
+    else:
+        attributes &= ~LOG_APPEND_TIME_BIT
+    _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
+    _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, max_timestamp_ms)
+    _UINT32.pack_into(batch, CRC_POSITION, crc_of(batch))
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time_ms: int | None = None,
+    compression: int = 0,
+    level: int | None = None,
+) -> bytearray:
+    """A batch of magic 2. Record timestamps are absolute ms; offset deltas are each record's own.
+
+    With log_append_time_ms the batch is stamped with it as its max timestamp and the type bit is set.
+    ValueError for no records.
+    """
+    if not records:
+        raise ValueError("a batch has at least one record")
+    base_timestamp_ms = records[0].timestamp_ms
+    body: bytes | bytearray = encode_records(records, base_timestamp_ms)
+    if compression:
+        body = codecs.compress(compression, body, level)
+    attributes = compression
+    if is_transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if is_control:
+        attributes |= CONTROL_BIT
+    max_timestamp_ms = max(record.timestamp_ms for record in records)
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME_BIT
+        max_timestamp_ms = log_append_time_ms
+    return assemble(
+        body,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        last_offset_delta=records[-1].offset_delta,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+
+
+def assemble(
+    body: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp_ms: int,
+    max_timestamp_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> bytearray:
+    """Header, crc and an encoded (and compressed, if so) body as one batch."""
+    batch = bytearray(HEADER_SIZE + len(body))
+    batch[HEADER_SIZE:] = body
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD,
+        leader_epoch,
+        2,
+        0,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    _UINT32.pack_into(batch, CRC_POSITION, crc_of(batch))
+    return batch

@@ -1,0 +1,78 @@
+"""The two formats before record batches (magic 0 and 1), as they may lie in old segments.
+
+Duty: open one message or wrapper of theirs. Must not know: how they came to lie there; nothing here writes them, because
+Kafka 4 takes only magic 2. Follows KIP-31 and KIP-32.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.records import compression as codecs
+from kafkacompat.records.batch import NO_TIMESTAMP, BatchHeader
+from kafkacompat.records.record import Record, RecordMalformed
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
+
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_OFFSET_AND_SIZE = struct.Struct(">qi")
+
+
+def iterate_legacy(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Record]]:
+    """(absolute offset, record) of one message of magic 0 or 1, or of those inside a compressed one.
+
+    `batch` is exactly that message. RecordMalformed for bytes that are none; DecompressionFailed passes through.
+    """
+    timestamp_ms, key, value = _parse(batch, header.magic)
+    if not header.codec:
+        yield header.base_offset, Record(0, timestamp_ms, key, value)
+        return
+    if value is None:
+        raise RecordMalformed("a compressed message without a value")
+    inner = codecs.decompress(header.codec, value)
+    found: list[tuple[int, int, bytes | None, bytes | None]] = []
+    position = 0
+    while position + _OFFSET_AND_SIZE.size <= len(inner):
+        offset, size = _OFFSET_AND_SIZE.unpack_from(inner, position)
+        if size < 14 or size > len(inner) - position - 12:
+            raise RecordMalformed(f"an inner message of {size} bytes")
+        message = inner[position : position + 12 + size]
+        if zlib.crc32(message[16:]) != int.from_bytes(message[12:16], "big"):
+            raise RecordMalformed("an inner message's crc is wrong")
+        found.append((offset, *_parse(message, message[16])))
+        position += 12 + size
+    if not found:
+        raise RecordMalformed("a compressed message with nothing inside")
+    # Magic 1 numbers the inner messages from 0 and gives the wrapper the last one's offset.
+    shift = header.base_offset - found[-1][0] if header.magic == 1 else 0
+    for offset, inner_timestamp_ms, inner_key, inner_value in found:
+        stamped = header.max_timestamp_ms if header.is_log_append_time else inner_timestamp_ms
+        yield offset + shift, Record(0, stamped, inner_key, inner_value)
+
+
+def _parse(message: Buffer, magic: int) -> tuple[int, bytes | None, bytes | None]:
+    data = bytes(message)
+    try:
+        timestamp_ms = _INT64.unpack_from(data, 18)[0] if magic == 1 else NO_TIMESTAMP
+        key, position = _read_bytes(data, 26 if magic == 1 else 18)
+        value, position = _read_bytes(data, position)
+    except struct.error as error:
+        raise RecordMalformed("a message ends too early") from error
+    if position != len(data):
+        raise RecordMalformed(f"{len(data) - position} bytes after a message's value")
+    return timestamp_ms, key, value
+
+
+def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size = _INT32.unpack_from(data, position)[0]
+    position += 4
+    if size < 0:
+        return None, position
+    if size > len(data) - position:
+        raise RecordMalformed(f"{size} bytes where {len(data) - position} remain")
+    return data[position : position + size], position + size
