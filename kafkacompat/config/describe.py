@@ -24,7 +24,7 @@ from kafkacompat.config.keys import (
     render_value,
     topic_keys,
 )
-from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms, group_to_broker
+from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms, group_to_broker, listener_base
 from kafkacompat.config.topic import broker_default
 from kafkacompat.config.validators import ConfigValue
 
@@ -98,7 +98,7 @@ def _synonyms(config: DynamicConfig, name: str, names: Iterable[str], sensitive:
 
 def _key_of(name: str) -> ConfigKey | None:
     keys = broker_keys()
-    return next((keys[synonym] for synonym in broker_synonyms(name) if synonym in keys), None)
+    return keys.get(name) or keys.get(listener_base(name) or "")
 
 
 def _entry(

@@ -1,0 +1,281 @@
+"""Topic, group and dynamic broker settings: what may be set, and what is then in effect.
+
+What is accepted and refused here is what a running Apache Kafka 4.3.0 accepted and refused.
+"""
+
+from collections.abc import Mapping
+
+import pytest
+
+from kafkacompat.config import (
+    ConfigError,
+    DynamicConfig,
+    LogConfig,
+    ServerConfig,
+    apply_list_op,
+    defaults_without_file,
+    effective,
+    group_values,
+    log_config,
+    validate_dynamic_broker,
+    validate_group_configs,
+    validate_topic_configs,
+)
+
+
+def server(**changes: str) -> ServerConfig:
+    overrides = {name.replace("_", "."): text for name, text in changes.items()}
+    return ServerConfig.from_properties(defaults_without_file(), overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"cleanup.policy": ""},
+        {"cleanup.policy": "delete , compact, delete"},
+        {"leader.replication.throttled.replicas": "*"},
+        {"leader.replication.throttled.replicas": "0:1,1:2"},
+        {"leader.replication.throttled.replicas": ""},
+        {"min.cleanable.dirty.ratio": "NaN"},
+        {"internal.segment.bytes": "100"},
+        {"retention.ms": " 55 "},
+        {"min.compaction.lag.ms": "9223372036854775807"},
+        {"compression.zstd.level": "-131072"},
+    ],
+)
+def test_a_topic_takes(overrides: dict[str, str]) -> None:
+    validate_topic_configs(overrides)
+    validate_topic_configs(overrides, server())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        ({"foo": "1"}, "Unknown topic config name: foo"),
+        ({"retention.ms": "x"}, "Invalid value x for configuration retention.ms: "),
+        ({"retention.ms": "-2"}, "Invalid value -2 for configuration retention.ms: "),
+        ({"retention.ms": None}, "retention.ms "),
+        ({"cleanup.policy": "compact,x"}, "Invalid value x for configuration cleanup.policy: "),
+        ({"cleanup.policy": "Compact"}, "Invalid value Compact for configuration cleanup.policy: "),
+        (
+            {"cleanup.policy": "delete,,compact"},
+            "Invalid value delete,,compact for configuration cleanup.policy",
+        ),
+        ({"segment.bytes": "14"}, "Invalid value 14 for configuration segment.bytes: "),
+        ({"leader.replication.throttled.replicas": "x"}, "Invalid value x for configuration leader.repl"),
+        (
+            {"leader.replication.throttled.replicas": "0:1,*"},
+            "Invalid value 0:1,* for configuration leader.repl",
+        ),
+        ({"compression.type": ""}, "Invalid value  for configuration compression.type: "),
+        ({"compression.gzip.level": "0"}, "Invalid value 0 for configuration compression.gzip.level: "),
+        ({"compression.zstd.level": "23"}, "Invalid value 23 for configuration compression.zstd.level: "),
+        ({"remote.storage.enable": "true"}, "Invalid value true for configuration remote.storage.enable: "),
+        ({"preallocate": "maybe"}, "Invalid value maybe for configuration preallocate: "),
+        (
+            {"min.cleanable.dirty.ratio": "1.5"},
+            "Invalid value 1.5 for configuration min.cleanable.dirty.ratio: ",
+        ),
+        (
+            {"message.timestamp.type": "createtime"},
+            "Invalid value createtime for configuration message.timest",
+        ),
+        ({"max.message.bytes": "-1"}, "Invalid value -1 for configuration max.message.bytes: "),
+        ({"segment.ms": "0"}, "Invalid value 0 for configuration segment.ms: "),
+        ({"local.retention.ms": "-3"}, "Invalid value -3 for configuration local.retention.ms: "),
+        ({"min.insync.replicas": "0"}, "Invalid value 0 for configuration min.insync.replicas: "),
+        (
+            {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+            "Invalid value 10 for configuration min.compaction.lag.ms: ",
+        ),
+    ],
+)
+def test_a_topic_refuses(overrides: dict[str, str | None], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate_topic_configs(overrides, server())
+    assert str(caught.value).startswith(text)
+
+
+def test_the_other_half_of_a_pair_may_be_the_brokers() -> None:
+    validate_topic_configs({"max.compaction.lag.ms": "5"}, server())
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms"):
+        validate_topic_configs({"max.compaction.lag.ms": "5"}, server(log_cleaner_min_compaction_lag_ms="6"))
+
+
+def test_lists_are_appended_to_and_subtracted_from() -> None:
+    assert apply_list_op("cleanup.policy", "delete", "compact", subtract=False) == "delete,compact"
+    assert (
+        apply_list_op("cleanup.policy", "delete, compact", "compact,delete", subtract=False)
+        == "delete,compact"
+    )
+    assert apply_list_op("cleanup.policy", "delete,compact", "delete", subtract=True) == "compact"
+    assert apply_list_op("cleanup.policy", "compact", "delete", subtract=True) == "compact"
+    assert apply_list_op("cleanup.policy", "compact", "compact", subtract=True) == ""
+    assert apply_list_op("log.cleanup.policy", None, "compact", subtract=False) == "compact"
+    for name in ("retention.ms", "consumer.session.timeout.ms", "nope"):
+        with pytest.raises(ConfigError, match=name):
+            apply_list_op(name, "5", "6", subtract=False)
+
+
+def test_a_topic_without_anything_set_has_kafkas_defaults() -> None:
+    assert log_config(server(), {}, {}, {}) == LogConfig()
+    assert (LogConfig().retention_ms, LogConfig().segment_bytes) == (604800000, 1073741824)
+    assert LogConfig().delete
+    assert not LogConfig().compact
+
+
+def test_each_layer_wins_over_the_one_below() -> None:
+    static = server(log_retention_hours="1", message_max_bytes="100", log_roll_hours="2")
+    assert log_config(static, {}, {}, {}).retention_ms == 3600000
+    assert log_config(static, {}, {}, {}).segment_ms == 7200000
+    assert log_config(static, {"log.retention.ms": "5"}, {}, {}).retention_ms == 5
+    assert log_config(static, {"log.retention.ms": "5"}, {"log.retention.ms": "6"}, {}).retention_ms == 6
+    layered: tuple[Mapping[str, str], Mapping[str, str]] = (
+        {"log.retention.ms": "5"},
+        {"log.retention.ms": "6"},
+    )
+    assert log_config(static, *layered, {"retention.ms": "7"}).retention_ms == 7
+    topic = log_config(
+        static, *layered, {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "1"}
+    )
+    assert topic.compact
+    assert topic.delete
+    assert topic.min_cleanable_dirty_ratio == 1.0
+    assert topic.max_message_bytes == 100
+    assert log_config(static, {}, {}, {"foo": "1", "retention.ms": "x"}) == log_config(static, {}, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_broker"),
+    [
+        ({"foo.bar": "3"}, True),
+        ({"listener.name.plaintext.ssl.key.password": "x"}, True),
+        ({"log.retention.ms": "100"}, True),
+        ({"leader.replication.throttled.rate": "100"}, False),
+        ({"listener.name.x.max.connections": "5"}, False),
+        ({"listener.name.x.plain.sasl.jaas.config": "x"}, True),
+        ({"log.cleaner.max.compaction.lag.ms": "5", "log.cleaner.min.compaction.lag.ms": "10"}, False),
+    ],
+)
+def test_a_broker_takes_while_running(changes: dict[str, str], per_broker: bool) -> None:
+    validate_dynamic_broker(changes, per_broker=per_broker, current=DynamicConfig(server()))
+
+
+STATIC = "Cannot update these configs dynamically: "
+UNPREFIXED = "These security configs can be dynamically updated only per-listener using the listener prefix: "
+ONE_BROKER = "Cannot update these configs at default cluster level, broker id must be specified: "
+
+
+@pytest.mark.parametrize(
+    ("changes", "per_broker", "text"),
+    [
+        ({"num.partitions": "3"}, True, STATIC + "[num.partitions]"),
+        ({"node.id": "3", "num.partitions": "1"}, True, STATIC + "[node.id, num.partitions]"),
+        ({"log.retention.hours": "3"}, False, STATIC + "[log.retention.hours]"),
+        ({"advertised.listeners": "PLAINTEXT://h:1"}, True, STATIC + "[advertised.listeners]"),
+        ({"ssl.key.password": "x"}, True, UNPREFIXED + "[ssl.key.password]"),
+        ({"listeners": "PLAINTEXT://:1"}, False, ONE_BROKER + "[listeners]"),
+        ({"sasl.jaas.config": "x"}, False, ONE_BROKER + "[sasl.jaas.config]"),
+        (
+            {"listener.name.plaintext.ssl.key.password": "x"},
+            False,
+            ONE_BROKER + "[listener.name.plaintext.ssl.key.password]",
+        ),
+        ({"log.retention.ms": "x"}, True, "Invalid value x for configuration log.retention.ms: "),
+        ({"log.retention.ms": ""}, False, "Invalid value  for configuration log.retention.ms: "),
+        ({"log.segment.bytes": "5"}, False, "Invalid value 5 for configuration log.segment.bytes: "),
+        ({"leader.replication.throttled.rate": "-5"}, True, "Invalid value -5 for configuration leader."),
+        ({"log.retention.ms": "0"}, True, "log.retention.ms "),
+        ({"max.connections.per.ip": "0"}, True, "max.connections.per.ip "),
+    ],
+)
+def test_a_broker_refuses_while_running(changes: dict[str, str], per_broker: bool, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate_dynamic_broker(changes, per_broker=per_broker, current=DynamicConfig(server()))
+    assert str(caught.value).startswith(text)
+
+
+def test_a_layer_replaces_all_settings_of_the_same_meaning() -> None:
+    static = server(log_retention_minutes="7", log_retention_hours="9")
+    layered = effective(static, {"log.retention.ms": "5"}, {})
+    assert layered.int("log.retention.ms") == 5
+    assert (layered.value("log.retention.minutes"), layered.value("log.retention.hours")) == (None, 168)
+    assert static.int("log.retention.ms") == 420000
+
+
+def test_what_may_not_be_in_a_layer_is_left_out_with_a_reason() -> None:
+    config = DynamicConfig(
+        server(),
+        {
+            "log.retention.ms": "x",
+            "num.partitions": "9",
+            "listeners": "PLAINTEXT://:1",
+            "message.max.bytes": "7",
+        },
+        {"max.connections.per.ip": "0", "log.roll.ms": "8", "max.connections": "4"},
+    )
+    assert set(config.refused) == {
+        "log.retention.ms",
+        "num.partitions",
+        "listeners",
+        "max.connections.per.ip",
+    }
+    assert (config.int("message.max.bytes"), config.int("max.connections"), config.int("num.partitions")) == (
+        7,
+        4,
+        1,
+    )
+    assert config.log_config() is config.log_config({})
+    assert config.log_config().segment_ms == 8
+    assert config.log_config({"segment.ms": "9"}).segment_ms == 9
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"consumer.session.timeout.ms": "46000"},
+        {"share.auto.offset.reset": "by_duration:PT1H"},
+        {"share.auto.offset.reset": "by_duration:P2DT3H4.5S"},
+        {"share.auto.offset.reset": "earliest"},
+        {"share.isolation.level": "read_committed"},
+    ],
+)
+def test_a_group_takes(overrides: dict[str, str | None]) -> None:
+    validate_group_configs(overrides)
+    validate_group_configs(overrides, server())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nope", "1"),
+        ("consumer.session.timeout.ms", "100"),
+        ("consumer.session.timeout.ms", "x"),
+        ("consumer.heartbeat.interval.ms", "100000"),
+        ("consumer.assignment.interval.ms", "20000"),
+        ("share.auto.offset.reset", "LATEST"),
+        ("share.auto.offset.reset", "by_duration:-PT1H"),
+        ("share.auto.offset.reset", "by_duration:P"),
+        ("share.auto.offset.reset", "by_duration:PT"),
+        ("share.isolation.level", "x"),
+        ("share.record.lock.duration.ms", "1000"),
+        ("share.partition.max.record.locks", "5000"),
+        ("share.delivery.count.limit", "20"),
+        ("share.session.timeout.ms", "70000"),
+        ("streams.num.standby.replicas", "3"),
+        ("streams.session.timeout.ms", "1"),
+        ("streams.initial.rebalance.delay.ms", "-1"),
+    ],
+)
+def test_a_group_refuses(name: str, text: str) -> None:
+    for config in (None, server()):
+        with pytest.raises(ConfigError, match=name):
+            validate_group_configs({name: text}, config)
+
+
+def test_a_groups_values_come_from_the_broker_where_not_its_own() -> None:
+    config = server(group_consumer_session_timeout_ms="50000")
+    values = group_values(config, {"consumer.heartbeat.interval.ms": "6000", "share.isolation.level": "x"})
+    assert values["consumer.session.timeout.ms"] == 50000
+    assert values["consumer.heartbeat.interval.ms"] == 6000
+    assert values["share.isolation.level"] == "read_uncommitted"

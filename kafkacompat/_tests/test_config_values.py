@@ -1,0 +1,349 @@
+"""Definitions, value syntax, server.properties syntax, listeners and what a node may start with.
+
+What is accepted and refused here is what a running Apache Kafka 4.3.0 accepted and refused.
+"""
+
+import string
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.config import (
+    ConfigError,
+    ConfigType,
+    DynamicScope,
+    EndPoint,
+    ServerConfig,
+    broker_keys,
+    defaults_without_file,
+    group_keys,
+    load_properties,
+    parse_properties,
+    parse_value,
+    render_value,
+    topic_keys,
+    without_effect_table,
+)
+from kafkacompat.config.keys import java_double
+
+BASE = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.quorum.voters": "1@127.0.0.1:9093",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+    "log.dirs": "/tmp/x",
+}
+
+
+def start(**changes: str | None) -> ServerConfig:
+    return start_with({name.replace("_", "."): text for name, text in changes.items()})
+
+
+def start_with(changes: dict[str, str | None]) -> ServerConfig:
+    merged: dict[str, str | None] = {**BASE, **changes}
+    return ServerConfig.from_properties({name: text for name, text in merged.items() if text is not None})
+
+
+def test_definitions_are_those_of_kafka_4_3() -> None:
+    assert len([key for key in broker_keys().values() if not key.internal]) == 340
+    assert len([key for key in topic_keys().values() if not key.internal]) == 33
+    assert len(group_keys()) == 17
+    assert broker_keys()["node.id"].required
+    assert broker_keys()["log.retention.ms"].default is None
+    assert broker_keys()["log.cleanup.policy"].default == ("delete",)
+    assert broker_keys()["log.cleaner.io.max.bytes.per.second"].default == 1.7976931348623157e308
+    assert broker_keys()["ssl.key.password"].sensitive
+    assert broker_keys()["log.retention.ms"].dynamic is DynamicScope.CLUSTER
+    assert broker_keys()["listeners"].dynamic is DynamicScope.PER_BROKER
+    assert broker_keys()["num.partitions"].dynamic is DynamicScope.NONE
+    assert topic_keys()["retention.ms"].type is ConfigType.LONG
+
+
+def test_every_line_of_help_belongs_to_a_setting() -> None:
+    path = Path(__file__).parent.parent / "settings" / "documentation.tsv"
+    tables = {"broker": broker_keys(), "topic": topic_keys(), "group": group_keys()}
+    rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
+    for kind, name, text in rows:
+        assert tables[kind][name].documentation == text
+        assert tables[kind][name].honoured
+        assert text.endswith(".")
+    assert len(rows) == sum(key.honoured for keys in tables.values() for key in keys.values())
+    table = without_effect_table()
+    assert ("broker", "ssl.protocol", "TLSv1.3") in table
+    assert ("broker", "num.partitions", "1") not in table
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value", "rendered"),
+    [
+        ("num.partitions", " 3 ", 3, "3"),
+        ("num.partitions", "+3", 3, "3"),
+        ("auto.create.topics.enable", "TRUE", True, "true"),
+        ("log.cleanup.policy", "delete , compact,delete", ("delete", "compact"), "delete,compact"),
+        ("log.cleanup.policy", "", (), ""),
+        ("log.cleaner.min.cleanable.ratio", "0.00001", 1e-5, "1.0E-5"),
+        ("log.cleaner.min.cleanable.ratio", "1", 1.0, "1.0"),
+        ("log.cleaner.io.max.bytes.per.second", "1.5e7d", 1.5e7, "1.5E7"),
+        ("compression.gzip.level", "-1", -1, "-1"),
+        ("ssl.key.password", " secret ", "secret", "secret"),
+        ("group.consumer.migration.policy", "Upgrade", "Upgrade", "Upgrade"),
+        ("log.dirs", "/a, /b", ("/a", "/b"), "/a,/b"),
+    ],
+)
+def test_values_parse_and_render(name: str, text: str, value: object, rendered: str) -> None:
+    key = broker_keys()[name]
+    assert parse_value(key, text) == value
+    assert render_value(key, parse_value(key, text)) == rendered
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("num.partitions", "0", "0"),
+        ("num.partitions", "abc", "abc"),
+        ("num.partitions", "99999999999", "99999999999"),
+        ("num.partitions", "1_0", "1_0"),
+        ("num.partitions", "", ""),
+        ("num.partitions", "9" * 5000, "9" * 5000),
+        ("auto.create.topics.enable", "yes", "yes"),
+        ("compression.type", "foo", "foo"),
+        ("compression.gzip.level", "0", "0"),
+        ("log.cleanup.policy", "delete,foo", "foo"),
+        ("log.message.timestamp.type", "createtime", "createtime"),
+        ("log.segment.bytes", "100", "100"),
+        ("log.cleaner.min.cleanable.ratio", "2", "2.0"),
+        ("log.cleaner.min.cleanable.ratio", "1_0", "1_0"),
+        ("offsets.topic.replication.factor", "40000", "40000"),
+        ("log.dirs", "/a,,/b", "/a,,/b"),
+    ],
+)
+def test_a_refused_value_is_named_with_its_setting(name: str, text: str, shown: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_value(broker_keys()[name], text)
+    assert str(caught.value).startswith(f"Invalid value {shown} for configuration {name}: ")
+    assert caught.value.setting == name
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_longs_survive_rendering(number: int) -> None:
+    key = broker_keys()["log.retention.bytes"]
+    assert parse_value(key, render_value(key, number) or "") == number
+
+
+@given(st.floats(allow_nan=False))
+def test_doubles_survive_java_form(number: float) -> None:
+    key = broker_keys()["log.cleaner.io.max.bytes.per.second"]
+    assert parse_value(key, java_double(number)) == number
+
+
+def test_doubles_as_java_writes_them() -> None:
+    written = [java_double(x) for x in (0.0, -0.0, 0.001, 9999999.0, 1e7, 123456789.0, -1.5e-9, float("inf"))]
+    assert written == ["0.0", "-0.0", "0.001", "9999999.0", "1.0E7", "1.23456789E8", "-1.5E-9", "Infinity"]
+
+
+PROPERTIES = r"""
+# a comment
+  ! another, indented
+a=1
+b : 2
+c 3
+ d=  four\
+     -and-more
+e\=f = g=h
+empty
+path = C:\\data
+#=no
+uni = \u00e9\ud83d\ude00
+tab\tname = x\ty
+last = 1
+last = 2 """
+
+
+def test_properties_syntax(tmp_path: Path) -> None:
+    expected = {
+        "a": "1",
+        "b": "2",
+        "c": "3",
+        "d": "four-and-more",
+        "e=f": "g=h",
+        "empty": "",
+        "path": "C:\\data",
+        "uni": "é😀",
+        "tab\tname": "x\ty",
+        "last": "2 ",
+    }
+    assert parse_properties(PROPERTIES) == expected
+    path = tmp_path / "server.properties"
+    path.write_bytes(PROPERTIES.replace("\n", "\r\n").encode())
+    assert load_properties(path) == expected
+    assert parse_properties("x=1\\") == {"x": "1"}
+    assert parse_properties("# comment \\\nx=1") == {"x": "1"}
+
+
+def test_a_malformed_escape_is_refused() -> None:
+    with pytest.raises(ConfigError, match="uXXXX"):
+        parse_properties("a.b = \\u12g4")
+
+
+@given(st.text())
+def test_any_text_gives_properties_or_an_error(text: str) -> None:
+    if "\\u" in text:
+        with suppress(ConfigError):
+            parse_properties(text)
+    else:
+        assert isinstance(parse_properties(text), dict)
+
+
+@given(st.dictionaries(st.text(string.printable, min_size=1), st.text(string.printable), max_size=4))
+def test_escaped_properties_come_back(wanted: dict[str, str]) -> None:
+    def escape(text: str) -> str:
+        return "".join(f"\\u{ord(character):04x}" for character in text)
+
+    assert parse_properties("\n".join(f"{escape(k)}={escape(v)}" for k, v in wanted.items())) == wanted
+
+
+def test_a_start_without_a_file() -> None:
+    config = ServerConfig.from_properties(defaults_without_file())
+    assert config.node_id == 1
+    assert config.roles == {"broker", "controller"}
+    assert config.broker_listeners() == (EndPoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert config.controller_listeners() == (EndPoint("CONTROLLER", "127.0.0.1", 9093, "PLAINTEXT"),)
+    assert config.log_dirs == ("./kafkacompat-data",)
+    assert config.metadata_log_dir == "./kafkacompat-data"
+    assert config.int("offsets.topic.replication.factor") == 1
+    assert config.int("transaction.state.log.min.isr") == 1
+    assert (config.unknown, config.without_effect, config.warnings) == ((), (), ())
+
+
+def test_overrides_win_and_odd_names_are_reported() -> None:
+    config = ServerConfig.from_properties(
+        {**BASE, "num.partitions": "3", "super.users": "User:a", "sasl.jaas.config": "x"},
+        {"num.partitions": "5"},
+    )
+    assert config.int("num.partitions") == 5
+    assert config.unknown == ("super.users",)
+    assert config.without_effect == ("sasl.jaas.config",)
+
+
+def test_settings_that_stand_for_one_another() -> None:
+    config = start()
+    assert config.int("log.retention.ms") == 604800000
+    assert config.int("log.roll.ms") == 604800000
+    assert config.int("log.roll.jitter.ms") == 0
+    assert config.int("log.flush.interval.ms") == 2**63 - 1
+    config = start(log_retention_hours="5", log_roll_hours="2", log_roll_jitter_hours="1")
+    assert [config.int(f"log.{x}.ms") for x in ("retention", "roll", "roll.jitter")] == [
+        18000000,
+        7200000,
+        3600000,
+    ]
+    config = start(log_retention_hours="5", log_retention_minutes="7", log_roll_hours="2", log_roll_ms="9")
+    assert [config.int(f"log.{x}.ms") for x in ("retention", "roll")] == [420000, 9]
+    assert start(log_retention_minutes="-5").int("log.retention.ms") == -1
+    assert start(log_flush_scheduler_interval_ms="77").int("log.flush.interval.ms") == 77
+    assert start(log_dirs=None, log_dir="/a, /b").log_dirs == ("/a", "/b")
+    assert start(log_dirs="/a,/b", metadata_log_dir="/m").metadata_log_dir == "/m"
+    assert start(node_id=None, broker_id="1").node_id == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"listeners": "PLAINTEXT://:0,CONTROLLER://:0"},
+        {"listeners": "plaintext://:9092,CONTROLLER://:9093"},
+        {"listeners": "PLAINTEXT://[::1]:9092,CONTROLLER://127.0.0.1:9092"},
+        {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093,PLAINTEXT://:9092"},
+        {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "h:1"},
+        {"process.roles": "broker", "listeners": "PLAINTEXT://:9092", "controller.quorum.voters": "2@h:1"},
+        {"process.roles": "controller", "listeners": "CONTROLLER://:9093"},
+        {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
+        {"replica.fetch.wait.max.ms": "30000"},
+        {"log.cleanup.policy": ""},
+        {"early.start.listeners": "CONTROLLER"},
+        {"advertised.listeners": "PLAINTEXT://h:1"},
+        {"cordoned.log.dirs": "/tmp/x"},
+    ],
+)
+def test_a_node_starts(changes: dict[str, str | None]) -> None:
+    assert start_with(changes).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"node.id": None}, "node.id"),
+        ({"node.id": "-1"}, "node.id"),
+        ({"broker.id": "2"}, "node.id"),
+        ({"process.roles": None}, "process.roles"),
+        ({"process.roles": ""}, "process.roles"),
+        ({"process.roles": "foo"}, "process.roles"),
+        ({"listeners": ""}, "listeners"),
+        ({"listeners": "junk"}, "listeners"),
+        ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9095,CONTROLLER://:9093"}, "listeners"),
+        ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9092"}, "listeners"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9092"}, "listeners"),
+        ({"listeners": "PLAINTEXT://:9092,FOO://:9094,CONTROLLER://:9093"}, "listeners"),
+        ({"listeners": "PLAINTEXT://h:70000,CONTROLLER://:9093"}, "listeners"),
+        ({"listeners": "PLAINTEXT://:9092"}, "controller.listener.names"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://127.0.0.1:9093"}, "advertised.listeners"),
+        ({"advertised.listeners": "FOO://a:1"}, "advertised.listeners"),
+        ({"advertised.listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "advertised.listeners"),
+        ({"advertised.listeners": "CONTROLLER://h:1"}, "advertised.listeners"),
+        ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"}, "listeners"),
+        ({"listener.security.protocol.map": "PLAINTEXT:FOO"}, "listener.security.protocol.map"),
+        ({"listener.security.protocol.map": "PLAINTEXT"}, "listener.security.protocol.map"),
+        ({"controller.listener.names": None}, "controller.listener.names"),
+        ({"controller.listener.names": "CONTROLLER,FOO"}, "controller.listener.names"),
+        ({"controller.quorum.voters": None}, "controller.quorum.voters"),
+        ({"controller.quorum.voters": "2@h:1"}, "controller.quorum.voters"),
+        ({"controller.quorum.voters": "x"}, "controller.quorum.voters"),
+        ({"controller.quorum.bootstrap.servers": "h"}, "controller.quorum.bootstrap.servers"),
+        ({"process.roles": "broker"}, "controller.quorum.voters"),
+        ({"process.roles": "controller"}, "listeners"),
+        ({"inter.broker.listener.name": "FOO"}, "inter.broker.listener.name"),
+        ({"inter.broker.listener.name": "CONTROLLER"}, "inter.broker.listener.name"),
+        ({"security.inter.broker.protocol": "SSL"}, "inter.broker.listener.name"),
+        ({"early.start.listeners": "FOO"}, "early.start.listeners"),
+        ({"log.roll.ms": "0"}, "log.roll.ms"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms"),
+        ({"log.retention.ms": "0"}, "log.retention.ms"),
+        ({"log.retention.hours": "0"}, "log.retention.ms"),
+        ({"log.dirs": ""}, "log.dirs"),
+        ({"log.cleaner.threads": "0"}, "log.cleaner.threads"),
+        ({"log.cleaner.dedupe.buffer.size": "1000"}, "log.cleaner.dedupe.buffer.size"),
+        ({"replica.fetch.wait.max.ms": "40000"}, "replica.fetch.wait.max.ms"),
+        ({"queued.max.request.bytes": "100"}, "queued.max.request.bytes"),
+        ({"max.connections.per.ip": "0"}, "max.connections.per.ip"),
+        ({"max.connections.per.ip.overrides": "a b:5"}, "max.connections.per.ip.overrides"),
+        ({"max.connections.per.ip.overrides": "h"}, "max.connections.per.ip.overrides"),
+        (
+            {"connection.failed.authentication.delay.ms": "600000"},
+            "connection.failed.authentication.delay.ms",
+        ),
+        ({"group.consumer.heartbeat.interval.ms": "4000"}, "group.consumer.heartbeat.interval.ms"),
+        ({"group.consumer.max.session.timeout.ms": "1000"}, "group.consumer.max.session.timeout.ms"),
+        ({"group.coordinator.rebalance.protocols": "consumer"}, "group.coordinator.rebalance.protocols"),
+        ({"offsets.topic.compression.codec": "9"}, "offsets.topic.compression.codec"),
+        ({"cordoned.log.dirs": "/nope"}, "cordoned.log.dirs"),
+    ],
+)
+def test_a_node_does_not_start(changes: dict[str, str | None], setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        start_with(changes)
+    assert caught.value.setting == setting
+    assert setting in str(caught.value)
+
+
+def test_a_heartbeat_too_slow_for_the_session_is_a_warning() -> None:
+    (warning,) = start(broker_heartbeat_interval_ms="4501").warnings
+    assert "broker.heartbeat.interval.ms (4501)" in warning
+
+
+@given(st.text(alphabet="PLAINTEXT:/,[]0.19@-", max_size=40))
+def test_any_listeners_text_is_taken_or_refused(text: str) -> None:
+    with suppress(ConfigError):
+        assert start(listeners=text).listeners()
