@@ -119,7 +119,23 @@ class PartitionService(Protocol):
     def when_replicated(
         self, ends: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """None when each partition's high watermark already reached its end; else per-partition errors, NONE or REQUEST_TIMED_OUT ..."""
+        """None when each high watermark has already reached its end; else, later, an error a partition (NONE when it has)."""
+        ...
+
+    def when_flushed(
+        self, partitions: Mapping[TopicPartition, int]
+    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
+        """When the syncs that flush.messages asked for are done (NONE or KAFKA_STORAGE_ERROR); None when there are none."""
+        ...
+
+    def hold_wakeups(self) -> None:
+        """Wake nobody until release_wakeups: for several appends that belong together."""
+        ...
+
+    def release_wakeups(self) -> None: ...
+
+    def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
+        """NONE when this node leads the partition in that epoch, else what a client is told."""
         ...
 
     def log(self, partition: TopicPartition) -> Log | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup, ProduceResult
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEVER_FLUSH = 2**63 - 1
+FIRST_VERSION_WITH_ZSTD = 7
 ALL_REPLICAS = -1
 Key = tuple[str, int]
 
@@ -71,7 +73,7 @@ class PartitionManager:
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
         self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self.pending_flushes: dict[TopicPartition, Deferred[None]] = {}
+        self._flushes: dict[TopicPartition, Deferred[None]] = {}
         """Syncs under way that produces wait for; almost always empty."""
         self._log_manager = log_manager
         self._clock = clock
@@ -98,7 +100,9 @@ class PartitionManager:
         log = core.log
         now_ms = self._clock.now_ms()
         try:
-            batch = validate_produce(records, log.config, now_ms, api_version)
+            batch = validate_produce(
+                records, log.config, now_ms, zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD
+            )
             info = log.append_as_leader(batch, core.leader_epoch, now_ms)
         except LogRefused as refused:
             return ProduceResult(
@@ -159,23 +163,32 @@ class PartitionManager:
             self._replications.park(waiter, ends, timeout_ms)
         return waiter.answer
 
-    def when_flushed(self, partitions: Mapping[TopicPartition, int]) -> Deferred[None] | None:
+    def when_flushed(
+        self, partitions: Mapping[TopicPartition, int]
+    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
         """When the syncs that flush.messages asked for on these partitions are done; None when there are none."""
-        pending = [self.pending_flushes[name] for name in partitions if name in self.pending_flushes]
+        if not self._flushes:
+            return None
+        pending = {name: self._flushes[name] for name in partitions if name in self._flushes}
         if not pending:
             return None
-        done: Deferred[None] = Deferred()
-        left = len(pending)
+        errors: dict[TopicPartition, ErrorCode] = {}
+        answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
 
-        def one_done(flush: Deferred[None]) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                done.resolve(None)
+        def note(name: TopicPartition, flush: Deferred[None]) -> None:
+            try:
+                flush.result()
+            except OSError as error:
+                logger.error("flush of %s failed: %s", name, error)
+                errors[name] = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                errors[name] = ErrorCode.NONE
+            if len(errors) == len(pending):
+                answer.resolve(errors)
 
-        for flush in pending:
-            flush.on_done(one_done)
-        return done
+        for name, flush in pending.items():
+            flush.on_done(partial(note, name))
+        return answer
 
     # Lookups
 
@@ -338,11 +351,11 @@ class PartitionManager:
         core.unflushed = 0
         name = core.topic_partition
         done = self._workers.submit(core.log.flush)
-        self.pending_flushes[name] = done
+        self._flushes[name] = done
 
         def finished(flush: Deferred[None]) -> None:
-            if self.pending_flushes.get(name) is flush:
-                del self.pending_flushes[name]
+            if self._flushes.get(name) is flush:
+                del self._flushes[name]
 
         done.on_done(finished)
 

@@ -1,0 +1,79 @@
+"""ApiVersions (key 18, versions 0-4): what this broker serves, and the features a client may act on.
+
+Duty: the ranges, all from the registry's one table, and features. A client turns to a feature's protocol when it sees
+the feature, so only those served here are shown, whatever the cluster has finalized (T12): never
+transaction.version, group.version, share.version or streams.version yet. A version above the range is answered by
+`unsupported_version`, always as version 0 (T1, B1). KIP-35, KIP-511, KIP-584.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.registry import ENTRIES
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
+
+KEY = 18
+MAX_VERSION = 4
+FIRST_VERSION_WITH_SOFTWARE = 3
+FIRST_VERSION_WITH_MINIMUM_ZERO = 4
+"""Older Java clients throw on a feature whose lowest level is 0 (B5)."""
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+SERVED_FEATURES = frozenset({"metadata.version", "kraft.version", "eligible.leader.replicas.version"})
+
+
+def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    version = context.api_version
+    if version >= FIRST_VERSION_WITH_SOFTWARE:
+        name, software_version = request.client_software_name, request.client_software_version
+        if SOFTWARE.fullmatch(name) is None or SOFTWARE.fullmatch(software_version) is None:
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)  # T13
+        context.client_software = (name, software_version)
+    image = node.image
+    own = image.brokers.get(node.node_id)
+    supported = {} if own is None else own.features
+    lowest = 0 if version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=entry.key, min_version=entry.advertised_min_version, max_version=entry.max_version)
+            for entry in ENTRIES
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted(supported.items())
+            if name in SERVED_FEATURES and low >= lowest
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+            if name in SERVED_FEATURES and level > 0
+        ],
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """For a version that is not served; to be encoded as version 0."""
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=KEY, min_version=0, max_version=MAX_VERSION)],
+    )
+
+
+def error_response(request: ApiVersionsRequest, code: ErrorCode, version: int) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=code)
+
+
+HANDLER = Handler(KEY, 0, MAX_VERSION, handle, error_response)

@@ -1,0 +1,44 @@
+"""What a client of one listener is told of a partition's leader and replicas (C8, C9). Functions over an image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import NO_LEADER, is_reserved_uuid
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage, PartitionImage
+
+
+def leader_for(
+    image: MetadataImage, partition: PartitionImage, listener_name: str, knows_listener_not_found: bool
+) -> tuple[ErrorCode, int]:
+    """(error, leader id): -1 and why, when there is none or it lacks the listener."""
+    broker = image.brokers.get(partition.leader)
+    if broker is None:
+        return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+    if listener_name not in broker.endpoints:
+        if knows_listener_not_found:
+            return ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
+        return ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+    return ErrorCode.NONE, partition.leader
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage, listener_name: str) -> list[int]:
+    """Replicas on brokers that are gone, fenced or lack the listener, or in directories their broker lost."""
+    offline = []
+    for position, replica in enumerate(partition.replicas):
+        broker = image.brokers.get(replica)
+        if broker is None or broker.fenced or listener_name not in broker.endpoints:
+            offline.append(replica)
+        elif position < len(partition.directories):
+            directory = partition.directories[position]
+            if directory not in broker.directories and broker.directories and not _is_undecided(directory):
+                offline.append(replica)
+    return offline
+
+
+def _is_undecided(directory: bytes) -> bool:
+    """Not assigned, or from before directories had ids; LOST is neither."""
+    return is_reserved_uuid(directory) and directory[15] != 2

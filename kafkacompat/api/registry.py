@@ -1,0 +1,71 @@
+"""The one table of what the broker's listeners serve: ApiVersions, dispatch and the compatibility page read it.
+
+Ranges are Kafka 4.3's. A module is imported with the first request for its key, so that a start imports nothing it
+does not need; a test holds each module's HANDLER equal to its row here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkacompat.api.handler import Handler
+
+
+class Entry(NamedTuple):
+    key: int
+    name: str
+    module: str
+    """Below kafkacompat.api."""
+    min_version: int
+    max_version: int
+    advertised_min_version: int
+    """What ApiVersions says; differs from min_version for Produce only (T4)."""
+
+
+def _entry(key: int, name: str, module: str, low: int, high: int, advertised_low: int | None = None) -> Entry:
+    return Entry(key, name, module, low, high, low if advertised_low is None else advertised_low)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    _entry(0, "Produce", "produce", 3, 13, advertised_low=0),
+    _entry(1, "Fetch", "fetch", 4, 18),
+    _entry(2, "ListOffsets", "list_offsets", 1, 11),
+    _entry(3, "Metadata", "metadata", 0, 13),
+    _entry(8, "OffsetCommit", "offset_commit", 2, 10),
+    _entry(9, "OffsetFetch", "offset_fetch", 1, 10),
+    _entry(10, "FindCoordinator", "find_coordinator", 0, 6),
+    _entry(11, "JoinGroup", "join_group", 0, 9),
+    _entry(12, "Heartbeat", "heartbeat", 0, 4),
+    _entry(13, "LeaveGroup", "leave_group", 0, 5),
+    _entry(14, "SyncGroup", "sync_group", 0, 5),
+    _entry(15, "DescribeGroups", "describe_groups", 0, 6),
+    _entry(16, "ListGroups", "list_groups", 0, 5),
+    _entry(17, "SaslHandshake", "sasl_handshake", 0, 1),
+    _entry(18, "ApiVersions", "api_versions", 0, 4),
+    _entry(19, "CreateTopics", "create_topics", 2, 7),
+    _entry(20, "DeleteTopics", "delete_topics", 1, 6),
+    _entry(21, "DeleteRecords", "delete_records", 0, 2),
+    _entry(22, "InitProducerId", "init_producer_id", 0, 5),
+    _entry(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
+    _entry(32, "DescribeConfigs", "describe_configs", 1, 4),
+    _entry(33, "AlterConfigs", "alter_configs", 0, 2),
+    _entry(35, "DescribeLogDirs", "describe_log_dirs", 1, 5),
+    _entry(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
+    _entry(37, "CreatePartitions", "create_partitions", 0, 3),
+    _entry(42, "DeleteGroups", "delete_groups", 0, 2),
+    _entry(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
+    _entry(47, "OffsetDelete", "offset_delete", 0, 0),
+    _entry(60, "DescribeCluster", "describe_cluster", 0, 2),
+    _entry(61, "DescribeProducers", "describe_producers", 0, 0),
+    _entry(74, "ListConfigResources", "list_config_resources", 0, 1),
+    _entry(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
+)
+BY_KEY: dict[int, Entry] = {entry.key: entry for entry in ENTRIES}
+
+
+def load(key: int) -> Handler:
+    """The handler of a key that is in the table."""
+    handler: Handler = import_module(f"kafkacompat.api.{BY_KEY[key].module}").HANDLER
+    return handler

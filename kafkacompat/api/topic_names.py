@@ -1,0 +1,12 @@
+"""Which topic names are legal. Knows no request. Kafka's Topic rules (C19)."""
+
+from __future__ import annotations
+
+import re
+
+MAX_LENGTH = 249
+LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,%d}" % MAX_LENGTH)
+
+
+def is_legal_topic_name(name: str) -> bool:
+    return LEGAL.fullmatch(name) is not None and name not in (".", "..")
