@@ -11,6 +11,10 @@ class WireError(Exception):
     """The peer's bytes do not follow the protocol: log it and close the connection, never answer from it."""
 
 
+class EncodeError(ValueError):
+    """A message of ours that its version cannot carry: our own bug, never the peer's."""
+
+
 class ErrorCode(enum.IntEnum):
     """An expected refusal, as the int16 that replies carry."""
 

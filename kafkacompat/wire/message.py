@@ -14,7 +14,6 @@ class Struct:
     """A struct nested in a message: slots, compared and shown by them; mutable and so not hashable."""
 
     __slots__: tuple[str, ...] = ()
-    __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

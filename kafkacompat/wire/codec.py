@@ -1,0 +1,103 @@
+"""Generated codecs: the functions that every request and reply passes through.
+
+Duty: give, per message class and version, a decoding and an encoding function, made on first use from the definition.
+Must not know: headers, frames, brokers. Decoding raises WireError and nothing else, for any bytes; encoding raises
+EncodeError for a message that the version cannot carry. Versions are limited to those of the definition.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar, cast
+
+from kafkacompat.wire.decoder_source import DecoderSource
+from kafkacompat.wire.definition import MessageSpec, load_definition
+from kafkacompat.wire.encoder_source import EncoderSource
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.primitives import ByteSequence
+
+M = TypeVar("M", bound=Message)
+Decoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
+Encoder: TypeAlias = Callable[[Any, bytearray], None]
+PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def remembered(function: Function) -> Function:
+    """`functools.cache` with the function's own type: mypy takes a class of unhashable objects for unhashable."""
+    return cast(Function, lru_cache(maxsize=None)(function))
+
+
+@remembered
+def specification(cls: type[Message]) -> MessageSpec:
+    """The definition of a message class."""
+    spec = load_definition(cls.DEFINITION)
+    if spec is None:
+        raise ValueError(f"{cls.__name__} has no valid version")
+    return spec
+
+
+def message_classes(cls: type[Message]) -> dict[str, type]:
+    """A message class and the structs nested in it, by name."""
+    module = sys.modules[cls.__module__]
+    return {struct.name: getattr(module, struct.name) for struct in specification(cls).structs}
+
+
+def _checked(cls: type[Message], version: int) -> MessageSpec:
+    if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+        raise ValueError(f"{cls.__name__} has no version {version}")
+    return specification(cls)
+
+
+@remembered
+def decoder(cls: type[Message], version: int) -> Decoder:
+    """The function `(buffer, position) -> (message, position after it)`. ValueError for a version out of range.
+
+    `records` values are slices of a memoryview of the buffer; everything else is copied out of it.
+    """
+    source = DecoderSource(_checked(cls, version), version, message_classes(cls))
+    made: Decoder = source.define("decode", f"{cls.__name__} version {version} decoder")
+    return made
+
+
+@remembered
+def encoder(cls: type[Message], version: int) -> Encoder:
+    """The function `(message, out)` that appends to a bytearray. ValueError for a version out of range."""
+    source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=False)
+    made: Encoder = source.define("encode", f"{cls.__name__} version {version} encoder")
+    return made
+
+
+@remembered
+def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
+    """The function `(message, out, parts) -> out` behind `encode_parts`."""
+    source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=True)
+    made: PartsEncoder = source.define("encode", f"{cls.__name__} version {version} parts encoder")
+    return made
+
+
+def decode(cls: type[M], version: int, buffer: ByteSequence, position: int = 0) -> M:
+    """The message at `position`; bytes after it are ignored, as Kafka ignores them."""
+    message: M = decoder(cls, version)(buffer, position)[0]
+    return message
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The message as bytes; its `records` must be bytes-like."""
+    out = bytearray()
+    encoder(type(message), version)(message, out)
+    return bytes(out)
+
+
+def encode_parts(message: Message, version: int, prefix: bytearray | None = None) -> list[Any]:
+    """The message as what a connection writes in turn: byte parts, and between them `records` values untouched.
+
+    A `records` value that is not bytes-like (a slice of a file, say; its `len()` is its size in bytes) or that is
+    large is a part of its own, the very object. `prefix` becomes the beginning of the first part and is changed.
+    """
+    parts: list[Any] = []
+    out = parts_encoder(type(message), version)(message, bytearray() if prefix is None else prefix, parts)
+    if out or not parts:
+        parts.append(out)
+    return parts

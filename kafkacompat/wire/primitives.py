@@ -1,0 +1,162 @@
+"""The protocol's primitive types: varints, strings, tag sections.
+
+Duty: read and write one primitive at a position, with every bound checked. Must not know: messages. Reading functions
+take any one-dimensional buffer of bytes and return the value and the position after it; they raise WireError for
+whatever is truncated, too long or not UTF-8. Kafka's limits: 5 bytes a varint, 10 a varlong, 32767 bytes a string.
+"""
+
+from typing import TypeAlias
+
+from kafkacompat.wire.errors import EncodeError, WireError
+
+ByteSequence: TypeAlias = bytes | bytearray | memoryview
+MAX_STRING_BYTES = 32767
+
+
+def read_uvarint(buffer: ByteSequence, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits."""
+    end = len(buffer)
+    if position < end:
+        value = buffer[position]
+        if value < 128:
+            return value, position + 1
+        value &= 127
+        for shift in (7, 14, 21, 28):
+            position += 1
+            if position >= end:
+                break
+            byte = buffer[position]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                if value > 0xFFFFFFFF:
+                    raise WireError("a varint does not fit 32 bits")
+                return value, position + 1
+        else:
+            raise WireError("a varint is longer than 5 bytes")
+    raise WireError("truncated in a varint")
+
+
+def read_uvarlong(buffer: ByteSequence, position: int) -> tuple[int, int]:
+    """An unsigned varint of at most 64 bits."""
+    end = len(buffer)
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= end:
+            raise WireError("truncated in a varlong")
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if value > 0xFFFFFFFFFFFFFFFF:
+                raise WireError("a varlong does not fit 64 bits")
+            return value, position
+    raise WireError("a varlong is longer than 10 bytes")
+
+
+def read_varint(buffer: ByteSequence, position: int) -> tuple[int, int]:
+    """A zigzag varint of at most 32 bits, as in the records of a batch."""
+    value, position = read_uvarint(buffer, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(buffer: ByteSequence, position: int) -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits, as in the records of a batch."""
+    value, position = read_uvarlong(buffer, position)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint; EncodeError for a negative one."""
+    if value < 0:
+        raise EncodeError(f"{value} is no unsigned varint")
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append a zigzag varint of 32 bits."""
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        raise EncodeError(f"{value} does not fit a varint")
+    write_uvarint(out, value << 1 ^ value >> 31)
+
+
+def write_varlong(out: bytearray, value: int) -> None:
+    """Append a zigzag varint of 64 bits."""
+    if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        raise EncodeError(f"{value} does not fit a varlong")
+    write_uvarint(out, value << 1 ^ value >> 63)
+
+
+def uvarint_size(value: int) -> int:
+    """How many bytes an unsigned varint takes."""
+    return (max(value.bit_length(), 1) + 6) // 7
+
+
+def read_text(buffer: ByteSequence, position: int, length: int) -> tuple[str, int]:
+    """`length` bytes of UTF-8."""
+    end = position + length
+    if not 0 <= length <= MAX_STRING_BYTES:
+        raise WireError(f"a string of {length} bytes")
+    if end > len(buffer):
+        raise WireError("truncated in a string")
+    try:
+        return str(buffer[position:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise WireError("a string is not UTF-8") from error
+
+
+def read_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | None, int]:
+    """A string with a 16-bit length, -1 for null."""
+    if position + 2 > len(buffer):
+        raise WireError("truncated in a string length")
+    length = buffer[position] << 8 | buffer[position + 1]
+    if length == 0xFFFF:
+        return None, position + 2
+    return read_text(buffer, position + 2, length)
+
+
+def read_compact_nullable_string(buffer: ByteSequence, position: int) -> tuple[str | None, int]:
+    """A string with a varint of its length plus one, 0 for null."""
+    length, position = read_uvarint(buffer, position)
+    if not length:
+        return None, position
+    return read_text(buffer, position, length - 1)
+
+
+def write_nullable_string(out: bytearray, text: str | None) -> None:
+    """Append a string with a 16-bit length."""
+    if text is None:
+        out += b"\xff\xff"
+        return
+    data = text.encode()
+    if len(data) > MAX_STRING_BYTES:
+        raise EncodeError(f"a string of {len(data)} bytes")
+    out += len(data).to_bytes(2, "big")
+    out += data
+
+
+def write_compact_nullable_string(out: bytearray, text: str | None) -> None:
+    """Append a string with a varint of its length plus one."""
+    if text is None:
+        out.append(0)
+        return
+    data = text.encode()
+    if len(data) > MAX_STRING_BYTES:
+        raise EncodeError(f"a string of {len(data)} bytes")
+    write_uvarint(out, len(data) + 1)
+    out += data
+
+
+def skip_tagged_fields(buffer: ByteSequence, position: int) -> int:
+    """The position after a tag section of which nothing is wanted."""
+    count, position = read_uvarint(buffer, position)
+    end = len(buffer)
+    for _ in range(count):
+        _, position = read_uvarint(buffer, position)
+        size, position = read_uvarint(buffer, position)
+        position += size
+        if position > end:
+            raise WireError("a tagged field runs past the end")
+    return position
