@@ -1,0 +1,1 @@
+"""Unmodified clients against real broker processes over TCP. Nothing here imports kafkacompat."""

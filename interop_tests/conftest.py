@@ -1,0 +1,151 @@
+"""Fixtures of the interop suite.
+
+Which broker: BOOTSTRAP=host:port uses a running one (tests that must control the process are deselected);
+otherwise INTEROP_BROKER=kafkacompat (the default) or apache is started, once per session for most tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from interop_tests.harness.broker import (
+    BrokerProcess,
+    ExternalBroker,
+    chosen_bootstrap,
+    chosen_kind,
+)
+from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.wire import Connection
+
+HERE = Path(__file__).resolve().parent
+MakeBroker = Callable[..., BrokerProcess]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bootstrap", metavar="HOST:PORT", help="run against this broker (also: BOOTSTRAP=)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--bootstrap"):
+        os.environ["BOOTSTRAP"] = config.getoption("--bootstrap")
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    config.addinivalue_line("markers", "needs_control: starts, kills or configures its own broker process")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if chosen_bootstrap() is None:
+        return
+    mine = [item for item in items if HERE in item.path.parents and item.get_closest_marker("needs_control")]
+    if mine:
+        config.hook.pytest_deselected(items=mine)
+        items[:] = [item for item in items if item not in mine]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Where a tool is missing a test is skipped, except under CI, where that is a failure."""
+    report = yield
+    if (
+        call.excinfo is not None
+        and call.excinfo.errisinstance(MissingTool)
+        and os.environ.get("CI") != "true"
+    ):
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), 0, f"Skipped: {call.excinfo.value}")
+    return report
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess | ExternalBroker]:
+    """The broker that most tests share."""
+    external = chosen_bootstrap()
+    if external is not None:
+        yield ExternalBroker(external)
+        return
+    process = BrokerProcess(chosen_kind(), tmp_path_factory.mktemp("shared-broker"))
+    process.start()
+    try:
+        yield process
+    finally:
+        if process.process is not None:
+            process.stop()
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
+    """make_broker({"setting": "value"}) starts a broker of the test's own; it is killed when the test ends."""
+    made: list[BrokerProcess] = []
+
+    def make(settings: dict[str, str] | None = None, start: bool = True) -> BrokerProcess:
+        process = BrokerProcess(chosen_kind(), tmp_path / f"broker-{len(made)}", settings)
+        made.append(process)
+        if start:
+            process.start()
+        return process
+
+    yield make
+    for process in made:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: BrokerProcess | ExternalBroker) -> str:
+    """host:port of the shared broker."""
+    return broker.bootstrap
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """unique("topic") is a name that no other test or run uses."""
+    run = uuid.uuid4().hex[:8]
+    counter = itertools.count()
+    return lambda stem: f"{stem}-{run}-{next(counter)}"
+
+
+@pytest.fixture
+def connect(bootstrap: str) -> Iterator[Callable[..., Connection]]:
+    """connect() opens a raw connection to the shared broker; all are closed when the test ends."""
+    opened: list[Connection] = []
+
+    def open_connection(client_id: str | None = "interop", timeout_s: float = 20.0) -> Connection:
+        connection = Connection(bootstrap, timeout_s=timeout_s, client_id=client_id)
+        opened.append(connection)
+        return connection
+
+    yield open_connection
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def connection(connect: Callable[..., Connection]) -> Connection:
+    """One raw connection to the shared broker."""
+    return connect()
+
+
+@pytest.fixture
+def make_topic(bootstrap: str, unique: Callable[[str], str]) -> Callable[..., str]:
+    """make_topic(partitions=1, configs={...}) creates a topic of a new name, waits until it can be written to."""
+    from interop_tests.harness.raw_kafka import create_topic
+
+    def make(partitions: int = 1, configs: dict[str, str] | None = None, stem: str = "topic") -> str:
+        name = unique(stem)
+        create_topic(bootstrap, name, partitions, configs)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A new topic of one partition."""
+    return make_topic()

@@ -1,0 +1,209 @@
+"""A broker as a process of its own: kafkacompat or Apache Kafka, started, killed and restarted over one data folder.
+
+Both take the same Kafka settings, so that a test states what it needs once. Ready means: the broker answers
+ApiVersions and Metadata names a broker at our port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
+from interop_tests.harness.wire import Connection, ConnectionClosed
+
+KAFKACOMPAT = "kafkacompat"
+APACHE = "apache"
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+LOG_TAIL_CHARACTERS = 4000
+
+# A cluster id in Kafka's text form of a UUID.
+CLUSTER_ID = "aW50ZXJvcC1jbHVzdGVyLQ"
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def single_node_settings(port: int, controller_port: int, data_dir: Path) -> dict[str, str]:
+    """Kafka settings of one combined node on loopback, with internal topics that fit one node."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(data_dir),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "100",
+        "num.partitions": "3",
+    }
+
+
+class BrokerProcess:
+    """One node and its data folder. A stopped or killed node can be started again on the same port and data."""
+
+    def __init__(self, kind: str, root: Path, settings: dict[str, str] | None = None) -> None:
+        """kind is KAFKACOMPAT or APACHE; root is an empty folder of this node's own; settings override ours."""
+        if kind not in (KAFKACOMPAT, APACHE):
+            raise ValueError(f"INTEROP_BROKER is {kind!r}; it may be {KAFKACOMPAT!r} or {APACHE!r}")
+        self.kind = kind
+        self.root = root
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.data_dir = root / "data"
+        self.log_path = root / "broker.log"
+        self.settings_path = root / "server.properties"
+        self.settings = single_node_settings(self.port, self.controller_port, self.data_dir) | (
+            settings or {}
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+        self._formatted = False
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for a client's bootstrap.servers."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running node."""
+        assert self.process is not None, "the broker does not run"
+        return self.process.pid
+
+    def log_text(self) -> str:
+        """Everything that the node has printed, over all its starts."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def start(self, ready_timeout_s: float = READY_TIMEOUT_S) -> BrokerProcess:
+        """Start the node and wait until it serves."""
+        assert self.process is None, "the broker runs already"
+        self.root.mkdir(parents=True, exist_ok=True)
+        command = self._apache_command() if self.kind == APACHE else self._kafkacompat_command()
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
+        try:
+            self._wait_until_ready(ready_timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def stop(self) -> int:
+        """SIGTERM and wait; the exit status."""
+        assert self.process is not None, "the broker does not run"
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"the broker did not stop in {STOP_TIMEOUT_S} s:\n{self._log_tail()}"
+            ) from None
+        self.process = None
+        return status
+
+    def kill(self) -> None:
+        """kill -9; nothing is flushed or announced."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(STOP_TIMEOUT_S)
+            self.process = None
+
+    def restart(self) -> BrokerProcess:
+        """Start again after stop or kill; a running node is stopped first."""
+        if self.process is not None:
+            self.stop()
+        return self.start()
+
+    def _kafkacompat_command(self) -> list[str]:
+        command = [sys.executable, "-m", "kafkacompat", "start"]
+        for key, value in self.settings.items():
+            command += ["--override", f"{key}={value}"]
+        return command
+
+    def _apache_command(self) -> list[str]:
+        java = require_program("java")
+        classpath = kafka_classpath()
+        self.settings_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+        if not self._formatted:
+            format_command = [java, "-cp", classpath, logging, "kafka.tools.StorageTool", "format"]
+            format_command += ["-t", CLUSTER_ID, "-c", str(self.settings_path)]
+            done = subprocess.run(format_command, capture_output=True, text=True, timeout=READY_TIMEOUT_S)
+            assert done.returncode == 0, f"kafka-storage format failed:\n{done.stdout}\n{done.stderr}"
+            self._formatted = True
+        return [java, "-Xmx768m", "-cp", classpath, logging, "kafka.Kafka", str(self.settings_path)]
+
+    def _wait_until_ready(self, timeout_s: float) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + timeout_s
+        while not self._is_ready():
+            status = self.process.poll()
+            if status is not None:
+                raise AssertionError(f"the broker ended with status {status}:\n{self._log_tail()}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the broker was not ready in {timeout_s} s:\n{self._log_tail()}")
+            time.sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        with (
+            contextlib.suppress(OSError, ConnectionClosed),
+            Connection(self.bootstrap, timeout_s=2.0) as connection,
+        ):
+            if connection.call("ApiVersions", 0, {})["ErrorCode"] != 0:
+                return False
+            brokers = connection.call("Metadata", 1, {"Topics": []})["Brokers"]
+            return any(broker["Port"] == self.port for broker in brokers)
+        return False
+
+    def _log_tail(self) -> str:
+        return self.log_text()[-LOG_TAIL_CHARACTERS:]
+
+
+class ExternalBroker:
+    """A broker that somebody else runs, reached at BOOTSTRAP. It cannot be controlled and its settings are its own."""
+
+    kind = "external"
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+
+def chosen_kind() -> str:
+    """What INTEROP_BROKER asks for; kafkacompat unless said otherwise."""
+    return os.environ.get("INTEROP_BROKER") or KAFKACOMPAT
+
+
+def chosen_bootstrap() -> str | None:
+    """host:port of a running broker from BOOTSTRAP, or None."""
+    return os.environ.get("BOOTSTRAP") or None
+
+
+__all__ = [
+    "APACHE",
+    "CHECKOUT",
+    "KAFKACOMPAT",
+    "BrokerProcess",
+    "ExternalBroker",
+    "chosen_bootstrap",
+    "chosen_kind",
+    "free_port",
+]

@@ -1,0 +1,159 @@
+"""A raw connection to a broker: frames, headers, correlation ids, and calls with dicts for bodies.
+
+Headers are packed by hand here; bodies come from `schema`. A broken or closed connection is `ConnectionClosed`,
+silence within the time limit is `Silence`, so that a test can tell a refusal from no answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+from interop_tests.harness.schema import Reader, message
+
+API_VERSIONS = 18
+
+
+class ConnectionClosed(Exception):
+    """The broker closed or reset the connection."""
+
+
+class Silence(Exception):
+    """The broker sent nothing within the time allowed."""
+
+
+def encode_request_header(
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    client_id: str | None,
+    flexible: bool,
+    tags: bytes = b"\x00",
+) -> bytes:
+    """Header v1, or v2 with tags (count and contents, already encoded) where flexible."""
+    client = None if client_id is None else client_id.encode()
+    header = struct.pack(">hhih", api_key, version, correlation_id, -1 if client is None else len(client))
+    return header + (client or b"") + (tags if flexible else b"")
+
+
+def frame(payload: bytes) -> bytes:
+    """The payload behind its length."""
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Connection:
+    """One TCP connection. Requests may be pipelined with send and receive; call does one after the other."""
+
+    def __init__(self, bootstrap: str, timeout_s: float = 20.0, client_id: str | None = "interop") -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.bootstrap = bootstrap
+        self.timeout_s = timeout_s
+        self.client_id = client_id
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_ids = itertools.count(1)
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+    # bytes
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send raw bytes, framed or not."""
+        try:
+            self.socket.sendall(data)
+        except (ConnectionError, BrokenPipeError) as error:
+            raise ConnectionClosed(str(error)) from error
+
+    def _receive_exactly(self, size: int, deadline: float) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+                raise Silence(f"{len(data)} of {size} bytes came")
+            try:
+                part = self.socket.recv(size - len(data))
+            except ConnectionError as error:
+                raise ConnectionClosed(str(error)) from error
+            if not part:
+                raise ConnectionClosed(f"after {len(data)} of {size} bytes")
+            data += part
+        return bytes(data)
+
+    def receive_frame(self, timeout_s: float | None = None) -> bytes:
+        """The next reply without its length."""
+        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+        (size,) = struct.unpack(">i", self._receive_exactly(4, deadline))
+        assert 0 <= size < 1 << 28, f"the broker sent a frame of {size} bytes"
+        return self._receive_exactly(size, deadline)
+
+    def is_silent(self, seconds: float) -> bool:
+        """True if nothing comes and nobody hangs up for so long."""
+        return not select.select([self.socket], [], [], seconds)[0]
+
+    def is_closed_by_peer(self, timeout_s: float = 10.0) -> bool:
+        """True if the broker hangs up within the time; anything it sends first is an AssertionError."""
+        if not select.select([self.socket], [], [], timeout_s)[0]:
+            return False
+        with contextlib.suppress(ConnectionError):
+            data = self.socket.recv(4096)
+            assert data == b"", f"the broker answered {data[:64]!r} before closing"
+        return True
+
+    # messages
+
+    def encode(
+        self,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        correlation_id: int | None = None,
+        header_tags: bytes = b"\x00",
+    ) -> tuple[int, bytes]:
+        """(correlation id, request without its length)."""
+        definition = message(api + "Request")
+        number = next(self._correlation_ids) if correlation_id is None else correlation_id
+        flexible = definition.flexible(version)
+        header = encode_request_header(definition.key, version, number, self.client_id, flexible, header_tags)
+        return number, header + definition.encode(body, version)
+
+    def send(self, api: str, version: int, body: dict[str, Any], correlation_id: int | None = None) -> int:
+        """Send a request and return its correlation id without waiting for the reply."""
+        number, request = self.encode(api, version, body, correlation_id)
+        self.send_bytes(frame(request))
+        return number
+
+    def receive(
+        self, api: str, version: int, correlation_id: int, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """The next reply, which must bear this correlation id and use every byte of its frame."""
+        return decode_response(self.receive_frame(timeout_s), api, version, correlation_id)
+
+    def call(
+        self, api: str, version: int, body: dict[str, Any], timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Send and receive."""
+        return self.receive(api, version, self.send(api, version, body), timeout_s)
+
+
+def decode_response(payload: bytes, api: str, version: int, correlation_id: int) -> dict[str, Any]:
+    """A reply without its length to a dict. ApiVersions replies have header v0 whatever their version."""
+    definition = message(api + "Response")
+    reader = Reader(payload)
+    answered = reader.fixed(">i")
+    assert answered == correlation_id, f"reply to {answered} where {correlation_id} was asked"
+    if definition.flexible(version) and definition.key != API_VERSIONS:
+        tags = reader.uvarint()
+        assert tags == 0, f"{tags} tags in a response header"
+    return definition.decode(payload[reader.position :], version)

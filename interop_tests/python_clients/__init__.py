@@ -1,0 +1,1 @@
+"""kafka-python, confluent-kafka and aiokafka, unmodified."""

@@ -1,0 +1,1 @@
+"""Hand-made requests: the traps of the field, bad input, restarts."""
