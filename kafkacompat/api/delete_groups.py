@@ -1,0 +1,33 @@
+"""DeleteGroups (key 42, versions 0-2): handed on as it is; every group has its own result. KIP-229."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+
+KEY = 42
+
+
+def delete_groups(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Deferred[Any]:
+    return node.groups.delete_groups(request, context)
+
+
+def _error_response(request: DeleteGroupsRequest, code: ErrorCode, version: int) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=code) for group_id in request.groups_names
+        ]
+    )
+
+
+HANDLER = Handler(
+    key=KEY, min_version=0, max_version=2, function=delete_groups, error_response=_error_response
+)

@@ -1,0 +1,41 @@
+"""DescribeGroups (key 15, versions 0-6): classic groups, with what the caller may do to them on request (KIP-430)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+
+KEY = 15
+ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+"""Read, delete, describe, describe and alter configs: everything, as there is no authorizer."""
+
+
+def describe_groups(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Deferred[Any]:
+    answer = node.groups.describe_groups(request, context)
+    return answer.then(_with_operations) if request.include_authorized_operations else answer
+
+
+def _with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = ALL_GROUP_OPERATIONS
+    return response
+
+
+def _error_response(request: DescribeGroupsRequest, code: ErrorCode, version: int) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(
+        groups=[DescribedGroup(group_id=group_id, error_code=code) for group_id in request.groups]
+    )
+
+
+HANDLER = Handler(
+    key=KEY, min_version=0, max_version=6, function=describe_groups, error_response=_error_response
+)

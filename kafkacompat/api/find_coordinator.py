@@ -1,0 +1,94 @@
+"""FindCoordinator (key 10, versions 0-6): which broker coordinates a group.
+
+Duty: key to partition of the offsets topic to its leader's endpoint on the caller's listener; ask for the topic where it does
+not exist yet. Transactions and share groups are not served yet: their keys are refused with INVALID_REQUEST, as Kafka refuses
+a kind of coordinator that it does not run, so that clients fail at once instead of asking until they time out. KIP-699.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
+
+KEY = 10
+FIRST_BATCHED_VERSION = 4
+FIRST_VERSION_WITH_MESSAGE = 1
+GROUP = 0
+NO_NODE = (-1, "", -1)
+SUCCESS_MESSAGE = "NONE"
+"""What the single-key versions carry as the message of a success."""
+MESSAGES = {
+    ErrorCode.NONE: SUCCESS_MESSAGE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "This kind of coordinator is not served here.",
+}
+
+
+def find_coordinator(
+    node: Node, context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    if context.api_version >= FIRST_BATCHED_VERSION:
+        return FindCoordinatorResponse(
+            coordinators=[_batched(node, context, request.key_type, key) for key in request.coordinator_keys]
+        )
+    error, (node_id, host, port) = _locate(node, context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=error, error_message=MESSAGES[error], node_id=node_id, host=host, port=port
+    )
+
+
+def _batched(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator:
+    error, (node_id, host, port) = _locate(node, context, key_type, key)
+    message = "" if error is ErrorCode.NONE else MESSAGES[error]
+    return Coordinator(
+        key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message
+    )
+
+
+def _locate(
+    node: Node, context: RequestContext, key_type: int, key: str
+) -> tuple[ErrorCode, tuple[int, str, int]]:
+    """(error, (node id, host, port))."""
+    if key_type != GROUP:
+        return ErrorCode.INVALID_REQUEST, NO_NODE
+    topic = node.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        node.auto_create.request([OFFSETS_TOPIC])
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
+    partition = topic.partitions.get(partition_for_key(key, len(topic.partitions)))
+    broker = None if partition is None else node.image.brokers.get(partition.leader)
+    endpoint = None if broker is None or broker.fenced else broker.endpoints.get(context.listener_name)
+    if broker is None or endpoint is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
+    return ErrorCode.NONE, (broker.id, endpoint.host, endpoint.port)
+
+
+def _error_response(
+    request: FindCoordinatorRequest, code: ErrorCode, version: int
+) -> FindCoordinatorResponse:
+    node_id, host, port = NO_NODE
+    if version < FIRST_BATCHED_VERSION:
+        return FindCoordinatorResponse(
+            error_code=code, error_message=code.name, node_id=node_id, host=host, port=port
+        )
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(
+                key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=code.name
+            )
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+HANDLER = Handler(
+    key=KEY, min_version=0, max_version=6, function=find_coordinator, error_response=_error_response
+)

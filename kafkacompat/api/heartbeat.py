@@ -1,0 +1,28 @@
+"""Heartbeat (key 12, versions 0-4) of classic groups: handed on as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+
+KEY = 12
+
+
+def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) -> Deferred[Any]:
+    return node.groups.heartbeat(request, context)
+
+
+HANDLER = Handler(
+    key=KEY,
+    min_version=0,
+    max_version=4,
+    function=heartbeat,
+    error_response=top_level_error(HeartbeatResponse),
+)

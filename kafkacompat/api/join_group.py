@@ -1,0 +1,43 @@
+"""JoinGroup (key 11, versions 0-9): shapes only; what a join means is the coordinator's.
+
+KIP-62, KIP-345, KIP-394, KIP-559.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+
+KEY = 11
+FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
+FIRST_VERSION_WITH_NULL_PROTOCOL_NAME = 7
+
+
+def join_group(node: Node, context: RequestContext, request: JoinGroupRequest) -> Deferred[Any]:
+    version = context.api_version
+    if version < FIRST_VERSION_WITH_REBALANCE_TIMEOUT:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    return node.groups.join_group(request, context).then(lambda response: _shaped(response, version))
+
+
+def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if response.protocol_name is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL_NAME:
+        response.protocol_name = ""
+    return response
+
+
+def _error_response(request: JoinGroupRequest, code: ErrorCode, version: int) -> JoinGroupResponse:
+    return _shaped(
+        JoinGroupResponse(error_code=code, protocol_name=None, member_id=request.member_id), version
+    )
+
+
+HANDLER = Handler(key=KEY, min_version=0, max_version=9, function=join_group, error_response=_error_response)

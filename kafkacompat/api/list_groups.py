@@ -1,0 +1,28 @@
+"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates, and no others (T47). KIP-518, KIP-848."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+
+KEY = 16
+
+
+def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Deferred[Any]:
+    return node.groups.list_groups(request, context)
+
+
+HANDLER = Handler(
+    key=KEY,
+    min_version=0,
+    max_version=5,
+    function=list_groups,
+    error_response=top_level_error(ListGroupsResponse),
+)

@@ -1,0 +1,100 @@
+"""OffsetCommit (key 8, versions 2-10): topics that exist go to the coordinator, the others are refused here.
+
+Topic ids are told to the coordinator in every version, since the name alone does not show that a topic was made anew.
+KIP-848 (topic ids from version 10).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+
+KEY = 8
+FIRST_VERSION_WITH_TOPIC_IDS = 10
+
+
+def offset_commit(
+    node: Node, context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Deferred[Any]:
+    by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    image = node.image
+    good: list[OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+        if known is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            refused.append(_refusal(topic, [each.partition_index for each in topic.partitions], error))
+            continue
+        topic.name, topic.topic_id = known.name, known.id
+        absent = [
+            each.partition_index for each in topic.partitions if each.partition_index not in known.partitions
+        ]
+        if absent:
+            refused.append(_refusal(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [each for each in topic.partitions if each.partition_index in known.partitions]
+        if topic.partitions:
+            good.append(topic)
+    if not good and refused:
+        return _shaped(OffsetCommitResponse(topics=refused), by_id)
+    request.topics = good
+    answer = node.groups.offset_commit(request, context)
+    return answer.then(lambda response: _shaped(_merged(response, refused), by_id))
+
+
+def _refusal(
+    topic: OffsetCommitRequestTopic, partitions: list[int], error: ErrorCode
+) -> OffsetCommitResponseTopic:
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=index, error_code=error) for index in partitions
+        ],
+    )
+
+
+def _merged(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
+    """A topic appears once, with both its kinds of partitions."""
+    if refused:
+        topics = {(topic.name, topic.topic_id): topic for topic in response.topics}
+        for topic in refused:
+            answered = topics.get((topic.name, topic.topic_id))
+            if answered is None:
+                response.topics.append(topic)
+            else:
+                answered.partitions += topic.partitions
+    return response
+
+
+def _shaped(response: OffsetCommitResponse, by_id: bool) -> OffsetCommitResponse:
+    for topic in response.topics:
+        if by_id:
+            topic.name = ""
+        else:
+            topic.topic_id = bytes(16)
+    return response
+
+
+def _error_response(request: OffsetCommitRequest, code: ErrorCode, version: int) -> OffsetCommitResponse:
+    topics = [
+        _refusal(topic, [each.partition_index for each in topic.partitions], code) for topic in request.topics
+    ]
+    return _shaped(OffsetCommitResponse(topics=topics), version >= FIRST_VERSION_WITH_TOPIC_IDS)
+
+
+HANDLER = Handler(
+    key=KEY, min_version=2, max_version=10, function=offset_commit, error_response=_error_response
+)

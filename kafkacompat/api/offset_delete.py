@@ -1,0 +1,67 @@
+"""OffsetDelete (key 47, version 0): topics that exist go to the coordinator, the others are refused here. KIP-496."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kafkacompat.wire.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+
+KEY = 47
+
+
+def offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Deferred[Any]:
+    good: list[OffsetDeleteRequestTopic] = []
+    refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
+    for topic in request.topics:
+        known = node.image.topics.get(topic.name)
+        present = [
+            each
+            for each in topic.partitions
+            if known is not None and each.partition_index in known.partitions
+        ]
+        absent = [
+            OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for each in topic.partitions
+            if known is None or each.partition_index not in known.partitions
+        ]
+        if absent:
+            refused[topic.name] = absent
+        if present:
+            good.append(OffsetDeleteRequestTopic(name=topic.name, partitions=present))
+    asked = OffsetDeleteRequest(group_id=request.group_id, topics=good)
+    return node.groups.offset_delete(asked, context).then(lambda response: _merged(response, refused))
+
+
+def _merged(
+    response: OffsetDeleteResponse, refused: dict[str, list[OffsetDeleteResponsePartition]]
+) -> OffsetDeleteResponse:
+    if response.error_code:
+        return response
+    for topic in response.topics:
+        topic.partitions += refused.pop(topic.name, [])
+    response.topics += [
+        OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in refused.items()
+    ]
+    return response
+
+
+HANDLER = Handler(
+    key=KEY,
+    min_version=0,
+    max_version=0,
+    function=offset_delete,
+    error_response=top_level_error(OffsetDeleteResponse),
+)

@@ -1,0 +1,1 @@
+"""The runtime of coordinators, and the group service that stands on it."""

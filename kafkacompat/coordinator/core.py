@@ -1,0 +1,92 @@
+"""What a coordinator's machine and the runtime agree upon.
+
+Duty: the result of an operation, the machine as the runtime sees it, and the refusal that reaches a client. Must not know:
+groups, transactions, partitions, or the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorResult(Result[R, T]):
+    """Records go to the partition as one batch; the response leaves once they are committed.
+
+    With `replay` the machine's `replay` is called for each record once the log has it. Without, the operation has changed
+    the state itself, as classic membership does. `committed` is called with the wall clock's ms and NONE when the records are
+    committed, or what a client is told of the failure; its own result is carried out like any other.
+    """
+
+    replay: bool = True
+    committed: Callable[[ErrorCode, int], CoordinatorResult[R, Any] | None] | None = None
+
+
+class Refused(Exception):
+    """An operation's expected refusal; nothing has changed."""
+
+    def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        super().__init__(code.name if message is None else f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+
+
+class LoadFailure(Exception):
+    """The partition holds what this machine cannot read: the shard stays failed and the files stay as they are."""
+
+
+class Machine(Protocol[R]):
+    """One shard's replayed state. `producer_id` is -1 outside transactions."""
+
+    def encode(self, record: R) -> tuple[bytes, bytes | None]:
+        """Key and value bytes; None is a tombstone."""
+        ...
+
+    def decode(self, key: bytes, value: bytes | None) -> R | None:
+        """The record, or None for a kind that is not known and to be passed over. Raises LoadFailure."""
+        ...
+
+    def replay(self, record: R, offset: int, producer_id: int) -> None: ...
+
+    def replay_end_transaction(
+        self, producer_id: int, producer_epoch: int, committed: bool, offset: int
+    ) -> None: ...
+
+    def on_loaded(self, now_ms: int) -> list[CoordinatorResult[R, None]]:
+        """Everything has been replayed: start timers; what must be written at once."""
+        ...
+
+    def on_unloaded(self, now_ms: int) -> None:
+        """Leadership is gone: answer whoever is parked. Timers are dropped by the runtime."""
+        ...
+
+    def take_replies(self) -> list[tuple[Any, Any]]:
+        """(Deferred, message) to send now, in order; the list is the caller's."""
+        ...
+
+
+_APPEND_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+def client_error(code: ErrorCode) -> ErrorCode:
+    """What a client is told when the coordinator's own write fails with this code."""
+    return _APPEND_ERRORS.get(code, code)

@@ -1,0 +1,396 @@
+"""The group coordinator of this node: GroupService of api/context.
+
+Duty: find the shard of a group, check what is checked before any group is looked at, run the operation there, and put refusals
+where each response has its error. Must not know: bytes, connections, authorisation, or how classic groups work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.gather import gather
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.deferred import Deferred
+from kafkacompat.group.commit import commit_offsets, delete_offsets, fetch_offsets
+from kafkacompat.group.describe import describe_group, list_groups
+from kafkacompat.group.environment import GroupResult, GroupSettings
+from kafkacompat.group.heartbeat import heartbeat
+from kafkacompat.group.join import JoinCaller, join
+from kafkacompat.group.leave import leave
+from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.rebalance import join_refusal
+from kafkacompat.group.retention import delete_group, deleted_topic_records, expired_records
+from kafkacompat.group.sync import sync
+from kafkacompat.ids import OFFSETS_TOPIC, Uuid
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
+from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
+from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import PartitionService, RequestContext
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.ports import Clock, Random, TimerHandle, Timers, Workers
+    from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+    from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+    from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+    from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+    from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest
+    from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
+    from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
+    from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
+
+T = TypeVar("T")
+
+KNOWN_MEMBER_ID_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+ABSENT_GROUP_ON_COMMIT_SINCE = 9
+ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """`group` goes to the groups, the rest is the runtime's. Times in ms, sizes in bytes."""
+
+    group: GroupSettings = field(default_factory=GroupSettings)
+    commit_timeout_ms: int = 5_000
+    retention_check_interval_ms: int = 600_000
+    compression: int = 0
+    """offsets.topic.compression.codec, as the batch's attributes have it."""
+
+
+class GroupCoordinator:
+    def __init__(
+        self,
+        node_id: int,
+        partitions: PartitionService,
+        clock: Clock,
+        timers: Timers,
+        random: Random,
+        workers: Workers | None,
+        settings: CoordinatorSettings,
+    ) -> None:
+        """Serves nothing before `start`."""
+        self._clock = clock
+        self._timers = timers
+        self._random = random
+        self._workers = workers
+        self._settings = settings
+        self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
+        self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
+        self._active = False
+        self._sweep: TimerHandle | None = None
+        self._deleted_while_loading: dict[int, dict[str, Uuid]] = {}
+        """Partition -> topics deleted before it was loaded."""
+
+    # --- life
+
+    def start(self) -> None:
+        self._active = True
+        self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        """Answer whoever is parked; nothing is served afterwards."""
+        self._active = False
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._shards.close()
+
+    def is_active(self) -> bool:
+        return self._active
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """After the partition service has taken the same image: it must know the logs that are led now."""
+        self._shards.on_image(old, new)
+        if old.topics is new.topics:
+            return
+        deleted = {
+            topic.name: topic_id
+            for topic_id, topic in old.topics_by_id.items()
+            if topic_id not in new.topics_by_id and topic.name != OFFSETS_TOPIC
+        }
+        if not deleted:
+            return
+        for shard in self._shards:
+            if shard.state is ShardState.ACTIVE:
+                self._drop_topics(shard, deleted)
+            elif shard.state is ShardState.LOADING:
+                self._deleted_while_loading.setdefault(shard.partition, {}).update(deleted)
+
+    def partition_for(self, group_id: str) -> int:
+        """Raises Refused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
+        return self._shards.partition_for(group_id)
+
+    def _make_shard(self, partition: int, epoch: int) -> Shard:
+        return Shard(
+            partition,
+            epoch,
+            self._writer,
+            self._clock,
+            self._timers,
+            self._workers,
+            self._make_machine,
+            compression=self._settings.compression,
+            on_active=self._became_active,
+        )
+
+    def _make_machine(self, timers: ShardTimers) -> GroupMachine:
+        return GroupMachine(self._settings.group, timers, self._random)
+
+    def _became_active(self, shard: Shard) -> None:
+        deleted = self._deleted_while_loading.pop(shard.partition, None)
+        if deleted:
+            self._drop_topics(shard, deleted)
+
+    def _drop_topics(self, shard: Shard, deleted: dict[str, Uuid]) -> None:
+        for result in deleted_topic_records(_machine(shard), deleted):
+            shard.carry_out(result, self._clock.now_ms())
+
+    def _expire(self) -> None:
+        self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
+        now_ms = self._clock.now_ms()
+        for shard in self._shards:
+            if shard.state is ShardState.ACTIVE:
+                for result in expired_records(_machine(shard), now_ms):
+                    shard.carry_out(result, now_ms)
+
+    # --- membership
+
+    def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Deferred[Any]:
+        settings = self._settings.group
+        try:
+            shard = self._shard(request.group_id)
+            shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+            if not shortest <= request.session_timeout_ms <= longest:
+                raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
+            shard.require_active()
+        except Refused as refusal:
+            return Deferred.of(join_refusal(request.member_id, refusal.code))
+        machine = _machine(shard)
+        if request.group_id in machine.carried:
+            return Deferred.of(join_refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        caller = JoinCaller(
+            waiter=Deferred(),
+            client_id=context.client_id or "",
+            client_host=f"/{context.client_host}",
+            requires_known_member_id=context.api_version >= KNOWN_MEMBER_ID_SINCE,
+            can_skip_assignment=context.api_version >= SKIP_ASSIGNMENT_SINCE,
+        )
+        shard.write(lambda now_ms: join(machine.env, request, caller, now_ms))
+        return caller.waiter
+
+    def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
+        waiter: Deferred[Any] = Deferred()
+
+        def operation(now_ms: int) -> GroupResult:
+            return sync(_machine(shard).env, request, waiter)
+
+        try:
+            shard = self._shard(request.group_id)
+            shard.write(operation)
+        except Refused as refusal:
+            return Deferred.of(SyncGroupResponse(error_code=refusal.code))
+        return waiter
+
+    def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> Deferred[Any]:
+        try:
+            shard = self._shard(request.group_id)
+            answer = shard.read(lambda: heartbeat(_machine(shard).env, request))
+        except Refused as refusal:
+            if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                # Members of a group that is being loaded keep their assignments and go on.
+                return Deferred.of(HeartbeatResponse())
+            return Deferred.of(HeartbeatResponse(error_code=refusal.code))
+        return _or_refused(
+            answer.then(lambda code: HeartbeatResponse(error_code=code)),
+            lambda refusal: HeartbeatResponse(error_code=refusal.code),
+        )
+
+    def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Deferred[Any]:
+        """`request.members` of the batched shape, whatever the client's version."""
+
+        def refused(refusal: Refused) -> LeaveGroupResponse:
+            return LeaveGroupResponse(error_code=refusal.code)
+
+        try:
+            shard = self._shard(request.group_id)
+            answer = shard.write(
+                lambda now_ms: leave(_machine(shard).env, request.group_id, request.members, now_ms)
+            )
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return _or_refused(answer, refused)
+
+    # --- offsets
+
+    def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> Deferred[Any]:
+        names_absent = context.api_version >= ABSENT_GROUP_ON_COMMIT_SINCE
+        try:
+            shard = self._shard(request.group_id, may_be_empty=True)
+            answer = shard.write(
+                lambda now_ms: commit_offsets(_machine(shard), request, names_absent, now_ms)
+            )
+        except Refused as refusal:
+            return Deferred.of(commit_refusal(request, refusal.code))
+        return _or_refused(answer, lambda refusal: commit_refusal(request, refusal.code))
+
+    def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Deferred[Any]:
+        answers = [self._fetch_group(group, request.require_stable) for group in request.groups]
+        return gather(answers).then(lambda groups: OffsetFetchResponse(groups=groups))
+
+    def _fetch_group(
+        self, group: OffsetFetchRequestGroup, require_stable: bool
+    ) -> Deferred[OffsetFetchResponseGroup]:
+        def refused(refusal: Refused) -> OffsetFetchResponseGroup:
+            # A write that could not be committed means, to a reader, that this node may lead no more.
+            unavailable = refusal.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and self._active
+            code = ErrorCode.NOT_COORDINATOR if unavailable else refusal.code
+            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+
+        try:
+            shard = self._shard(group.group_id, may_be_empty=True)
+            answer = shard.read(lambda: fetch_offsets(_machine(shard), group, require_stable))
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return _or_refused(answer, refused)
+
+    def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Deferred[Any]:
+        def refused(refusal: Refused) -> OffsetDeleteResponse:
+            return OffsetDeleteResponse(error_code=refusal.code)
+
+        try:
+            shard = self._shard(request.group_id)
+            answer = shard.write(lambda now_ms: delete_offsets(_machine(shard), request))
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return _or_refused(answer, refused)
+
+    # --- groups as a whole
+
+    def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
+        absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
+
+        def one(group_id: str) -> Deferred[DescribedGroup]:
+            def refused(refusal: Refused) -> DescribedGroup:
+                return DescribedGroup(group_id=group_id, error_code=refusal.code)
+
+            try:
+                shard = self._shard(group_id, may_be_empty=True)
+                answer = shard.read(lambda: describe_group(_machine(shard), group_id, absent_is_error))
+            except Refused as refusal:
+                return Deferred.of(refused(refusal))
+            return _or_refused(answer, refused)
+
+        return gather([one(group_id) for group_id in request.groups]).then(
+            lambda groups: DescribeGroupsResponse(groups=groups)
+        )
+
+    def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
+        if not self._active:
+            return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        states = frozenset(state.lower() for state in request.states_filter)
+        types = frozenset(kind.lower() for kind in request.types_filter)
+        answers = []
+        for shard in self._shards:
+            if shard.state is ShardState.LOADING:
+                return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            if shard.state is ShardState.ACTIVE:
+                machine = _machine(shard)
+                if machine.groups:
+                    answers.append(shard.read(partial(list_groups, machine, states, types)))
+        return _or_refused(
+            gather(answers).then(
+                lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])
+            ),
+            lambda refusal: ListGroupsResponse(error_code=refusal.code),
+        )
+
+    def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Deferred[Any]:
+        def one(group_id: str) -> Deferred[DeletableGroupResult]:
+            def refused(refusal: Refused) -> DeletableGroupResult:
+                return DeletableGroupResult(group_id=group_id, error_code=refusal.code)
+
+            try:
+                shard = self._shard(group_id, may_be_empty=True)
+                answer = shard.write(lambda now_ms: delete_group(_machine(shard), group_id))
+            except Refused as refusal:
+                return Deferred.of(refused(refusal))
+            return _or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)
+
+        return gather([one(group_id) for group_id in request.groups_names]).then(
+            lambda results: DeleteGroupsResponse(results=results)
+        )
+
+    def _shard(self, group_id: str | None, may_be_empty: bool = False) -> Shard:
+        """The shard of a group, not always active. Raises Refused."""
+        if not self._active:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if group_id is None or (group_id == "" and not may_be_empty):
+            raise Refused(ErrorCode.INVALID_GROUP_ID)
+        return self._shards.shard_for(group_id)
+
+
+def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """Every partition asked for, with the error: this response has no level above."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _machine(shard: Shard) -> GroupMachine:
+    machine = shard.machine
+    assert isinstance(machine, GroupMachine)
+    return machine
+
+
+def _or_refused(answer: Deferred[T], refused: Callable[[Refused], T]) -> Deferred[T]:
+    """The answer, with a refusal turned into the response that carries it."""
+    if answer.done:
+        try:
+            answer.result()
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return answer
+    outcome: Deferred[T] = Deferred()
+
+    def done(finished: Deferred[T]) -> None:
+        try:
+            value = finished.result()
+        except Refused as refusal:
+            outcome.resolve(refused(refusal))
+        except Exception as error:
+            outcome.fail(error)
+        else:
+            outcome.resolve(value)
+
+    answer.on_done(done)
+    return outcome

@@ -1,0 +1,309 @@
+"""One coordinator partition that this node leads: its machine, its timers, and the way of an operation through the log.
+
+Duty: load, run operations one at a time, append their records as one batch each, release answers when they are committed,
+unload. Must not know: what operations mean. Order kept: operation, append, replay, `committed`, replies last, since a
+reply may bring the next request in at once. Follows Kafka's coordinator runtime; the append is synchronous here, so nothing is
+ever replayed that the log has not taken, and nothing needs to be reverted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure, Machine, Refused, client_error
+from kafkacompat.coordinator.loading import Loader
+from kafkacompat.coordinator.timers import Operation, ShardTimers
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer, Clock, Log, Timers, Workers
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+LOAD_STEP_BYTES = 262_144
+"""Bytes replayed before the loop gets its turn again."""
+
+
+class PartitionWriter(Protocol):
+    """The partitions of one internal topic, by index."""
+
+    def append(self, partition: int, batch: Buffer) -> tuple[ErrorCode, int]:
+        """(NONE, last offset), or the error and -1."""
+        ...
+
+    def when_committed(self, partition: int, end_offset: int) -> Deferred[ErrorCode] | None:
+        """None when the high watermark is there already; else NONE once it is, or what went wrong."""
+        ...
+
+    def log(self, partition: int) -> Log | None:
+        """The log when this node leads the partition."""
+        ...
+
+
+class ShardState(Enum):
+    INITIAL = "initial"
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Shard:
+    __slots__ = (
+        "_clock",
+        "_compression",
+        "_load_step_bytes",
+        "_timers",
+        "_uncommitted",
+        "_workers",
+        "_writer",
+        "epoch",
+        "machine",
+        "on_active",
+        "partition",
+        "state",
+        "timers",
+    )
+
+    def __init__(
+        self,
+        partition: int,
+        epoch: int,
+        writer: PartitionWriter,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers | None,
+        make_machine: Callable[[ShardTimers], Machine[Any]],
+        *,
+        compression: int = 0,
+        load_step_bytes: int = LOAD_STEP_BYTES,
+        on_active: Callable[[Shard], None] | None = None,
+    ) -> None:
+        """`workers` None: cold reads block (the simulator's disk has none)."""
+        self.partition = partition
+        self.epoch = epoch
+        self.state = ShardState.INITIAL
+        self._writer = writer
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._compression = compression
+        self._load_step_bytes = load_step_bytes
+        self._uncommitted: Deferred[ErrorCode] | None = None
+        """The latest append that is not committed yet."""
+        self.timers = ShardTimers(clock, timers, self._run_timer)
+        self.machine = make_machine(self.timers)
+        self.on_active = on_active
+
+    # --- life
+
+    def start(self) -> None:
+        """Begin to load, or be active at once when there is nothing to load. Stays INITIAL while there is no log."""
+        log = self._writer.log(self.partition)
+        if log is None:
+            return
+        if log.log_end_offset == log.log_start_offset:
+            self._activate()
+            return
+        self.state = ShardState.LOADING
+        loader = Loader(self.machine, log.log_start_offset)
+        self._timers.call_after(0, lambda: self._load_step(log, loader))
+
+    def close(self) -> None:
+        """Leadership is gone: whoever waits is told, and nothing more is written."""
+        was_active = self.state is ShardState.ACTIVE
+        self.state = ShardState.CLOSED
+        self.timers.cancel_all()
+        if was_active:
+            self.machine.on_unloaded(self._clock.now_ms())
+            self._send_replies()
+
+    def require_active(self) -> None:
+        if self.state is ShardState.ACTIVE:
+            return
+        if self.state is ShardState.LOADING:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise Refused(ErrorCode.NOT_COORDINATOR)
+
+    # --- operations
+
+    def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
+        """Carry out one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
+        self.require_active()
+        now_ms = self._clock.now_ms()
+        result = operation(now_ms)
+        return self.carry_out(result, now_ms)
+
+    def read(self, operation: Callable[[], T]) -> Deferred[T]:
+        """An answer from the state, released once everything that it may show is committed."""
+        self.require_active()
+        value = operation()
+        if self._uncommitted is None:
+            return Deferred.of(value)
+        return self._after(self._uncommitted, value)
+
+    def carry_out(self, result: CoordinatorResult[Any, T], now_ms: int) -> Deferred[T]:
+        pending: Deferred[ErrorCode] | None = self._uncommitted
+        if result.records:
+            error, first_offset, end_offset = self._append(result.records, now_ms)
+            if error is not ErrorCode.NONE:
+                self._finish(result, error)
+                answer: Deferred[T] = Deferred()
+                answer.fail(Refused(client_error(error)))
+                return answer
+            if result.replay:
+                for index, record in enumerate(result.records):
+                    self.machine.replay(record, first_offset + index, -1)
+            pending = self._writer.when_committed(self.partition, end_offset)
+            if pending is not None and not pending.done:
+                self._wait_for(pending)
+        if pending is None or pending.done:
+            self._finish(result, ErrorCode.NONE if pending is None else pending.result())
+            return Deferred.of(result.response)
+        if result.committed is not None:
+            pending.on_done(lambda done: self._finish(result, done.result()))
+        self._send_replies()
+        return self._after(pending, result.response)
+
+    def _append(self, records: tuple[Any, ...], now_ms: int) -> tuple[ErrorCode, int, int]:
+        """(error, first offset, end offset)."""
+        encode = self.machine.encode
+        entries = []
+        for index, record in enumerate(records):
+            key, value = encode(record)
+            entries.append(Record(index, now_ms, key, value))
+        error, last_offset = self._writer.append(
+            self.partition, build_batch(entries, compression=self._compression)
+        )
+        if error is not ErrorCode.NONE:
+            logger.warning(
+                "coordinator partition %d: %d records could not be written: %s",
+                self.partition,
+                len(records),
+                error.name,
+            )
+        return error, last_offset - len(records) + 1, last_offset + 1
+
+    def _wait_for(self, pending: Deferred[ErrorCode]) -> None:
+        self._uncommitted = pending
+
+        def done(_: Deferred[ErrorCode]) -> None:
+            if self._uncommitted is pending:
+                self._uncommitted = None
+
+        pending.on_done(done)
+
+    def _finish(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
+        if result.committed is not None:
+            code = error if error is ErrorCode.NONE else client_error(error)
+            now_ms = self._clock.now_ms()
+            following = result.committed(code, now_ms)
+            if following is not None and self.state is ShardState.ACTIVE:
+                self.carry_out(following, now_ms)
+        self._send_replies()
+
+    def _after(self, pending: Deferred[ErrorCode], value: T) -> Deferred[T]:
+        def release(error: ErrorCode) -> T:
+            if error is not ErrorCode.NONE:
+                raise Refused(client_error(error))
+            return value
+
+        return pending.then(release)
+
+    def _send_replies(self) -> None:
+        for waiter, message in self.machine.take_replies():
+            waiter.resolve(message)
+
+    def _run_timer(self, operation: Operation) -> None:
+        if self.state is not ShardState.ACTIVE:
+            return
+        now_ms = self._clock.now_ms()
+        try:
+            result = operation(now_ms)
+        except Refused as refusal:
+            logger.warning(
+                "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
+            )
+            self._send_replies()
+            return
+        self.carry_out(result, now_ms)
+
+    # --- loading
+
+    def _activate(self) -> None:
+        self.state = ShardState.ACTIVE
+        now_ms = self._clock.now_ms()
+        for result in self.machine.on_loaded(now_ms):
+            self.carry_out(result, now_ms)
+        if self.on_active is not None:
+            self.on_active(self)
+
+    def _fail(self, reason: object) -> None:
+        logger.error(
+            "coordinator partition %d cannot be loaded, its groups are not served: %s", self.partition, reason
+        )
+        self.state = ShardState.FAILED
+        self.timers.cancel_all()
+
+    def _load_step(self, log: Log, loader: Loader) -> None:
+        if self.state is not ShardState.LOADING:
+            return
+        end_offset = log.log_end_offset
+        if loader.next_offset >= end_offset:
+            self._finish_load(loader)
+            return
+        try:
+            records = log.read(loader.next_offset, self._load_step_bytes, end_offset, True).records
+        except (LogRefused, OSError) as error:
+            self._fail(error)
+            return
+        if not isinstance(records, FileSlice):
+            self._load_data(log, loader, records)
+            return
+        cached = records.file.try_read(records.position, records.length)
+        if cached is not None:
+            self._load_data(log, loader, cached)
+        elif self._workers is None:
+            self._load_data(log, loader, records.read())
+        else:
+            self._workers.submit(records.read).on_done(lambda done: self._load_cold(log, loader, done))
+
+    def _load_cold(self, log: Log, loader: Loader, done: Deferred[bytes]) -> None:
+        try:
+            data = done.result()
+        except OSError as error:
+            self._fail(error)
+            return
+        self._load_data(log, loader, data)
+
+    def _load_data(self, log: Log, loader: Loader, data: Buffer) -> None:
+        if self.state is not ShardState.LOADING:
+            return
+        try:
+            advanced = loader.feed(data)
+        except LoadFailure as error:
+            self._fail(error)
+            return
+        if advanced:
+            self._timers.call_after(0, lambda: self._load_step(log, loader))
+        else:
+            self._finish_load(loader)
+
+    def _finish_load(self, loader: Loader) -> None:
+        for kind, count in loader.skipped.items():
+            logger.warning(
+                "coordinator partition %d: %d records of the unknown type %d are passed over",
+                self.partition,
+                count,
+                kind,
+            )
+        logger.debug("coordinator partition %d: %d records loaded", self.partition, loader.record_count)
+        self._activate()

@@ -1,0 +1,77 @@
+"""Named timers of one shard.
+
+Duty: at most one pending operation a name, the latest. Must not know: groups or what operations do. Every heartbeat puts
+a session's end off, so that costs no more than a new deadline: the old alarm rings, finds it early, and sets itself again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+
+TimerKey = tuple[str, ...]
+Operation = Callable[[int], Any]
+
+
+class _Entry:
+    __slots__ = ("alarm_ms", "deadline_ms", "handle", "operation")
+
+    def __init__(self, deadline_ms: int, operation: Operation) -> None:
+        self.deadline_ms = deadline_ms
+        self.alarm_ms = deadline_ms
+        self.operation = operation
+        self.handle: TimerHandle | None = None
+
+
+class ShardTimers:
+    """`run` is given the operation when its time has come; it decides about the result."""
+
+    __slots__ = ("_clock", "_entries", "_run", "_timers")
+
+    def __init__(self, clock: Clock, timers: Timers, run: Callable[[Operation], None]) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._run = run
+        self._entries: dict[TimerKey, _Entry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def schedule(self, key: TimerKey, delay_ms: int, operation: Operation) -> None:
+        deadline_ms = self._clock.monotonic_ms() + delay_ms
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(deadline_ms, operation)
+            self._arm(key, entry)
+            return
+        entry.operation = operation
+        entry.deadline_ms = deadline_ms
+        if deadline_ms < entry.alarm_ms:
+            if entry.handle is not None:
+                entry.handle.cancel()
+            self._arm(key, entry)
+
+    def cancel(self, key: TimerKey) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is not None and entry.handle is not None:
+            entry.handle.cancel()
+
+    def cancel_all(self) -> None:
+        for key in list(self._entries):
+            self.cancel(key)
+
+    def _arm(self, key: TimerKey, entry: _Entry) -> None:
+        entry.alarm_ms = entry.deadline_ms
+        entry.handle = self._timers.call_at(entry.alarm_ms, lambda: self._ring(key, entry))
+
+    def _ring(self, key: TimerKey, entry: _Entry) -> None:
+        if self._entries.get(key) is not entry:
+            return
+        if entry.deadline_ms > entry.alarm_ms and entry.deadline_ms > self._clock.monotonic_ms():
+            self._arm(key, entry)
+            return
+        del self._entries[key]
+        self._run(entry.operation)

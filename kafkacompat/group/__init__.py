@@ -1,0 +1,1 @@
+"""Classic groups and committed offsets: the pure part of the group coordinator."""

@@ -1,0 +1,293 @@
+"""A classic group: its state, members and generation.
+
+Duty: keep them consistent, by the transition table below and the counts derived from members. Must not know: timers,
+records, messages, or who is told what. Follows Kafka's classic rebalance protocol (KIP-62, KIP-345, KIP-394).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.group.classic_member import ClassicMember, Protocols
+from kafkacompat.group.subscription import MalformedSubscription, subscribed_topics
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class ClassicGroupState(Enum):
+    """The values are the names on the wire."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_S = ClassicGroupState
+
+VALID_PREVIOUS_STATES: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    _S.EMPTY: frozenset({_S.PREPARING_REBALANCE}),
+    _S.PREPARING_REBALANCE: frozenset({_S.STABLE, _S.COMPLETING_REBALANCE, _S.EMPTY}),
+    _S.COMPLETING_REBALANCE: frozenset({_S.PREPARING_REBALANCE}),
+    _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
+    _S.DEAD: frozenset(_S),
+}
+"""State -> the states it may be entered from."""
+
+
+class InvalidTransition(Exception):
+    """A transition outside the table: a bug of ours."""
+
+
+class ClassicGroup:
+    """Members in order of joining. `protocol_type` None means a simple group, made by commits alone."""
+
+    __slots__ = (
+        "_supported",
+        "awaiting_join_count",
+        "current_state_timestamp_ms",
+        "generation_id",
+        "group_id",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_join",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "state",
+        "static_members",
+        "subscribed_topics",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        state: ClassicGroupState = ClassicGroupState.EMPTY,
+        *,
+        generation_id: int = 0,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        leader_id: str | None = None,
+        current_state_timestamp_ms: int = -1,
+    ) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.previous_state = ClassicGroupState.DEAD
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.leader_id = leader_id
+        self.current_state_timestamp_ms = current_state_timestamp_ms
+        """When the state was entered; -1 unknown."""
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id -> member id."""
+        self.pending_join: set[str] = set()
+        """Ids handed out that have not joined yet (KIP-394)."""
+        self.pending_sync: set[str] = set()
+        self.awaiting_join_count = 0
+        self.new_member_added = False
+        self.subscribed_topics: frozenset[str] | None = None
+        """None: not known."""
+        self._supported: dict[str, int] = {}
+
+    # --- state
+
+    def transition_to(self, state: ClassicGroupState, now_ms: int) -> None:
+        if self.state not in VALID_PREVIOUS_STATES[state]:
+            raise InvalidTransition(f"group {self.group_id}: {self.state.value} -> {state.value}")
+        self.previous_state = self.state
+        self.state = state
+        self.current_state_timestamp_ms = now_ms
+
+    def can_rebalance(self) -> bool:
+        return self.state in VALID_PREVIOUS_STATES[ClassicGroupState.PREPARING_REBALANCE]
+
+    def init_next_generation(self, now_ms: int) -> None:
+        """Close the joining: the group completes with a protocol that all speak, or is empty."""
+        self.generation_id += 1
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.subscribed_topics = self.compute_subscribed_topics()
+            self.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
+        else:
+            self.protocol_name = None
+            self.subscribed_topics = self.compute_subscribed_topics()
+            self.transition_to(ClassicGroupState.EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    # --- members
+
+    def add(self, member: ClassicMember, waiter: Deferred[Any] | None = None) -> None:
+        if member.group_instance_id is not None:
+            if member.group_instance_id in self.static_members:
+                raise ValueError(
+                    f"static member {member.group_instance_id} is already in group {self.group_id}"
+                )
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count(member.protocols, 1)
+        member.awaiting_join = waiter
+        if waiter is not None:
+            self.awaiting_join_count += 1
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member or a pending id; the leadership goes to the member that joined first of those left."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member.protocols, -1)
+            if member.awaiting_join is not None:
+                self.awaiting_join_count -= 1
+            if member.group_instance_id is not None:
+                self.static_members.pop(member.group_instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def replace_static_member(
+        self, group_instance_id: str, old_member_id: str, new_member_id: str
+    ) -> ClassicMember:
+        """The same instance under a new id: it inherits everything but parked calls, leadership included."""
+        old = self.members.pop(old_member_id)
+        if old.awaiting_join is not None or old.awaiting_sync is not None:
+            raise ValueError(
+                f"member {old_member_id} has a parked call, which must be answered before it is replaced"
+            )
+        new = ClassicMember(
+            new_member_id,
+            old.group_instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocol_type,
+            old.protocols,
+            old.assignment,
+        )
+        self.members[new_member_id] = new
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        if old_member_id in self.pending_sync:
+            self.pending_sync.discard(old_member_id)
+        self.static_members[group_instance_id] = new_member_id
+        return new
+
+    def update_member(
+        self,
+        member: ClassicMember,
+        protocols: Protocols,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        waiter: Deferred[Any] | None,
+    ) -> None:
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        self.awaiting_join_count += (waiter is not None) - (member.awaiting_join is not None)
+        member.awaiting_join = waiter
+
+    def take_join_waiter(self, member: ClassicMember) -> Deferred[Any] | None:
+        """The parked join, which the caller must answer."""
+        waiter = member.awaiting_join
+        if waiter is not None:
+            member.awaiting_join = None
+            self.awaiting_join_count -= 1
+        return waiter
+
+    def maybe_elect_new_joined_leader(self) -> bool:
+        """True when the leader takes part in this join, after electing one that does if need be."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def has_all_members_joined(self) -> bool:
+        return len(self.members) == self.awaiting_join_count and not self.pending_join
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when the instance has gone over to another member id."""
+        if group_instance_id is not None:
+            holder = self.static_members.get(group_instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # --- protocols
+
+    def supports_protocols(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
+        """Whether a member with these may be in the group: a protocol common to all must remain."""
+        names = [name for name, _ in protocols]
+        if self.state is ClassicGroupState.EMPTY:
+            return bool(protocol_type) and bool(names)
+        return self.protocol_type == protocol_type and any(
+            self._supported.get(name, 0) == len(self.members) for name in names
+        )
+
+    def select_protocol(self) -> str:
+        """By vote among the protocols that all members speak; a tie goes to the one first voted for."""
+        candidates = {name for name, count in self._supported.items() if count == len(self.members)}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def compute_subscribed_topics(self) -> frozenset[str] | None:
+        """Topics that the members of a `consumer` group ask for; None when they cannot be known."""
+        if not self.uses_consumer_protocol():
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol_name is None:
+            return None
+        topics: set[str] = set()
+        try:
+            for member in self.members.values():
+                topics.update(subscribed_topics(member.metadata(self.protocol_name)))
+        except MalformedSubscription:
+            return None
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """A `consumer` group whose metadata cannot be read counts as subscribed to everything."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol()
+        return topic in self.subscribed_topics
+
+    def _count(self, protocols: Protocols, step: int) -> None:
+        for name in dict.fromkeys(name for name, _ in protocols):
+            count = self._supported.get(name, 0) + step
+            if count:
+                self._supported[name] = count
+            else:
+                self._supported.pop(name, None)

@@ -1,0 +1,85 @@
+"""One member of a classic group.
+
+Duty: hold what a member said of itself and which of its calls is parked. Must not know: the group's state, timers, or bytes
+of records. Follows Kafka's classic rebalance protocol with static members (KIP-345).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) in the member's order of preference."""
+
+EMPTY_ASSIGNMENT = b""
+
+
+class ClassicMember:
+    """`awaiting_join` and `awaiting_sync` are the parked calls; at most one of each.
+
+    `is_new` holds from the first join to its answer: such a member has its own, longer deadline, because it cannot send
+    heartbeats before it knows its id. Timeouts in ms.
+    """
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "group_instance_id",
+        "is_new",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        group_instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        assignment: bytes = EMPTY_ASSIGNMENT,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        """With the leading slash of Java's InetAddress, as it stands in records and DescribeGroups."""
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = assignment
+        self.awaiting_join: Deferred[Any] | None = None
+        self.awaiting_sync: Deferred[Any] | None = None
+        self.is_new = False
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """What the member said under this protocol; KeyError if it does not speak it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise KeyError(protocol_name)
+
+    def vote(self, candidates: Collection[str]) -> str:
+        """The member's first choice among the candidates; KeyError when it speaks none of them."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise KeyError(f"member {self.member_id} speaks none of {sorted(candidates)}")
+
+    def has_satisfied_heartbeat(self) -> bool:
+        """A parked call proves that the member lives, but for a new one, whose caller may have gone away unnoticed."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)

@@ -1,0 +1,224 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete of one group.
+
+Duty: decide who may commit, and turn requests into records and stored offsets into answers. Must not know: wire versions (flags
+say what the caller can take), authorisation, which topics exist, the log, or the loop. Follows KIP-211, KIP-447, KIP-848 in
+the parts that concern classic groups.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.rebalance import reset_heartbeat
+from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
+from kafkacompat.ids import ZERO_UUID
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkacompat.wire.messages.offset_delete_response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kafkacompat.wire.messages.offset_fetch_response import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
+    from kafkacompat.wire.messages.offset_fetch_request import (
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
+
+_S = ClassicGroupState
+
+
+def commit_offsets(
+    machine: GroupMachine, request: OffsetCommitRequest, absent_group_is_named: bool, now_ms: int
+) -> CoordinatorResult[GroupRecord, OffsetCommitResponse]:
+    """Raises Refused for the whole request. `absent_group_is_named`: the caller knows GROUP_ID_NOT_FOUND."""
+    group_id = request.group_id
+    group = machine.groups.get(group_id)
+    generation_id = request.generation_id_or_member_epoch
+    if group is not None:
+        _validate_commit(group, request.member_id, request.group_instance_id, generation_id)
+        if group.state is _S.STABLE or group.state is _S.PREPARING_REBALANCE:
+            reset_heartbeat(machine.env, group, group.members[request.member_id])
+    else:
+        _validate_commit_elsewhere(machine, group_id, generation_id, absent_group_is_named)
+    retention_ms = request.retention_time_ms
+    expire_timestamp_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    limit = machine.env.settings.offset_metadata_max_size
+    records: list[GroupRecord] = []
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for each in topic.partitions:
+            metadata = each.committed_metadata or ""
+            if len(metadata) * 2 > limit and _java_length(metadata) > limit:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                error = ErrorCode.NONE
+                value = CommittedOffset(
+                    each.committed_offset,
+                    each.committed_leader_epoch,
+                    metadata,
+                    now_ms,
+                    expire_timestamp_ms,
+                    topic.topic_id,
+                )
+                records.append(OffsetRecord(group_id, topic.name, each.partition_index, value))
+            answers.append(
+                OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+            )
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+    return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
+
+
+def _java_length(text: str) -> int:
+    """Length in UTF-16 units, by which Kafka measures commit metadata."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _validate_commit(
+    group: ClassicGroup, member_id: str, group_instance_id: str | None, generation_id: int
+) -> None:
+    if group.state is _S.DEAD:
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if generation_id < 0 and group.state is _S.EMPTY:
+        return
+    if generation_id < 0 and member_id == "" and group_instance_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+    error = group.validate_member(member_id, group_instance_id)
+    if error is not ErrorCode.NONE:
+        raise Refused(error)
+    if generation_id != group.generation_id:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION)
+    if group.state is _S.COMPLETING_REBALANCE:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _validate_commit_elsewhere(
+    machine: GroupMachine, group_id: str, generation_id: int, absent_group_is_named: bool
+) -> None:
+    """An absent group, or one of a kind that is carried only: its members are not served here, so none can be valid."""
+    carried = machine.carried.get(group_id)
+    if carried is None:
+        if generation_id >= 0:
+            if absent_group_is_named:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            raise Refused(ErrorCode.ILLEGAL_GENERATION)
+    elif carried.kind is GroupKind.SHARE:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    elif generation_id >= 0 or not carried.is_empty():
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def fetch_offsets(
+    machine: GroupMachine, request: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    """`request.topics` None asks for all. A partition without an offset answers -1 and no error."""
+    group_id = request.group_id
+    group = machine.groups.get(group_id)
+    known = (group is not None and group.state is not _S.DEAD) or group_id in machine.carried
+    offsets = machine.offsets.of_group(group_id) if known else {}
+    topics = []
+    if request.topics is None:
+        for topic, partitions in offsets.items():
+            answers = [
+                _fetched(machine, group_id, topic, each, partitions, require_stable) for each in partitions
+            ]
+            topics.append(OffsetFetchResponseTopics(name=topic, partitions=answers))
+    else:
+        for asked in request.topics:
+            partitions = offsets.get(asked.name, {})
+            answers = [
+                _fetched(
+                    machine,
+                    group_id,
+                    asked.name,
+                    each,
+                    _of_same_topic(asked, each, partitions),
+                    require_stable,
+                )
+                for each in asked.partition_indexes
+            ]
+            topics.append(
+                OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=answers)
+            )
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+def _of_same_topic(
+    asked: OffsetFetchRequestTopics, partition: int, partitions: dict[int, CommittedOffset]
+) -> dict[int, CommittedOffset]:
+    """Offsets of a former topic of the same name do not count."""
+    stored = partitions.get(partition)
+    if stored is None or ZERO_UUID in (stored.topic_id, asked.topic_id) or stored.topic_id == asked.topic_id:
+        return partitions
+    return {}
+
+
+def _fetched(
+    machine: GroupMachine,
+    group_id: str,
+    topic: str,
+    partition: int,
+    partitions: dict[int, CommittedOffset],
+    require_stable: bool,
+) -> OffsetFetchResponsePartitions:
+    if require_stable and machine.offsets.is_pending(group_id, topic, partition):
+        return OffsetFetchResponsePartitions(
+            partition_index=partition,
+            committed_offset=-1,
+            committed_leader_epoch=-1,
+            metadata="",
+            error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        )
+    stored = partitions.get(partition)
+    if stored is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=-1, committed_leader_epoch=-1, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=stored.offset,
+        committed_leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+    )
+
+
+def delete_offsets(
+    machine: GroupMachine, request: OffsetDeleteRequest
+) -> CoordinatorResult[GroupRecord, OffsetDeleteResponse]:
+    """Raises Refused for the whole request: carried groups keep their offsets."""
+    group_id = request.group_id
+    group = machine.groups.get(group_id)
+    if group is None or group.state is _S.DEAD:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if group.state is not _S.EMPTY and not group.uses_consumer_protocol():
+        raise Refused(ErrorCode.NON_EMPTY_GROUP)
+    records: list[GroupRecord] = []
+    topics = []
+    for topic in request.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        answers = []
+        for each in topic.partitions:
+            answers.append(
+                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
+            )
+            if not subscribed and machine.offsets.is_tracked(group_id, topic.name, each.partition_index):
+                records.append(OffsetRecord(group_id, topic.name, each.partition_index, None))
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+    return CoordinatorResult(tuple(records), OffsetDeleteResponse(topics=topics))

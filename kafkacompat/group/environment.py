@@ -1,0 +1,93 @@
+"""What the operations of classic groups work with: settings, timers, chance, and the answers they give.
+
+Duty: name the doors, and collect answers so that nobody outside runs in the middle of an operation. Must not know: the log,
+the loop, or any single operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.records import GroupRecord
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.group.classic_group import ClassicGroup
+    from kafkacompat.ports import Random
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+
+TimerKey = tuple[str, ...]
+GroupResult = CoordinatorResult[GroupRecord, None]
+TimerOperation = Callable[[int], GroupResult]
+"""Called with the wall clock's ms when the time has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Kafka's settings of the group coordinator; sizes in characters, times in ms."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    max_size: int = 2_147_483_647
+    offset_metadata_max_size: int = 4_096
+    offsets_retention_ms: int = 10_080 * 60_000
+
+
+class GroupTimers(Protocol):
+    def schedule(self, key: TimerKey, delay_ms: int, operation: TimerOperation) -> None:
+        """Run the operation after the delay, instead of what the key stood for before."""
+        ...
+
+    def cancel(self, key: TimerKey) -> None: ...
+
+
+class Environment:
+    """One shard's. `replies` are (parked call, message) in the order of giving; the shell sends them after the operation."""
+
+    __slots__ = ("groups", "random", "replies", "settings", "timers")
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        timers: GroupTimers,
+        random: Random,
+        groups: dict[str, ClassicGroup],
+    ) -> None:
+        self.settings = settings
+        self.timers = timers
+        self.random = random
+        self.groups = groups
+        self.replies: list[tuple[Deferred[Any], Any]] = []
+
+    def reply(self, waiter: Deferred[Any] | None, message: Any) -> bool:
+        """True when there was a caller to answer."""
+        if waiter is None:
+            return False
+        self.replies.append((waiter, message))
+        return True
+
+    def member_id(self, prefix: str) -> str:
+        """A fresh id: the prefix, a dash, and a uuid in Java's text form."""
+        digits = self.random.uuid().hex()
+        return f"{prefix}-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def nothing() -> GroupResult:
+    return CoordinatorResult((), None)
+
+
+def heartbeat_key(group_id: str, member_id: str) -> TimerKey:
+    return ("heartbeat", group_id, member_id)
+
+
+def join_key(group_id: str) -> TimerKey:
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> TimerKey:
+    return ("sync", group_id)

@@ -1,0 +1,35 @@
+"""Heartbeat on a classic group.
+
+Duty: keep a member's session alive and tell it to join again when the group rebalances. Must not know: the log or the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.group.environment import Environment
+from kafkacompat.group.rebalance import reset_heartbeat
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+
+_S = ClassicGroupState
+
+
+def heartbeat(env: Environment, request: HeartbeatRequest) -> ErrorCode:
+    group = env.groups.get(request.group_id)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is _S.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is _S.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    reset_heartbeat(env, group, group.members[request.member_id])
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is _S.PREPARING_REBALANCE else ErrorCode.NONE

@@ -1,0 +1,328 @@
+"""JoinGroup on a classic group.
+
+Duty: decide what a join does, by who asks and the state the group is in. Must not know: wire versions (flags say what the
+caller can take), the log, or the loop. Follows KIP-394 (ids are handed out first) and KIP-345 (static members).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic_member import ClassicMember, Protocols
+from kafkacompat.group.environment import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    Environment,
+    GroupResult,
+    heartbeat_key,
+    join_key,
+    nothing,
+)
+from kafkacompat.group.rebalance import (
+    expire_session,
+    join_refusal,
+    join_response,
+    listed_members,
+    maybe_complete_join,
+    prepare_rebalance,
+    prepare_rebalance_or_complete_join,
+    reset_heartbeat,
+)
+from kafkacompat.group.records import empty_group_record, group_metadata_record
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
+from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
+
+_S = ClassicGroupState
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCaller:
+    """Who asks, what he can take, and the call that is answered (`waiter`)."""
+
+    waiter: Deferred[Any]
+    client_id: str
+    client_host: str
+    requires_known_member_id: bool
+    """A dynamic member is sent away with an id first."""
+    can_skip_assignment: bool
+
+
+def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int) -> GroupResult:
+    """Every path answers `caller.waiter`, now or when the group completes its join."""
+    group = env.groups.get(request.group_id)
+    unknown = request.member_id == ""
+    if group is None:
+        if not unknown:
+            env.reply(caller.waiter, join_refusal(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            return nothing()
+        return _join_new_group(env, request, caller, now_ms)
+    if not _accepts(env, group, request.member_id):
+        return _refuse_for_size(env, group, request, caller, now_ms)
+    if unknown:
+        return _join_unknown(env, group, request, caller, now_ms)
+    return _join_known(env, group, request, caller, now_ms)
+
+
+def _join_new_group(
+    env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
+) -> GroupResult:
+    """A group exists once its first record does; if that cannot be written, it and its callers go."""
+    group = ClassicGroup(request.group_id, current_state_timestamp_ms=now_ms)
+    env.groups[group.group_id] = group
+    first_reply = len(env.replies)
+    result = _join_unknown(env, group, request, caller, now_ms)
+    if result.records:
+        return result
+    held = env.replies[first_reply:]
+    del env.replies[first_reply:]
+
+    def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
+        if error is ErrorCode.NONE:
+            env.replies.extend(held)
+            return None
+        refusal = join_refusal("", error)
+        for waiter, _ in held:
+            env.reply(waiter, refusal)
+        for member in list(group.members.values()):
+            env.reply(group.take_join_waiter(member), refusal)
+        for member_id in [*group.members, *group.pending_join]:
+            env.timers.cancel(heartbeat_key(group.group_id, member_id))
+        env.timers.cancel(join_key(group.group_id))
+        if env.groups.get(group.group_id) is group:
+            del env.groups[group.group_id]
+        return None
+
+    return CoordinatorResult(
+        (empty_group_record(group.group_id, now_ms),), None, replay=False, committed=committed
+    )
+
+
+def _accepts(env: Environment, group: ClassicGroup, member_id: str) -> bool:
+    """Whether group.max.size has room. While joining, those who wait are counted, so that the last to come are refused."""
+    if group.state in (_S.EMPTY, _S.DEAD):
+        return True
+    member = group.members.get(member_id)
+    if group.state is _S.PREPARING_REBALANCE:
+        waits = member is not None and member.awaiting_join is not None
+        return waits or group.awaiting_join_count < env.settings.max_size
+    return member is not None or len(group.members) < env.settings.max_size
+
+
+def _refuse_for_size(
+    env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
+) -> GroupResult:
+    member = group.members.get(request.member_id)
+    if member is not None:
+        waiter, member.awaiting_sync = member.awaiting_sync, None
+        env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    group.remove(request.member_id)
+    env.reply(caller.waiter, join_refusal("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+    return nothing()
+
+
+def _join_unknown(
+    env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
+) -> GroupResult:
+    protocols = _protocols(request)
+    if group.state is _S.DEAD:
+        env.reply(caller.waiter, join_refusal("", ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return nothing()
+    if not group.supports_protocols(request.protocol_type, protocols):
+        env.reply(caller.waiter, join_refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return nothing()
+    if request.group_instance_id is not None:
+        member_id = env.member_id(request.group_instance_id)
+        if request.group_instance_id in group.static_members:
+            return _replace_static(env, group, request, caller, member_id, now_ms)
+        return _add(env, group, request, caller, member_id, now_ms)
+    member_id = env.member_id(caller.client_id)
+    if not caller.requires_known_member_id:
+        return _add(env, group, request, caller, member_id, now_ms)
+    group.pending_join.add(member_id)
+    group_id = group.group_id
+    env.timers.schedule(
+        heartbeat_key(group_id, member_id),
+        request.session_timeout_ms,
+        lambda at_ms: expire_session(env, group_id, member_id, at_ms),
+    )
+    env.reply(caller.waiter, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+    return nothing()
+
+
+def _join_known(
+    env: Environment, group: ClassicGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
+) -> GroupResult:
+    member_id = request.member_id
+    protocols = _protocols(request)
+    if group.state is _S.DEAD:
+        return _refuse(env, caller, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not group.supports_protocols(request.protocol_type, protocols):
+        return _refuse(env, caller, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if member_id in group.pending_join:
+        if request.group_instance_id is not None:
+            # Pending ids are given to dynamic members only; Kafka answers this contradiction the same way.
+            return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return _add(env, group, request, caller, member_id, now_ms)
+    error = group.validate_member(member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        response = join_refusal(member_id, error)
+        response.protocol_name = None
+        env.reply(caller.waiter, response)
+        return nothing()
+    member = group.members[member_id]
+    if group.state is _S.EMPTY:
+        return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+    unchanged = member.protocols == protocols
+    if group.state is _S.COMPLETING_REBALANCE and unchanged:
+        # The first answer may have been lost on its way.
+        env.reply(caller.waiter, join_response(group, member))
+        return nothing()
+    if group.state is _S.STABLE and unchanged and group.leader_id != member_id:
+        env.reply(caller.waiter, join_response(group, member))
+        return nothing()
+    # A leader that joins again asks for a rebalance, since what it assigns from may have changed outside the group.
+    return _update(env, group, member, request, caller, now_ms)
+
+
+def _refuse(env: Environment, caller: JoinCaller, member_id: str, error: ErrorCode) -> GroupResult:
+    env.reply(caller.waiter, join_refusal(member_id, error))
+    return nothing()
+
+
+def _add(
+    env: Environment,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: JoinCaller,
+    member_id: str,
+    now_ms: int,
+) -> GroupResult:
+    member = ClassicMember(
+        member_id,
+        request.group_instance_id,
+        caller.client_id,
+        caller.client_host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        request.protocol_type,
+        _protocols(request),
+    )
+    member.is_new = True
+    if group.state is _S.PREPARING_REBALANCE and group.previous_state is _S.EMPTY:
+        group.new_member_added = True
+    group.add(member, caller.waiter)
+    reset_heartbeat(env, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    return prepare_rebalance_or_complete_join(env, group, now_ms)
+
+
+def _update(
+    env: Environment,
+    group: ClassicGroup,
+    member: ClassicMember,
+    request: JoinGroupRequest,
+    caller: JoinCaller,
+    now_ms: int,
+) -> GroupResult:
+    # The same member may ask again while its first call is still parked (a new connection): the old call is over.
+    env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+    group.update_member(
+        member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
+    )
+    return prepare_rebalance_or_complete_join(env, group, now_ms)
+
+
+def _replace_static(
+    env: Environment,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    caller: JoinCaller,
+    new_member_id: str,
+    now_ms: int,
+) -> GroupResult:
+    """A static member came back without its id: it takes its old place, and whoever still holds the old id is fenced."""
+    instance_id = request.group_instance_id
+    assert instance_id is not None
+    old = group.members[group.static_members[instance_id]]
+    old_leader_id = group.leader_id
+    _fence(env, group, old)
+    env.timers.cancel(heartbeat_key(group.group_id, old.member_id))
+    member = group.replace_static_member(instance_id, old.member_id, new_member_id)
+    group.update_member(
+        member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
+    )
+    reset_heartbeat(env, group, member)
+    if group.state is _S.COMPLETING_REBALANCE:
+        # The leader may be assigning to the old id.
+        return prepare_rebalance(env, group, now_ms)
+    if group.state is not _S.STABLE:
+        return maybe_complete_join(env, group, now_ms)
+    if group.select_protocol() != group.protocol_name:
+        return prepare_rebalance_or_complete_join(env, group, now_ms)
+
+    def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
+        waiter = group.take_join_waiter(member)
+        if waiter is None:
+            return None
+        if error is not ErrorCode.NONE:
+            _revert_replacement(env, group, member, old)
+            response = join_refusal("", error)
+            response.generation_id = group.generation_id
+            response.protocol_name = group.protocol_name
+            response.protocol_type = group.protocol_type
+            response.leader = old_leader_id or ""
+            env.reply(waiter, response)
+            return None
+        response = JoinGroupResponse(
+            member_id=new_member_id,
+            generation_id=group.generation_id,
+            protocol_name=group.protocol_name,
+            protocol_type=group.protocol_type,
+        )
+        if caller.can_skip_assignment:
+            leads = group.leader_id == new_member_id
+            response.members = listed_members(group) if leads else []
+            response.leader = group.leader_id or ""
+            response.skip_assignment = leads
+        else:
+            # Told of the former leader's id, the client does not believe itself to be the leader and assigns nothing.
+            response.leader = old_leader_id or ""
+        env.reply(waiter, response)
+        return None
+
+    assignments = {each.member_id: each.assignment for each in group.members.values()}
+    return CoordinatorResult(
+        (group_metadata_record(group, assignments),), None, replay=False, committed=committed
+    )
+
+
+def _revert_replacement(
+    env: Environment, group: ClassicGroup, member: ClassicMember, old: ClassicMember
+) -> None:
+    """The new id could not be written: the old one holds the place again, as it was."""
+    if group.members.get(member.member_id) is not member or member.group_instance_id is None:
+        return
+    waiter, member.awaiting_sync = member.awaiting_sync, None
+    env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    group.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None)
+    env.timers.cancel(heartbeat_key(group.group_id, member.member_id))
+    restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
+    reset_heartbeat(env, group, restored)
+
+
+def _fence(env: Environment, group: ClassicGroup, member: ClassicMember) -> None:
+    response = join_refusal(member.member_id, ErrorCode.FENCED_INSTANCE_ID)
+    response.protocol_name = None
+    env.reply(group.take_join_waiter(member), response)
+    waiter, member.awaiting_sync = member.awaiting_sync, None
+    env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+
+
+def _protocols(request: JoinGroupRequest) -> Protocols:
+    return tuple([(protocol.name, protocol.metadata) for protocol in request.protocols])

@@ -1,0 +1,90 @@
+"""LeaveGroup on a classic group.
+
+Duty: remove those who go, also pending ids and, by an administrator, static members by their instance id (KIP-345). Must not
+know: wire versions, the log, or the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.environment import Environment, heartbeat_key
+from kafkacompat.group.rebalance import (
+    maybe_complete_join,
+    prepare_rebalance_or_complete_join,
+    remove_member,
+)
+from kafkacompat.group.records import GroupRecord
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkacompat.wire.messages.leave_group_request import MemberIdentity
+
+_S = ClassicGroupState
+
+
+def leave(
+    env: Environment, group_id: str, members: Sequence[MemberIdentity], now_ms: int
+) -> CoordinatorResult[GroupRecord, LeaveGroupResponse]:
+    """One answer a member, in the order asked. An absent group knows none of them."""
+    group = env.groups.get(group_id)
+    if group is None:
+        return CoordinatorResult((), unknown_members(members))
+    if group.state is _S.DEAD:
+        return CoordinatorResult((), LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    answers = []
+    for identity in members:
+        answers.append(
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=_leave_one(env, group, identity),
+            )
+        )
+    response = LeaveGroupResponse(members=answers)
+    if all(answer.error_code for answer in answers):
+        return CoordinatorResult((), response)
+    if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
+        result = prepare_rebalance_or_complete_join(env, group, now_ms)
+    else:
+        result = maybe_complete_join(env, group, now_ms)
+    return CoordinatorResult(result.records, response, result.replay, result.committed)
+
+
+def unknown_members(members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
+    return LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+            )
+            for identity in members
+        ]
+    )
+
+
+def _leave_one(env: Environment, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+    if identity.member_id == "":
+        member_id = (
+            None
+            if identity.group_instance_id is None
+            else group.static_members.get(identity.group_instance_id)
+        )
+        if member_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        remove_member(env, group, group.members[member_id])
+        return ErrorCode.NONE
+    if identity.member_id in group.pending_join:
+        group.remove(identity.member_id)
+        env.timers.cancel(heartbeat_key(group.group_id, identity.member_id))
+        return ErrorCode.NONE
+    error = group.validate_member(identity.member_id, identity.group_instance_id)
+    if error is ErrorCode.NONE:
+        remove_member(env, group, group.members[identity.member_id])
+    return error

@@ -1,0 +1,171 @@
+"""One shard of the group coordinator: all groups of one partition of `__consumer_offsets`, replayed from its records.
+
+Duty: hold groups and offsets, apply records to them, and keep the groups of kinds that are not served yet. Must not know: how
+records reach the log, which partition this is, or the loop. Order the runtime keeps: operation, append, replay, replies.
+Follows Kafka's record kinds in `__consumer_offsets`; see records.py for their bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
+from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic_member import ClassicMember
+from kafkacompat.group.environment import Environment, GroupSettings, GroupTimers
+from kafkacompat.group.offsets import OffsetStore
+from kafkacompat.group.rebalance import join_refusal, prepare_rebalance, reset_heartbeat
+from kafkacompat.group.records import (
+    MEMBER_TYPES,
+    CarriedRecord,
+    GroupKind,
+    GroupMetadataRecord,
+    GroupRecord,
+    OffsetRecord,
+    decode_record,
+    encode_record,
+)
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Random
+    from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
+
+
+class CarriedGroup:
+    """A consumer, share or streams group that Kafka wrote. It lives as long as one of its records does."""
+
+    __slots__ = ("group_id", "kind", "live_keys", "member_count")
+
+    def __init__(self, group_id: str, kind: GroupKind) -> None:
+        self.group_id = group_id
+        self.kind = kind
+        self.live_keys: set[bytes] = set()
+        self.member_count = 0
+
+    def is_empty(self) -> bool:
+        return self.member_count == 0
+
+
+class GroupMachine:
+    __slots__ = ("carried", "env", "groups", "offsets")
+
+    def __init__(self, settings: GroupSettings, timers: GroupTimers, random: Random) -> None:
+        self.groups: dict[str, ClassicGroup] = {}
+        self.carried: dict[str, CarriedGroup] = {}
+        """By group id; never one that is also in `groups`."""
+        self.offsets = OffsetStore()
+        self.env = Environment(settings, timers, random, self.groups)
+
+    def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
+        return decode_record(key, value)
+
+    def replay(self, record: GroupRecord, offset: int, producer_id: int) -> None:
+        if isinstance(record, OffsetRecord):
+            group_id = record.group_id
+            if record.value is not None and group_id not in self.groups and group_id not in self.carried:
+                # Commits alone make a simple group: empty, without a protocol.
+                self.groups[group_id] = ClassicGroup(
+                    group_id, current_state_timestamp_ms=record.value.commit_timestamp_ms
+                )
+            self.offsets.replay(record, offset, producer_id)
+        elif isinstance(record, GroupMetadataRecord):
+            if record.value is None:
+                self.groups.pop(record.group_id, None)
+            else:
+                self.carried.pop(record.group_id, None)
+                self.groups[record.group_id] = restored_group(record.group_id, record.value)
+        else:
+            self._replay_carried(record)
+
+    def replay_end_transaction(
+        self, producer_id: int, producer_epoch: int, committed: bool, offset: int
+    ) -> None:
+        self.offsets.replay_end_transaction(producer_id, committed)
+
+    def on_loaded(self, now_ms: int) -> list[CoordinatorResult[GroupRecord, None]]:
+        """Every member gets a whole session; a group that group.max.size has become too small for starts over."""
+        results = []
+        for group in self.groups.values():
+            for member in group.members.values():
+                reset_heartbeat(self.env, group, member)
+            if len(group.members) > self.env.settings.max_size:
+                results.append(prepare_rebalance(self.env, group, now_ms))
+        return results
+
+    def on_unloaded(self, now_ms: int) -> None:
+        for group in self.groups.values():
+            group.transition_to(ClassicGroupState.DEAD, now_ms)
+            for member in group.members.values():
+                self.env.reply(
+                    group.take_join_waiter(member),
+                    join_refusal(member.member_id, ErrorCode.NOT_COORDINATOR),
+                )
+                waiter, member.awaiting_sync = member.awaiting_sync, None
+                self.env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+
+    def take_replies(self) -> list[tuple[Deferred[Any], Any]]:
+        replies = self.env.replies
+        if replies:
+            self.env.replies = []
+        return replies
+
+    def _replay_carried(self, record: CarriedRecord) -> None:
+        group = self.carried.get(record.group_id)
+        if not record.live:
+            if group is not None and record.key in group.live_keys:
+                group.live_keys.discard(record.key)
+                group.member_count -= record.record_type in MEMBER_TYPES
+                if not group.live_keys:
+                    del self.carried[record.group_id]
+            return
+        if group is None:
+            classic = self.groups.get(record.group_id)
+            if classic is not None:
+                if classic.protocol_type is not None or classic.generation_id > 0:
+                    raise LoadFailure(f"group {record.group_id} is classic and {record.kind.value} at once")
+                del self.groups[record.group_id]
+            group = self.carried[record.group_id] = CarriedGroup(record.group_id, record.kind)
+        elif group.kind is not record.kind:
+            raise LoadFailure(
+                f"group {record.group_id} is {group.kind.value} and {record.kind.value} at once"
+            )
+        if record.key not in group.live_keys:
+            group.live_keys.add(record.key)
+            group.member_count += record.record_type in MEMBER_TYPES
+
+
+def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """A group as its last record has it: stable with members, empty without."""
+    group = ClassicGroup(
+        group_id,
+        generation_id=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        leader_id=value.leader,
+        current_state_timestamp_ms=value.current_state_timestamp,
+    )
+    name = value.protocol or ""
+    for each in value.members:
+        group.add(
+            ClassicMember(
+                each.member_id,
+                each.group_instance_id,
+                each.client_id,
+                each.client_host,
+                each.session_timeout if each.rebalance_timeout == -1 else each.rebalance_timeout,
+                each.session_timeout,
+                value.protocol_type,
+                ((name, bytes(each.subscription)),),
+                bytes(each.assignment),
+            )
+        )
+    if group.members:
+        group.state = ClassicGroupState.STABLE
+    group.subscribed_topics = group.compute_subscribed_topics()
+    return group

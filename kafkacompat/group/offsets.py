@@ -1,0 +1,113 @@
+"""Committed offsets of all groups of one shard, and those of transactions that are still open.
+
+Duty: the replayed state, looked up by group, topic and partition. Must not know: group kinds, requests, records' bytes.
+A transaction's offsets stay aside until its marker; then the writer that stands later in the log wins (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkacompat.group.records import CommittedOffset, OffsetRecord
+
+Offsets = dict[str, dict[str, dict[int, CommittedOffset]]]
+"""Group -> topic -> partition."""
+
+NO_PRODUCER_ID = -1
+
+
+class OffsetStore:
+    __slots__ = ("_committed", "_open_transactions", "_pending")
+
+    def __init__(self) -> None:
+        self._committed: Offsets = {}
+        self._pending: dict[int, Offsets] = {}
+        """By producer id."""
+        self._open_transactions: dict[str, set[int]] = {}
+        """Group -> producer ids."""
+
+    def replay(self, record: OffsetRecord, offset: int, producer_id: int) -> None:
+        value = record.value
+        if value is None:
+            _remove(self._committed, record.group_id, record.topic, record.partition)
+            for open_id in sorted(self._open_transactions.get(record.group_id, ())):
+                _remove(self._pending[open_id], record.group_id, record.topic, record.partition)
+            return
+        value.record_offset = offset
+        if producer_id == NO_PRODUCER_ID:
+            target = self._committed
+        else:
+            target = self._pending.setdefault(producer_id, {})
+            self._open_transactions.setdefault(record.group_id, set()).add(producer_id)
+        target.setdefault(record.group_id, {}).setdefault(record.topic, {})[record.partition] = value
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> list[str]:
+        """The groups that the transaction touched."""
+        pending = self._pending.pop(producer_id, {})
+        touched = [group_id for group_id, ids in self._open_transactions.items() if producer_id in ids]
+        for group_id in touched:
+            ids = self._open_transactions[group_id]
+            ids.discard(producer_id)
+            if not ids:
+                del self._open_transactions[group_id]
+        if committed:
+            for group_id, topics in pending.items():
+                for topic, partitions in topics.items():
+                    for partition, value in partitions.items():
+                        existing = self.get(group_id, topic, partition)
+                        if existing is None or value.record_offset > existing.record_offset:
+                            into = self._committed.setdefault(group_id, {}).setdefault(topic, {})
+                            into[partition] = value
+        return touched
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        return self._committed.get(group_id, {}).get(topic, {}).get(partition)
+
+    def of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
+        """Topic -> partition -> offset; to be read, not kept."""
+        return self._committed.get(group_id, {})
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        return group_id in self._open_transactions
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        return any(
+            partition in self._pending[producer_id].get(group_id, {}).get(topic, ())
+            for producer_id in self._open_transactions.get(group_id, ())
+            if producer_id in self._pending
+        )
+
+    def pending_of_group(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """(topic, partition) with offsets of open transactions, once each."""
+        seen: set[tuple[str, int]] = set()
+        for producer_id in sorted(self._open_transactions.get(group_id, ())):
+            for topic, partitions in self._pending.get(producer_id, {}).get(group_id, {}).items():
+                for partition in partitions:
+                    if (topic, partition) not in seen:
+                        seen.add((topic, partition))
+                        yield topic, partition
+
+    def is_tracked(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether a tombstone has anything to remove."""
+        return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
+
+    def group_ids(self) -> list[str]:
+        """Groups with committed offsets or open transactions."""
+        return list(dict.fromkeys([*self._committed, *self._open_transactions]))
+
+    def count(self) -> int:
+        return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
+
+
+def _remove(offsets: Offsets, group_id: str, topic: str, partition: int) -> None:
+    """Emptied levels go too, so that a group without offsets costs nothing."""
+    topics = offsets.get(group_id)
+    if topics is None:
+        return
+    partitions = topics.get(topic)
+    if partitions is None or partitions.pop(partition, None) is None:
+        return
+    if not partitions:
+        del topics[topic]
+        if not topics:
+            del offsets[group_id]

@@ -1,0 +1,248 @@
+"""How a classic group moves from one generation to the next, and the timers that drive it.
+
+Duty: prepare a rebalance, complete a join, hand out assignments, remove members whose time is up. Must not know: which
+request set it off, the log, or the loop. A timer finds its group by name when it fires, because the group may be gone.
+Follows KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members stay), KIP-394 (ids first).
+"""
+
+from __future__ import annotations
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT, ClassicMember
+from kafkacompat.group.environment import (
+    Environment,
+    GroupResult,
+    heartbeat_key,
+    join_key,
+    nothing,
+    sync_key,
+)
+from kafkacompat.group.records import group_metadata_record
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
+from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+
+_S = ClassicGroupState
+
+
+def prepare_rebalance_or_complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+    if group.can_rebalance():
+        return prepare_rebalance(env, group, now_ms)
+    return maybe_complete_join(env, group, now_ms)
+
+
+def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+    """Ask everybody to join again; an empty group first waits for company (group.initial.rebalance.delay.ms)."""
+    if group.state is _S.COMPLETING_REBALANCE:
+        reset_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    env.timers.cancel(sync_key(group.group_id))
+    initial = group.state is _S.EMPTY
+    if initial:
+        delay_ms = env.settings.initial_rebalance_delay_ms
+        _schedule_initial(env, group.group_id, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+    group.transition_to(_S.PREPARING_REBALANCE, now_ms)
+    if initial:
+        return nothing()
+    if group.has_all_members_joined():
+        return complete_join(env, group, now_ms)
+    _schedule_join(env, group)
+    return nothing()
+
+
+def maybe_complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+    """Complete at once when all have joined, unless the initial delay is running."""
+    if (
+        group.state is _S.PREPARING_REBALANCE
+        and group.previous_state is not _S.EMPTY
+        and group.has_all_members_joined()
+    ):
+        return complete_join(env, group, now_ms)
+    return nothing()
+
+
+def complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+    """Start the next generation with those who joined; static members stay until their session ends."""
+    env.timers.cancel(join_key(group.group_id))
+    for member in list(group.members.values()):
+        if member.awaiting_join is None and member.group_instance_id is None:
+            group.remove(member.member_id)
+            env.timers.cancel(heartbeat_key(group.group_id, member.member_id))
+    if group.state is _S.DEAD:
+        return nothing()
+    if not group.maybe_elect_new_joined_leader() and group.members:
+        # Only static members are left and none of them came: their sessions decide.
+        _schedule_join(env, group)
+        return nothing()
+    group.init_next_generation(now_ms)
+    if group.state is _S.EMPTY:
+        # A failed write is harmless: the generation written before has nobody alive in it.
+        return CoordinatorResult((group_metadata_record(group, {}),), None, replay=False)
+    for member in group.members.values():
+        env.reply(group.take_join_waiter(member), join_response(group, member))
+        reset_heartbeat(env, group, member)
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+    group_id, generation_id = group.group_id, group.generation_id
+    env.timers.schedule(
+        sync_key(group_id),
+        group.rebalance_timeout_ms(),
+        lambda at_ms: _expire_pending_sync(env, group_id, generation_id, at_ms),
+    )
+    return nothing()
+
+
+def join_response(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
+    """The current generation; the leader alone is told of the members."""
+    return JoinGroupResponse(
+        members=listed_members(group) if group.leader_id == member.member_id else [],
+        member_id=member.member_id,
+        generation_id=group.generation_id,
+        protocol_name=group.protocol_name,
+        protocol_type=group.protocol_type,
+        leader=group.leader_id or "",
+    )
+
+
+def listed_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    name = group.protocol_name or ""
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(member_id=member_id, error_code=error)
+
+
+# --- assignments
+
+
+def reset_assignments(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
+    """Take all assignments back and tell whoever waits for one."""
+    for member in group.members.values():
+        member.assignment = EMPTY_ASSIGNMENT
+    _propagate(env, group, error)
+
+
+def set_assignments(env: Environment, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, EMPTY_ASSIGNMENT)
+    _propagate(env, group, ErrorCode.NONE)
+
+
+def _propagate(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
+    succeeded = error is ErrorCode.NONE
+    for member in group.members.values():
+        waiter, member.awaiting_sync = member.awaiting_sync, None
+        response = SyncGroupResponse(
+            protocol_type=group.protocol_type if succeeded else None,
+            protocol_name=group.protocol_name if succeeded else None,
+            assignment=member.assignment,
+            error_code=error,
+        )
+        if env.reply(waiter, response):
+            # A session that ended while the call was parked has been ignored, so nothing else counts its time.
+            reset_heartbeat(env, group, member)
+
+
+# --- sessions
+
+
+def reset_heartbeat(
+    env: Environment, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
+) -> None:
+    group_id, member_id = group.group_id, member.member_id
+    env.timers.schedule(
+        heartbeat_key(group_id, member_id),
+        member.session_timeout_ms if timeout_ms is None else timeout_ms,
+        lambda at_ms: expire_session(env, group_id, member_id, at_ms),
+    )
+
+
+def expire_session(env: Environment, group_id: str, member_id: str, now_ms: int) -> GroupResult:
+    """A member's time is up; one with a parked call lives on, but for a new one."""
+    group = env.groups.get(group_id)
+    if group is None or group.state is _S.DEAD:
+        return nothing()
+    if member_id in group.pending_join:
+        group.remove(member_id)
+        return _complete_join_if_all_joined(env, group, now_ms)
+    member = group.members.get(member_id)
+    if member is None or member.has_satisfied_heartbeat():
+        return nothing()
+    remove_member(env, group, member)
+    if group.state in (_S.STABLE, _S.COMPLETING_REBALANCE):
+        return prepare_rebalance(env, group, now_ms)
+    return _complete_join_if_all_joined(env, group, now_ms)
+
+
+def remove_member(env: Environment, group: ClassicGroup, member: ClassicMember) -> None:
+    """Without a rebalance yet; whatever the member waits for is answered UNKNOWN_MEMBER_ID, so that it comes again."""
+    env.timers.cancel(heartbeat_key(group.group_id, member.member_id))
+    env.reply(group.take_join_waiter(member), join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
+    waiter, member.awaiting_sync = member.awaiting_sync, None
+    env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    group.remove(member.member_id)
+
+
+def _complete_join_if_all_joined(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
+    if group.state is _S.PREPARING_REBALANCE and group.has_all_members_joined():
+        return complete_join(env, group, now_ms)
+    return nothing()
+
+
+# --- timers of the rebalance itself
+
+
+def _schedule_join(env: Environment, group: ClassicGroup) -> None:
+    group_id = group.group_id
+
+    def complete(at_ms: int) -> GroupResult:
+        current = env.groups.get(group_id)
+        return nothing() if current is None else complete_join(env, current, at_ms)
+
+    env.timers.schedule(join_key(group_id), group.rebalance_timeout_ms(), complete)
+
+
+def _schedule_initial(env: Environment, group_id: str, delay_ms: int, remaining_ms: int) -> None:
+    env.timers.schedule(
+        join_key(group_id),
+        delay_ms,
+        lambda at_ms: _complete_initial_or_wait(env, group_id, delay_ms, remaining_ms, at_ms),
+    )
+
+
+def _complete_initial_or_wait(
+    env: Environment, group_id: str, delay_ms: int, remaining_ms: int, now_ms: int
+) -> GroupResult:
+    group = env.groups.get(group_id)
+    if group is None:
+        return nothing()
+    if group.new_member_added and remaining_ms:
+        group.new_member_added = False
+        next_delay_ms = min(env.settings.initial_rebalance_delay_ms, remaining_ms)
+        _schedule_initial(env, group_id, next_delay_ms, max(remaining_ms - delay_ms, 0))
+        return nothing()
+    return complete_join(env, group, now_ms)
+
+
+def _expire_pending_sync(env: Environment, group_id: str, generation_id: int, now_ms: int) -> GroupResult:
+    group = env.groups.get(group_id)
+    if (
+        group is None
+        or group.generation_id != generation_id
+        or group.state not in (_S.COMPLETING_REBALANCE, _S.STABLE)
+        or not group.pending_sync
+    ):
+        return nothing()
+    for member_id in sorted(group.pending_sync):
+        group.remove(member_id)
+        env.timers.cancel(heartbeat_key(group_id, member_id))
+    return prepare_rebalance(env, group, now_ms)

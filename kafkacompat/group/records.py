@@ -1,0 +1,256 @@
+"""The records of `__consumer_offsets`: bytes to and from what the machine replays.
+
+Duty: Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the choice of value
+versions, and the recognition of kinds that are carried but not served. Must not know: state. Values are written as Kafka 4.3
+writes them: OffsetCommit version 4, or 1 with an explicit expiry; GroupMetadata version 3.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT
+from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.messages.group_metadata_key import GroupMetadataKey
+from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kafkacompat.wire.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
+from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
+from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkacompat.group.classic_group import ClassicGroup
+
+_TYPE = struct.Struct(">h")
+
+LEGACY_OFFSET_COMMIT = 0
+OFFSET_COMMIT = 1
+GROUP_METADATA = 2
+
+OFFSET_COMMIT_VERSION = 4
+OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+GROUP_METADATA_VERSION = 3
+
+
+class GroupKind(Enum):
+    """The values are the types on the wire."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+CARRIED_TYPES: dict[int, GroupKind] = {
+    **dict.fromkeys((3, 4, 5, 6, 7, 8, 16), GroupKind.CONSUMER),
+    **dict.fromkeys((10, 11, 12, 13, 14, 15), GroupKind.SHARE),
+    **dict.fromkeys((17, 19, 20, 21, 22, 23), GroupKind.STREAMS),
+}
+MEMBER_TYPES = frozenset({5, 10, 19})
+"""Of the carried ones, those of which there is one a member."""
+
+
+class CommittedOffset:
+    """A committed offset. `record_offset` is where it stands in the partition's log, -1 before it is written."""
+
+    __slots__ = (
+        "commit_timestamp_ms",
+        "expire_timestamp_ms",
+        "leader_epoch",
+        "metadata",
+        "offset",
+        "record_offset",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        offset: int,
+        leader_epoch: int,
+        metadata: str,
+        commit_timestamp_ms: int,
+        expire_timestamp_ms: int = -1,
+        topic_id: Uuid = ZERO_UUID,
+        record_offset: int = -1,
+    ) -> None:
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+        self.commit_timestamp_ms = commit_timestamp_ms
+        self.expire_timestamp_ms = expire_timestamp_ms
+        """-1: none asked for."""
+        self.topic_id = topic_id
+        """ZERO_UUID: not known."""
+        self.record_offset = record_offset
+
+
+class OffsetRecord:
+    """A commit of one partition; `value` None is its tombstone."""
+
+    __slots__ = ("group_id", "partition", "topic", "value")
+
+    def __init__(self, group_id: str, topic: str, partition: int, value: CommittedOffset | None) -> None:
+        self.group_id = group_id
+        self.topic = topic
+        self.partition = partition
+        self.value = value
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadataRecord:
+    group_id: str
+    value: GroupMetadataValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedRecord:
+    """A record of a group kind that is not served: known by its key alone."""
+
+    kind: GroupKind
+    record_type: int
+    group_id: str
+    key: bytes
+    live: bool
+    """False for a tombstone."""
+
+
+GroupRecord = OffsetRecord | GroupMetadataRecord | CarriedRecord
+
+
+def group_metadata_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupMetadataRecord:
+    """The group as it is to be restored, with these assignments by member id."""
+    name = group.protocol_name or ""
+    return GroupMetadataRecord(
+        group.group_id,
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation_id,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            current_state_timestamp=group.current_state_timestamp_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(name),
+                    assignment=assignments.get(member.member_id, EMPTY_ASSIGNMENT),
+                )
+                for member in group.members.values()
+            ],
+        ),
+    )
+
+
+def empty_group_record(group_id: str, now_ms: int) -> GroupMetadataRecord:
+    """A group that has been made and has had no generation yet."""
+    return GroupMetadataRecord(
+        group_id,
+        GroupMetadataValue(
+            protocol_type="",
+            generation=0,
+            protocol=None,
+            leader=None,
+            current_state_timestamp=now_ms,
+            members=[],
+        ),
+    )
+
+
+def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Key and value bytes. Carried records are never written by us: TypeError."""
+    if isinstance(record, OffsetRecord):
+        key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+        key_bytes = b"\x00\x01" + encode(key, 0)
+        value = record.value
+        if value is None:
+            return key_bytes, None
+        version = (
+            OFFSET_COMMIT_VERSION if value.expire_timestamp_ms < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
+        )
+        body = encode(
+            OffsetCommitValue(
+                offset=value.offset,
+                leader_epoch=value.leader_epoch,
+                metadata=value.metadata,
+                commit_timestamp=value.commit_timestamp_ms,
+                expire_timestamp=value.expire_timestamp_ms,
+                topic_id=value.topic_id,
+            ),
+            version,
+        )
+        return key_bytes, _TYPE.pack(version) + body
+    if isinstance(record, GroupMetadataRecord):
+        key_bytes = b"\x00\x02" + encode(GroupMetadataKey(group=record.group_id), 0)
+        if record.value is None:
+            return key_bytes, None
+        return key_bytes, _TYPE.pack(GROUP_METADATA_VERSION) + encode(record.value, GROUP_METADATA_VERSION)
+    raise TypeError(f"records of type {record.record_type} are carried, never written")
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """The record; None when its type is not known. LoadFailure for a known type that cannot be read."""
+    try:
+        if len(key) < _TYPE.size:
+            raise LoadFailure(f"a key of {len(key)} bytes")
+        (record_type,) = _TYPE.unpack_from(key)
+        if record_type in (OFFSET_COMMIT, LEGACY_OFFSET_COMMIT):
+            offset_key = decode(OffsetCommitKey, 0, key[2:])
+            return OffsetRecord(
+                offset_key.group, offset_key.topic, offset_key.partition, _decode_offset(record_type, value)
+            )
+        if record_type == GROUP_METADATA:
+            group_key = decode(GroupMetadataKey, 0, key[2:])
+            return GroupMetadataRecord(group_key.group, _decode_group(value))
+        kind = CARRIED_TYPES.get(record_type)
+        if kind is None:
+            return None
+        group_id = decode(
+            GroupMetadataKey, 0, key[2:]
+        ).group  # every key of these types begins with the group
+        return CarriedRecord(kind, record_type, group_id, bytes(key), value is not None)
+    except WireError as error:
+        raise LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}") from error
+
+
+def _decode_offset(record_type: int, value: bytes | None) -> CommittedOffset | None:
+    if value is None:
+        return None
+    version = _version(value, 4 if record_type == OFFSET_COMMIT else 0)
+    if record_type == LEGACY_OFFSET_COMMIT:
+        legacy = decode(LegacyOffsetCommitValue, version, value[2:])
+        return CommittedOffset(legacy.offset, -1, legacy.metadata, legacy.commit_timestamp)
+    body = decode(OffsetCommitValue, version, value[2:])
+    return CommittedOffset(
+        body.offset,
+        body.leader_epoch,
+        body.metadata,
+        body.commit_timestamp,
+        body.expire_timestamp,
+        body.topic_id,
+    )
+
+
+def _decode_group(value: bytes | None) -> GroupMetadataValue | None:
+    if value is None:
+        return None
+    return decode(GroupMetadataValue, _version(value, 4), value[2:])
+
+
+def _version(value: bytes, highest: int) -> int:
+    if len(value) < _TYPE.size:
+        raise LoadFailure(f"a value of {len(value)} bytes")
+    version: int = _TYPE.unpack_from(value)[0]
+    if not 0 <= version <= highest:
+        raise LoadFailure(f"value version {version} is not known (highest {highest})")
+    return version

@@ -1,0 +1,100 @@
+"""SyncGroup on a classic group.
+
+Duty: park those who wait for the leader's plan, write the plan, hand out the assignments. Must not know: wire versions, the
+log, or the loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import CoordinatorResult
+from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT
+from kafkacompat.group.environment import Environment, GroupResult, nothing
+from kafkacompat.group.rebalance import (
+    prepare_rebalance_or_complete_join,
+    reset_assignments,
+    set_assignments,
+)
+from kafkacompat.group.records import group_metadata_record
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
+
+_S = ClassicGroupState
+
+
+def sync(env: Environment, request: SyncGroupRequest, waiter: Deferred[Any]) -> GroupResult:
+    """Every path answers `waiter`, now or when the plan is committed or the group starts over."""
+    group = env.groups.get(request.group_id)
+    if group is None or group.state is _S.EMPTY:
+        return _refuse(env, waiter, ErrorCode.UNKNOWN_MEMBER_ID)
+    error = _validate(group, request)
+    if error is not ErrorCode.NONE:
+        return _refuse(env, waiter, error)
+    if group.state is _S.PREPARING_REBALANCE:
+        return _refuse(env, waiter, ErrorCode.REBALANCE_IN_PROGRESS)
+    member = group.members[request.member_id]
+    group.pending_sync.discard(member.member_id)
+    if group.state is _S.STABLE:
+        env.reply(
+            waiter,
+            SyncGroupResponse(
+                protocol_type=group.protocol_type,
+                protocol_name=group.protocol_name,
+                assignment=member.assignment,
+            ),
+        )
+        return nothing()
+    # The same member may ask again while its first call is still parked (a new connection): the old call is over.
+    env.reply(member.awaiting_sync, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    member.awaiting_sync = waiter
+    if group.leader_id != member.member_id:
+        return nothing()
+    return _write_plan(env, group, request)
+
+
+def _write_plan(env: Environment, group: ClassicGroup, request: SyncGroupRequest) -> GroupResult:
+    """Members the leader forgot get an empty assignment; ids that are not members are passed over."""
+    plan = {each.member_id: each.assignment for each in request.assignments}
+    assignments = {member_id: plan.get(member_id, EMPTY_ASSIGNMENT) for member_id in group.members}
+    generation_id = group.generation_id
+
+    def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
+        # The group may have moved on while the plan was being written.
+        if group.state is not _S.COMPLETING_REBALANCE or group.generation_id != generation_id:
+            return None
+        if error is ErrorCode.NONE:
+            set_assignments(env, group, assignments)
+            group.transition_to(_S.STABLE, at_ms)
+            return None
+        reset_assignments(env, group, error)
+        return prepare_rebalance_or_complete_join(env, group, at_ms)
+
+    return CoordinatorResult(
+        (group_metadata_record(group, assignments),), None, replay=False, committed=committed
+    )
+
+
+def _validate(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is _S.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation_id:
+        return ErrorCode.ILLEGAL_GENERATION
+    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def _refuse(env: Environment, waiter: Deferred[Any], error: ErrorCode) -> GroupResult:
+    env.reply(waiter, SyncGroupResponse(error_code=error))
+    return nothing()
