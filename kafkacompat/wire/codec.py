@@ -7,26 +7,19 @@ EncodeError for a message that the version cannot carry. Versions are limited to
 
 import sys
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from kafkacompat.wire.decoder_source import DecoderSource
 from kafkacompat.wire.definition import MessageSpec, load_definition
 from kafkacompat.wire.encoder_source import EncoderSource
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.primitives import ByteSequence
+from kafkacompat.wire.remember import remembered
 
 M = TypeVar("M", bound=Message)
 Decoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def remembered(function: Function) -> Function:
-    """`functools.cache` with the function's own type: mypy takes a class of unhashable objects for unhashable."""
-    return cast(Function, lru_cache(maxsize=None)(function))
 
 
 @remembered

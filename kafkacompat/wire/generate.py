@@ -1,7 +1,7 @@
 """Writes the typed message modules from the definitions: `python -m kafkacompat.wire.generate`.
 
-Duty: the text of `wire/messages/*.py`, one module a definition, and no other effect when imported. Must not know:
-byte layouts. With `--check` nothing is written and the exit status says whether the files are up to date.
+Duty: the text of `wire/messages/*.py`, one module a definition, and of `wire/tables.py`. Must not know: byte
+layouts. With `--check` nothing is written and the exit status says whether the files are up to date.
 """
 
 import sys
@@ -15,8 +15,9 @@ from kafkacompat.wire.definition import (
     load_definition,
     snake_case,
 )
+from kafkacompat.wire.tables_source import tables_text
 
-TARGET = Path(__file__).parent / "messages"
+TARGET = Path(__file__).parent
 SCALARS = {
     "bool": "bool",
     "float64": "float",
@@ -31,15 +32,14 @@ PACKAGE_TEXT = (
 
 
 def generate_all() -> dict[str, str]:
-    """The text of every module of `wire/messages/`, by file name."""
-    modules = {"__init__.py": PACKAGE_TEXT}
-    for path in definition_paths():
-        spec = load_definition(path)
-        if spec is not None:
-            name = f"{snake_case(spec.name)}.py"
-            if name in modules:
-                raise ValueError(f"two definitions are called {spec.name}")
-            modules[name] = module_text(spec)
+    """The text of every generated module, by its path below `wire/`."""
+    specs = [spec for path in definition_paths() if (spec := load_definition(path)) is not None]
+    modules = {"messages/__init__.py": PACKAGE_TEXT, "tables.py": tables_text(specs)}
+    for spec in specs:
+        name = f"messages/{snake_case(spec.name)}.py"
+        if name in modules:
+            raise ValueError(f"two definitions are called {spec.name}")
+        modules[name] = module_text(spec)
     return modules
 
 
@@ -138,19 +138,13 @@ def _assigned(field: FieldSpec) -> str:
 
 def main(arguments: list[str]) -> int:
     modules = generate_all()
-    present = {path.name for path in TARGET.glob("*.py")}
-    stale = sorted(
-        name
-        for name in modules.keys() | present
-        if name not in modules
-        or name not in present
-        or (TARGET / name).read_text(encoding="utf-8") != modules[name]
-    )
+    present = {f"messages/{path.name}" for path in (TARGET / "messages").glob("*.py")}
+    stale = sorted(name for name in modules.keys() | present if _on_disk(name) != modules.get(name))
     if "--check" in arguments:
         for name in stale:
-            print(f"out of date: kafkacompat/wire/messages/{name}")
+            print(f"out of date: kafkacompat/wire/{name}")
         return 1 if stale else 0
-    TARGET.mkdir(exist_ok=True)
+    (TARGET / "messages").mkdir(exist_ok=True)
     for name in stale:
         if name in modules:
             (TARGET / name).write_text(modules[name], encoding="utf-8")
@@ -158,6 +152,11 @@ def main(arguments: list[str]) -> int:
             (TARGET / name).unlink()
     print(f"{len(modules)} modules, {len(stale)} rewritten")
     return 0
+
+
+def _on_disk(name: str) -> str | None:
+    path = TARGET / name
+    return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 if __name__ == "__main__":

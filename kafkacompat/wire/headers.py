@@ -1,0 +1,99 @@
+"""Request and response headers, whose version depends on the API and its version.
+
+Duty: read and write headers, with Kafka's exceptions: the client id keeps its 16-bit length in flexible headers
+(traps A7, A8), ApiVersions replies have the oldest header at every version (KIP-511, T3), and the header of an
+ApiVersions request too new for us is read as far as it goes, so that it can be answered (B2, T1). Must not know:
+bodies, sockets. WireError for a header that cannot be read.
+"""
+
+from struct import Struct as Layout
+
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.primitives import (
+    ByteSequence,
+    read_nullable_string,
+    skip_tagged_fields,
+    write_nullable_string,
+)
+from kafkacompat.wire.tables import APIS, ApiKey
+
+START = Layout(">hhi")
+RESPONSE = Layout(">i")
+FLEXIBLE_RESPONSE = Layout(">ix")
+
+
+class RequestHeader:
+    """A request's header. `body_offset` is where the body begins in the frame; `client_id` may be None."""
+
+    __slots__ = ("api_key", "api_version", "body_offset", "client_id", "correlation_id")
+
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, body_offset: int
+    ) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_offset = body_offset
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, body_offset={self.body_offset})"
+        )
+
+
+def parse_request_header(frame: ByteSequence) -> RequestHeader:
+    """The header of a frame (without its size).
+
+    Of an API that does not exist, and of an ApiVersions request newer than ours, only the first eight bytes need be
+    there: what follows is read if it can be, and `body_offset` says where reading stopped. Whether the version is
+    served is for the caller to judge.
+    """
+    if len(frame) < START.size:
+        raise WireError(f"a request of {len(frame)} bytes has no header")
+    api_key, api_version, correlation_id = START.unpack_from(frame)
+    api = APIS.get(api_key)
+    if api is None:
+        return RequestHeader(api_key, api_version, correlation_id, None, START.size)
+    client_id: str | None = None
+    position = START.size
+    try:
+        client_id, position = read_nullable_string(frame, position)
+        if api_version >= api.request_flexible_min:
+            if position < len(frame) and not frame[position]:
+                position += 1
+            else:
+                position = skip_tagged_fields(frame, position)
+    except WireError:
+        if api_key != ApiKey.API_VERSIONS or api_version <= api.latest:
+            raise
+    return RequestHeader(api_key, api_version, correlation_id, client_id, position)
+
+
+def request_header_bytes(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None
+) -> bytearray:
+    """The header of a request of ours; KeyError for an unknown API."""
+    out = bytearray(START.pack(api_key, api_version, correlation_id))
+    write_nullable_string(out, client_id)
+    if api_version >= APIS[api_key].request_flexible_min:
+        out.append(0)
+    return out
+
+
+def response_header_bytes(api_key: int, api_version: int, correlation_id: int) -> bytearray:
+    """The header of a reply, to which the body may be appended; KeyError for an unknown API."""
+    if api_version >= APIS[api_key].response_flexible_min:
+        return bytearray(FLEXIBLE_RESPONSE.pack(correlation_id))
+    return bytearray(RESPONSE.pack(correlation_id))
+
+
+def parse_response_header(frame: ByteSequence, api_key: int, api_version: int) -> tuple[int, int]:
+    """Correlation id and offset of the body of a reply to a request of ours."""
+    if len(frame) < RESPONSE.size:
+        raise WireError(f"a reply of {len(frame)} bytes has no header")
+    correlation_id: int = RESPONSE.unpack_from(frame)[0]
+    if api_version >= APIS[api_key].response_flexible_min:
+        return correlation_id, skip_tagged_fields(frame, RESPONSE.size)
+    return correlation_id, RESPONSE.size

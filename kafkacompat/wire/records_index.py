@@ -1,0 +1,35 @@
+"""From a record's type to its message class.
+
+Duty: find the classes of metadata records and of the coordinators' keys and values, importing each when first asked
+for. Must not know: how records are framed. A coordinator's key begins with its type as an int16, a value with its
+version; a metadata record with varints of frame version, type and version: whoever reads them reads those first.
+"""
+
+from kafkacompat.wire.apis import message_class
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.tables import GROUP_RECORDS, METADATA_RECORDS, SHARE_RECORDS, TRANSACTION_RECORDS
+
+
+def metadata_record_class(api_key: int) -> type[Message]:
+    """The metadata record of a type; KeyError for an unknown one."""
+    return message_class(METADATA_RECORDS[api_key])
+
+
+def group_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
+    """Key and value classes of a record of __consumer_offsets; KeyError for an unknown type."""
+    return _pair(GROUP_RECORDS[record_type])
+
+
+def transaction_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
+    """Key and value classes of a record of __transaction_state; KeyError for an unknown type."""
+    return _pair(TRANSACTION_RECORDS[record_type])
+
+
+def share_record_classes(record_type: int) -> tuple[type[Message], type[Message]]:
+    """Key and value classes of a record of __share_group_state; KeyError for an unknown type."""
+    return _pair(SHARE_RECORDS[record_type])
+
+
+def _pair(names: tuple[str, str]) -> tuple[type[Message], type[Message]]:
+    key, value = names
+    return message_class(key), message_class(value)
