@@ -41,6 +41,8 @@ class BrokerImage:
     fenced: bool
     in_controlled_shutdown: bool
     directories: tuple[Uuid, ...]
+    cordoned_directories: tuple[Uuid, ...] | None = None
+    """None until the broker has stated them (RegisterBroker v4, metadata.version 30)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,240 @@
+"""The local controller from an empty log to topics, restarts and kill -9, against records that Kafka 4.3.0 wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkacompat.controller._tests.harness import DIRECTORY, Harness
+from kafkacompat.raft._tests.support import MemoryLog
+from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def create(harness: Harness, name: str, partitions: int = 1, **configs: str) -> int:
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=[
+                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    for key, value in configs.items()
+                ],
+            )
+        ]
+    )
+    answer = harness.call(harness.controller.create_topics, request)
+    return int(answer.topics[0].error_code)
+
+
+def names(messages: list[object]) -> list[str]:
+    return [type(message).__name__ for message in messages]
+
+
+def test_first_start_writes_bootstrap_records_as_kafka_does() -> None:
+    harness = Harness().start()
+    assert names(harness.messages()) == [
+        "BeginTransactionRecord",
+        *["FeatureLevelRecord"] * 6,
+        "ConfigRecord",
+        "EndTransactionRecord",
+        "RegisterControllerRecord",
+    ]
+    assert harness.image.features["metadata.version"] == 30
+    assert harness.image.config(4, "") == {"min.insync.replicas": "1"}
+    assert harness.image.offset == harness.log.log_end_offset - 1
+    assert harness.log.high_watermark == harness.log.log_end_offset
+
+
+def test_a_topic_is_visible_before_its_reply_and_not_before_it_is_durable() -> None:
+    harness = Harness().start()
+    harness.serve()
+    before = harness.image
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
+    answer = harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    assert not answer.done
+    assert harness.image is before
+    seen: list[bool] = []
+    answer.on_done(lambda done: seen.append("t" in harness.image.topics))
+    harness.workers.run_all()
+    assert seen == [True]
+    topic = harness.image.topics["t"]
+    assert sorted(topic.partitions) == [0, 1, 2]
+    assert topic.partitions[0].leader == 1
+    assert topic.partitions[0].isr == (1,)
+    assert harness.image.topics_by_id[topic.id] is topic
+
+
+def test_commands_that_wait_for_the_disk_share_one_sync() -> None:
+    harness = Harness().start()
+    harness.serve()
+    base = harness.syncs
+    requests = [
+        CreateTopicsRequest(topics=[CreatableTopic(name=f"t{i}", num_partitions=1, replication_factor=1)])
+        for i in range(5)
+    ]
+    answers = [harness.controller.create_topics(request, None) for request in requests]  # type: ignore[arg-type]
+    harness.workers.run_all()
+    assert all(answer.done for answer in answers)
+    assert harness.syncs - base == 2
+    again = harness.call(harness.controller.create_topics, requests[0])
+    assert again.topics[0].error_code == 36
+
+
+def test_a_second_creation_sees_the_first_uncommitted_and_waits_for_it() -> None:
+    harness = Harness().start()
+    harness.serve()
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    second = harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    assert not second.done
+    harness.workers.run_all()
+    assert second.result().topics[0].error_code == 36
+
+
+def test_delete_removes_topic_and_its_settings() -> None:
+    harness = Harness().start()
+    harness.serve()
+    assert create(harness, "t", 2, retention_ms="5000") == 0
+    assert harness.image.config(2, "t") == {"retention.ms": "5000"}
+    answer = harness.call(
+        harness.controller.delete_topics, DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    )
+    assert answer.responses[0].error_code == 0
+    assert harness.image.topics == {}
+    assert harness.image.topics_by_id == {}
+    assert (2, "t") not in harness.image.configs
+
+
+def test_create_partitions_echoes_its_topics_t46() -> None:
+    harness = Harness().start()
+    harness.serve()
+    create(harness, "t", 1)
+    request = CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(name="t", count=3, assignments=None),
+            CreatePartitionsTopic(name="none", count=3, assignments=None),
+        ]
+    )
+    answer = harness.call(harness.controller.create_partitions, request)
+    assert [(each.name, each.error_code) for each in answer.results] == [("t", 0), ("none", 3)]
+    assert sorted(harness.image.topics["t"].partitions) == [0, 1, 2]
+
+
+def test_clean_restart_elects_from_the_eligible_leaders_as_kafka_does() -> None:
+    first = Harness().start()
+    epoch = first.serve()
+    create(first, "t", 2)
+    start = first.log.log_end_offset
+    first.controller.shut_down_broker(1, epoch)
+    first.workers.run_all()
+    down = first.messages(start)
+    assert names(down) == [
+        "BrokerRegistrationChangeRecord",
+        "PartitionChangeRecord",
+        "PartitionChangeRecord",
+        "BrokerRegistrationChangeRecord",
+    ]
+    assert (down[0].in_controlled_shutdown, down[3].fenced) == (1, 1)
+    assert (down[1].isr, down[1].leader, down[1].eligible_leader_replicas, down[1].last_known_elr) == (
+        [],
+        -1,
+        [1],
+        [1],
+    )
+    second = Harness(first.log, first.disk).start()
+    assert second.driver.epoch == 2
+    start = second.log.log_end_offset
+    second.serve(previous_broker_epoch=epoch, incarnation=2)
+    up = second.messages(start)
+    assert names(up) == [
+        "RegisterBrokerRecord",
+        "BrokerRegistrationChangeRecord",
+        "PartitionChangeRecord",
+        "PartitionChangeRecord",
+        "BrokerRegistrationChangeRecord",
+    ]
+    assert (up[2].isr, up[2].leader, up[2].eligible_leader_replicas, up[2].last_known_elr) == ([1], 1, [], [])
+    assert up[2].leader_recovery_state == -1
+    partition = second.image.topics["t"].partitions[0]
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1,), 2)
+
+
+def test_kill_minus_nine_ends_in_the_state_that_kafka_ends_in() -> None:
+    """Kafka writes it in two steps (session expiry, registration); the leader epoch and all fields come out the same."""
+    first = Harness().start()
+    first.serve()
+    create(first, "t", 1)
+    second = Harness(first.log, first.disk).start()
+    start = second.log.log_end_offset
+    second.serve(incarnation=2)
+    written = second.messages(start)
+    assert names(written)[:2] == ["PartitionChangeRecord", "RegisterBrokerRecord"]
+    partition = second.image.topics["t"].partitions[0]
+    assert partition.leader == 1
+    assert partition.isr == (1,)
+    assert partition.eligible_leader_replicas == ()
+    assert partition.last_known_elr == ()
+    assert partition.leader_recovering
+    assert partition.leader_epoch == 2
+
+
+def test_a_log_of_kafka_4_3_is_led_and_served() -> None:
+    data = (GOLDEN / "kafka-4.3.0-metadata.log").read_bytes()
+    directory_id = bytes.fromhex("afb27d6377a44b71bef7395fcf469cf0")
+    harness = Harness(
+        MemoryLog(data), directory_id=directory_id, listeners=(("CONTROLLER", "127.0.0.1", 19793),)
+    )
+    harness.start()
+    assert sorted(harness.image.topics) == ["__consumer_offsets", "t1"]
+    assert harness.image.features["kraft.version"] == 1
+    assert harness.driver.epoch == 4
+    assert harness.image.next_producer_id == 1000
+    assert b'"data_version":1' in harness.disk.files[f"{DIRECTORY}/quorum-state"]
+
+
+def test_producer_id_blocks_follow_one_another() -> None:
+    harness = Harness().start()
+    harness.serve()
+    first, second = harness.controller.allocate_producer_ids(), harness.controller.allocate_producer_ids()
+    harness.workers.run_all()
+    assert (first.result(), second.result()) == ((0, 1000), (1000, 1000))
+
+
+def test_snapshot_bounds_the_log_and_restores_the_same_image() -> None:
+    first = Harness(max_bytes_between_snapshots=3000).start()
+    first.serve()
+    for index in range(20):
+        create(first, f"t{index}", 2, retention_ms="5000")
+    assert any(name.endswith(".checkpoint") for name in first.disk.files)
+    assert first.log.log_start_offset > 0
+    snapshot_end = first.log.log_start_offset
+    first.log.batches = [
+        batch
+        for batch, header in zip(first.log.batches, first.log._headers(), strict=True)
+        if header.base_offset >= snapshot_end
+    ]
+    second = Harness(first.log, first.disk).start()
+    assert second.images[0].topics == first.image.topics
+    assert second.images[0].configs == first.image.configs
+    assert second.images[0].brokers == first.image.brokers
+    assert second.images[0].offset == first.image.offset
+
+
+def test_a_failed_sync_halts_and_answers_nothing() -> None:
+    harness = Harness().start()
+    harness.serve()
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
+    answer = harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    _, deferred = harness.workers.pending.pop()
+    deferred.fail(OSError("the disk is gone"))
+    assert not answer.done
+    assert [str(failure) for failure in harness.failures] == ["the disk is gone"]

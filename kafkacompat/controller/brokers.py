@@ -1,0 +1,339 @@
+"""Brokers' registration, fencing and shutdown: image and request -> records, elections included.
+
+Pure. Knows the image and what one broker asks; sessions, clocks and heartbeats are the shell's. Records come in Kafka's order:
+partitions that lose the broker before its registration, its unfencing before the partitions it gives a leader to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kafkacompat.controller.features import (
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+    cordoned_directories_supported,
+    directories_supported,
+    elr_enabled,
+    metadata_version,
+    partition_version,
+    register_broker_version,
+)
+from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.partition_change import Election, PartitionChange
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.ids import (
+    DIRECTORY_LOST,
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    NO_LEADER,
+    Uuid,
+    is_reserved_uuid,
+    uuid_to_text,
+)
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkacompat.wire.messages.register_broker_record import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
+
+FENCE, UNFENCE = 1, -1
+
+
+class BrokerRefused(Exception):
+    """A registration or heartbeat is refused with Kafka's error code."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def is_active(image: MetadataImage, broker_id: int) -> bool:
+    """Registered, unfenced and not in controlled shutdown."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
+    """The one directory of a broker that has one; UNASSIGNED when it has several."""
+    broker = image.brokers.get(broker_id)
+    if broker is None or not broker.directories:
+        return DIRECTORY_MIGRATING
+    if len(broker.directories) == 1:
+        return broker.directories[0]
+    return DIRECTORY_UNASSIGNED
+
+
+def is_directory_online(broker: BrokerImage, directory: Uuid) -> bool:
+    if directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):
+        return True
+    return directory != DIRECTORY_LOST and directory in broker.directories
+
+
+@dataclass(slots=True)
+class ElectionScope:
+    """Who may lead while records for one broker are made: the image does not show the change yet."""
+
+    removed: int = NO_LEADER
+    added: int = NO_LEADER
+    unclean: int = NO_LEADER
+    added_directories: tuple[Uuid, ...] = ()
+
+
+def change_partitions(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    scope: ElectionScope,
+    concerned: Callable[[PartitionImage], bool],
+) -> Iterator[MetadataRecord]:
+    """ISR, eligible leaders and leader of every partition concerned, in order of topic name and index."""
+    level = metadata_version(image.features)
+    version, elr = partition_version(level), elr_enabled(image.features)
+    gone = {scope.removed, scope.unclean} - {NO_LEADER}
+    unclean = frozenset({scope.unclean} - {NO_LEADER})
+    for topic, index, partition in _partitions(image, concerned):
+
+        def is_acceptable(replica: int, partition: PartitionImage = partition) -> bool:
+            if replica in gone:
+                return False
+            if replica != scope.added and not is_active(image, replica):
+                return False
+            broker = image.brokers.get(replica)
+            if broker is None or replica not in partition.replicas:
+                return broker is not None
+            directory = partition.directories[partition.replicas.index(replica)]
+            return is_directory_online(broker, directory)
+
+        change = PartitionChange(
+            partition=partition,
+            topic_id=topic.id,
+            index=index,
+            is_acceptable=is_acceptable,
+            metadata_version=level,
+            min_insync_replicas=settings.min_insync_replicas(image, topic.name),
+            elr_enabled=elr,
+            target_isr=tuple(replica for replica in partition.isr if replica not in gone),
+            election=Election.UNCLEAN if settings.unclean_election(image, topic.name) else Election.ONLINE,
+            unclean_replicas=unclean,
+        )
+        record = change.record()
+        if record is not None:
+            yield MetadataRecord(record, version)
+
+
+def _partitions(
+    image: MetadataImage, concerned: Callable[[PartitionImage], bool]
+) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    for name in sorted(image.topics):
+        topic = image.topics[name]
+        for index in sorted(topic.partitions):
+            partition = topic.partitions[index]
+            if concerned(partition):
+                yield topic, index, partition
+
+
+def register_broker(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: BrokerRegistrationRequest,
+    next_offset: int,
+    session_is_live: bool,
+) -> Result[MetadataRecord, int]:
+    """The response is the broker epoch. `session_is_live`: another incarnation still counts as alive.
+
+    Raises BrokerRefused.
+    """
+    if request.cluster_id != settings.cluster_id:
+        raise BrokerRefused(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {settings.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    existing = image.brokers.get(request.broker_id)
+    same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
+    if existing is not None and session_is_live and not same_incarnation:
+        raise BrokerRefused(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once the heartbeat manager expires the broker's session.",
+        )
+    if request.is_migrating_zk_broker:
+        raise BrokerRefused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers."
+        )
+    level = metadata_version(image.features)
+    if directories_supported(level):
+        _check_directories(image, request)
+    _check_features(image, request)
+    records: list[MetadataRecord] = []
+    if not same_incarnation:
+        records.extend(_forget_incarnation(image, settings, request, existing))
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        broker_epoch=next_offset,
+        end_points=[
+            BrokerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in request.listeners
+        ],
+        features=[
+            BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+        rack=request.rack,
+        fenced=True,
+        log_dirs=sorted(request.log_dirs) if directories_supported(level) else [],
+    )
+    if existing is not None and same_incarnation:
+        record.broker_epoch = existing.epoch
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+    records.append(MetadataRecord(record, register_broker_version(level)))
+    return Result(tuple(records), record.broker_epoch)
+
+
+def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+    code = ErrorCode.INVALID_REGISTRATION
+    if not request.log_dirs:
+        raise BrokerRefused(code, "No directories specified in request")
+    if any(is_reserved_uuid(directory) for directory in request.log_dirs):
+        raise BrokerRefused(code, "Reserved directory ID in request")
+    if len(set(request.log_dirs)) != len(request.log_dirs):
+        raise BrokerRefused(code, "Duplicate directory ID in request")
+    owners = {
+        directory: broker.id
+        for broker in image.brokers.values()
+        if broker.id != request.broker_id
+        for directory in broker.directories
+    }
+    for directory in request.log_dirs:
+        if directory in owners:
+            raise BrokerRefused(
+                code,
+                f"Broker {owners[directory]} is already registered with directory {uuid_to_text(directory)}",
+            )
+
+
+def _check_features(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+    stated = {
+        each.name: (each.min_supported_version, each.max_supported_version) for each in request.features
+    }
+    if METADATA_VERSION not in stated:
+        raise BrokerRefused(
+            ErrorCode.INVALID_REGISTRATION, f"Request features do not contain '{METADATA_VERSION}'"
+        )
+    for name, finalized in image.features.items():
+        lowest, highest = stated.get(name, (0, 0))
+        if finalized > 0 and not lowest <= finalized <= highest:
+            raise BrokerRefused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {finalized} of {name}. "
+                f"The broker wants a version between {lowest} and {highest}, inclusive.",
+            )
+
+
+def _forget_incarnation(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: BrokerRegistrationRequest,
+    existing: BrokerImage | None,
+) -> Iterator[MetadataRecord]:
+    """A broker that did not say goodbye may have lost what its page cache held: with eligible leaders on, it leaves them too."""
+    broker_id = request.broker_id
+    clean = existing is not None and request.previous_broker_epoch == existing.epoch
+    if not clean and elr_enabled(image.features):
+        scope = ElectionScope(unclean=broker_id)
+        yield from change_partitions(
+            image,
+            settings,
+            scope,
+            lambda partition: broker_id in partition.isr or broker_id in partition.eligible_leader_replicas,
+        )
+    else:
+        scope = ElectionScope(removed=broker_id)
+        yield from change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr)
+
+
+def unfence_broker(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
+) -> Result[MetadataRecord, None]:
+    """The broker is caught up and serves: leaders for every partition that waited for one, and its cordoned directories
+    stated as none. BrokerRefused STALE_BROKER_EPOCH."""
+    broker = _current(image, broker_id, broker_epoch)
+    records: list[MetadataRecord] = []
+    if broker.fenced:
+        records.append(_change(broker, fenced=UNFENCE))
+        scope = ElectionScope(added=broker_id)
+        records.extend(
+            change_partitions(image, settings, scope, lambda partition: partition.leader == NO_LEADER)
+        )
+    if broker.cordoned_directories is None and cordoned_directories_supported(
+        metadata_version(image.features)
+    ):
+        change = BrokerRegistrationChangeRecord(
+            broker_id=broker_id, broker_epoch=broker_epoch, cordoned_log_dirs=[]
+        )
+        records.append(MetadataRecord(change, 3))
+    return Result(tuple(records), None)
+
+
+def begin_controlled_shutdown(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
+) -> Result[MetadataRecord, None]:
+    """Leadership leaves the broker; it is fenced afterwards with `fence_broker`. A fenced one writes nothing."""
+    broker = _current(image, broker_id, broker_epoch)
+    if broker.fenced or broker.in_controlled_shutdown:
+        return Result((), None)
+    records = [_change(broker, in_controlled_shutdown=1)]
+    scope = ElectionScope(removed=broker_id)
+    records.extend(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
+    return Result(tuple(records), None)
+
+
+def fence_broker(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
+) -> Result[MetadataRecord, None]:
+    """Partitions leave the broker first, then it is fenced."""
+    broker = _current(image, broker_id, broker_epoch)
+    if broker.fenced:
+        return Result((), None)
+    scope = ElectionScope(removed=broker_id)
+    records = list(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
+    records.append(_change(broker, fenced=FENCE))
+    return Result(tuple(records), None)
+
+
+def _current(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != broker_epoch:
+        raise BrokerRefused(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"broker {broker_id} is not registered in epoch {broker_epoch}",
+        )
+    return broker
+
+
+def _change(broker: BrokerImage, fenced: int = 0, in_controlled_shutdown: int = 0) -> MetadataRecord:
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.id,
+        broker_epoch=broker.epoch,
+        fenced=fenced,
+        in_controlled_shutdown=in_controlled_shutdown,
+    )
+    return MetadataRecord(record, 1 if in_controlled_shutdown else 0)
+
+
+def supported_features() -> list[tuple[str, int, int]]:
+    """(name, lowest, highest) as a broker of this software registers them."""
+    return [(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]

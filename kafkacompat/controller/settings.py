@@ -1,0 +1,58 @@
+"""What the controller reads of the node's settings, and the effective values under the image's dynamic layers.
+
+Duty: one place that says which layer wins. Knows the names of settings, not what a command does with them. With eligible
+leader replicas on, min.insync.replicas is a cluster default in metadata and never per broker (KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkacompat.config import ServerConfig
+from kafkacompat.config.dynamic import DynamicConfig
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+UNCLEAN_LEADER_ELECTION = "unclean.leader.election.enable"
+BROKER, TOPIC = int(ConfigResourceType.BROKER), int(ConfigResourceType.TOPIC)
+
+
+class ControllerSettings:
+    """Static settings of this node with the lookups that need the image too."""
+
+    __slots__ = ("_dynamic", "_layers", "cluster_id", "node_id", "static")
+
+    def __init__(self, static: ServerConfig, node_id: int, cluster_id: str) -> None:
+        self.static = static
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self._layers: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._dynamic: DynamicConfig | None = None
+
+    def dynamic(self, image: MetadataImage) -> DynamicConfig:
+        """Static settings under the cluster default and this node's dynamic ones."""
+        layers = (image.config(BROKER, ""), image.config(BROKER, str(self.node_id)))
+        if self._dynamic is None or layers != self._layers:
+            self._dynamic = DynamicConfig(self.static, *layers)
+            self._layers = layers
+        return self._dynamic
+
+    def _topic_setting(self, image: MetadataImage, topic: str, name: str) -> str | None:
+        return (
+            image.config(TOPIC, topic).get(name)
+            or image.config(BROKER, str(self.node_id)).get(name)
+            or image.config(BROKER, "").get(name)
+        )
+
+    def min_insync_replicas(self, image: MetadataImage, topic: str) -> int:
+        """Of the topic, not above the replica count of its first partition."""
+        text = self._topic_setting(image, topic, MIN_INSYNC_REPLICAS)
+        value = int(text) if text is not None else self.static.int(MIN_INSYNC_REPLICAS)
+        partitions = image.topics[topic].partitions
+        return min(value, len(partitions[0].replicas)) if 0 in partitions else value
+
+    def unclean_election(self, image: MetadataImage, topic: str) -> bool:
+        text = self._topic_setting(image, topic, UNCLEAN_LEADER_ELECTION)
+        return (
+            text.strip().lower() == "true" if text is not None else self.static.bool(UNCLEAN_LEADER_ELECTION)
+        )

@@ -1,0 +1,409 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: image and request -> records and response.
+
+Pure. Checks, their order, codes and texts are those of Kafka's controller; authorisation is the caller's. Ids and placement
+take chance from outside. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkacompat.controller.brokers import default_directory, is_active
+from kafkacompat.controller.configs import ConfigRefused, check_topic_configs, describe_new_topic
+from kafkacompat.controller.features import metadata_version, partition_version
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.controller.placement import PlacementRefused, place_partitions
+from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, Uuid
+from kafkacompat.machine.result import Result
+from kafkacompat.ports import Random
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.config_record import ConfigRecord
+from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkacompat.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
+from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from kafkacompat.wire.messages.partition_record import PartitionRecord
+from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
+from kafkacompat.wire.messages.topic_record import TopicRecord
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+MAX_TOPIC_NAME_LENGTH = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
+_TOO_LARGE = "Unable to perform excessively large batch operation."
+_UNKNOWN_TOPIC = "This server does not host this topic-partition."
+_UNKNOWN_ID = "This server does not host this topic ID."
+
+
+class Refused(Exception):
+    """One topic's refusal, at the level where the protocol puts it."""
+
+    def __init__(self, code: ErrorCode, message: str | None) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+
+
+def topic_name_flaw(name: str) -> str | None:
+    """Kafka's text for what is wrong with a topic's name, None when nothing is."""
+    flaw: str | None = None
+    if not name:
+        flaw = "the empty string is not allowed"
+    elif name in (".", ".."):
+        flaw = f"'{name}' is not allowed"
+    elif len(name) > MAX_TOPIC_NAME_LENGTH:
+        flaw = f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+    elif not _LEGAL.match(name):
+        flaw = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None if flaw is None else f"Topic name is invalid: {flaw}"
+
+
+@dataclass(slots=True)
+class _Placed:
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def create_topics(
+    image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest
+) -> Result[MetadataRecord, CreateTopicsResponse]:
+    names = [topic.name for topic in request.topics]
+    repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    wanted = [
+        topic for topic in request.topics if topic.name not in repeated and topic.name != METADATA_TOPIC
+    ]
+    total = sum(_asked_partitions(topic, settings) for topic in wanted)
+    records: list[MetadataRecord] = []
+    results: list[CreatableTopicResult] = []
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        text = "Excessively large number of partitions per request."
+        every = [_refused_topic(name, ErrorCode.POLICY_VIOLATION, text) for name in dict.fromkeys(names)]
+        return Result((), CreateTopicsResponse(topics=every))
+    normalized = {name.replace(".", "_"): name for name in image.topics if "." in name or "_" in name}
+    for topic in wanted:
+        try:
+            result = _create_topic(image, settings, random, topic, normalized, records)
+        except Refused as refusal:
+            result = _refused_topic(topic.name, refusal.code, refusal.message)
+        results.append(result)
+        if len(records) > MAX_RECORDS_PER_OPERATION:
+            every = [
+                _refused_topic(name, ErrorCode.POLICY_VIOLATION, _TOO_LARGE) for name in dict.fromkeys(names)
+            ]
+            return Result((), CreateTopicsResponse(topics=every))
+    for name in sorted(repeated):
+        results.append(_refused_topic(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+    if METADATA_TOPIC in names and METADATA_TOPIC not in repeated:
+        text = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+        results.append(_refused_topic(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, text))
+    response = CreateTopicsResponse(topics=results)
+    return Result(() if request.validate_only else tuple(records), response)
+
+
+def _refused_topic(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+def _asked_partitions(topic: CreatableTopic, settings: ControllerSettings) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    if topic.num_partitions == -1:
+        return settings.static.int("num.partitions")
+    return max(0, topic.num_partitions)
+
+
+def _create_topic(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    random: Random,
+    topic: CreatableTopic,
+    normalized: dict[str, str],
+    records: list[MetadataRecord],
+) -> CreatableTopicResult:
+    flaw = topic_name_flaw(topic.name)
+    if topic.name in image.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+    colliding = normalized.get(topic.name.replace(".", "_"))
+    if colliding is not None:
+        flaw = f"Topic '{topic.name}' collides with existing topic: {colliding}"
+    if flaw is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
+    overrides: dict[str, str] = {}
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
+        )
+    for config in topic.configs:
+        assert config.value is not None
+        overrides[config.name] = config.value
+    try:
+        check_topic_configs(image, settings, overrides, {})
+    except ConfigRefused as refusal:
+        raise Refused(refusal.code, refusal.message) from refusal
+    if topic.assignments:
+        placed = _assigned(image, topic)
+    elif topic.replication_factor < -1 or topic.replication_factor == 0:
+        text = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+    elif topic.num_partitions < -1 or topic.num_partitions == 0:
+        text = "Number of partitions was set to an invalid non-positive value."
+        raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+    else:
+        count = _asked_partitions(topic, settings)
+        factor = topic.replication_factor
+        if factor == -1:
+            factor = settings.static.int("default.replication.factor")
+        try:
+            placed = _place(image, count, factor, random)
+        except PlacementRefused as refusal:
+            text = f"Unable to replicate the partition {factor} time(s): {refusal}"
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
+    topic_id = random.uuid()
+    while topic_id in image.topics_by_id:
+        topic_id = random.uuid()
+    records.append(MetadataRecord(TopicRecord(name=topic.name, topic_id=topic_id), 0))
+    records.extend(
+        MetadataRecord(
+            ConfigRecord(
+                resource_type=int(ConfigResourceType.TOPIC), resource_name=topic.name, name=name, value=value
+            ),
+            0,
+        )
+        for name, value in overrides.items()
+    )
+    records.extend(_partition_records(image, topic_id, 0, placed))
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(placed),
+        replication_factor=len(placed[0].replicas),
+        configs=describe_new_topic(image, settings, overrides),
+    )
+
+
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[_Placed]:
+    if topic.replication_factor != -1:
+        text = "A manual partition assignment was specified, but replication factor was not set to -1."
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    if topic.num_partitions != -1:
+        text = "A manual partition assignment was specified, but numPartitions was not set to -1."
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    by_index: dict[int, _Placed] = {}
+    factor: int | None = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in by_index:
+            text = f"Found multiple manual partition assignments for partition {index}"
+            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        by_index[index] = _check_assignment(image, assignment.broker_ids, factor, index)
+        factor = len(assignment.broker_ids)
+    if any(index not in by_index for index in range(len(by_index))):
+        text = "partitions should be a consecutive 0-based integer sequence"
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _check_assignment(
+    image: MetadataImage, brokers: Sequence[int], factor: int | None, index: int
+) -> _Placed:
+    code, start = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
+    if not brokers:
+        raise Refused(code, f"{start} an empty replica list.")
+    previous: int | None = None
+    for broker in sorted(brokers):
+        if broker not in image.brokers:
+            raise Refused(code, f"{start} broker {broker}, but no such broker is registered.")
+        if broker == previous:
+            raise Refused(code, f"{start} the broker {broker} more than once.")
+        previous = broker
+    if factor is not None and len(brokers) != factor:
+        raise Refused(
+            code,
+            f"{start} a partition with {len(brokers)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {factor} replica(s).",
+        )
+    isr = tuple(broker for broker in brokers if is_active(image, broker))
+    if not isr:
+        raise Refused(
+            code,
+            "All brokers specified in the manual partition assignment for partition "
+            f"{index} are fenced or in controlled shutdown.",
+        )
+    return _Placed(tuple(brokers), isr)
+
+
+def _place(image: MetadataImage, partitions: int, factor: int, random: Random) -> list[_Placed]:
+    placed: list[_Placed] = []
+    for replicas in place_partitions(image.brokers.values(), partitions, factor, random):
+        isr = tuple(broker for broker in replicas if is_active(image, broker))
+        if not isr:
+            raise PlacementRefused("All brokers are currently fenced or in controlled shutdown.")
+        placed.append(_Placed(replicas, isr))
+    return placed
+
+
+def _partition_records(
+    image: MetadataImage, topic_id: Uuid, first_index: int, placed: Iterable[_Placed]
+) -> list[MetadataRecord]:
+    version = partition_version(metadata_version(image.features))
+    return [
+        MetadataRecord(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=list(each.replicas),
+                isr=list(each.isr),
+                leader=each.isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[default_directory(image, broker) for broker in each.replicas] if version else [],
+            ),
+            version,
+        )
+        for index, each in enumerate(placed, first_index)
+    ]
+
+
+def create_partitions(
+    image: MetadataImage, random: Random, request: CreatePartitionsRequest
+) -> Result[MetadataRecord, CreatePartitionsResponse]:
+    names = [topic.name for topic in request.topics]
+    repeated = (
+        sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    )
+    results = [
+        CreatePartitionsTopicResult(
+            name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+        )
+        for name in repeated
+    ]
+    records: list[MetadataRecord] = []
+    for topic in request.topics:
+        if topic.name in repeated:
+            continue
+        result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
+        try:
+            added = _add_partitions(image, random, topic)
+            if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
+                raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
+            records.extend(added)
+        except Refused as refusal:
+            result.error_code, result.error_message = refusal.code, refusal.message
+        results.append(result)
+    return Result(() if request.validate_only else tuple(records), CreatePartitionsResponse(results=results))
+
+
+def _add_partitions(
+    image: MetadataImage, random: Random, request: CreatePartitionsTopic
+) -> list[MetadataRecord]:
+    topic = image.topics.get(request.name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
+    current = len(topic.partitions)
+    if request.count == current:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if request.count < current:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {request.name} currently has {current} partition(s); "
+            f"{request.count} would not be an increase.",
+        )
+    additional = request.count - current
+    factor = len(topic.partitions[0].replicas)
+    if request.assignments is not None:
+        if len(request.assignments) != additional:
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only "
+                f"{len(request.assignments)} assignment(s) were specified.",
+            )
+        placed = [
+            _check_assignment(image, assignment.broker_ids, factor, current + position)
+            for position, assignment in enumerate(request.assignments)
+        ]
+    elif additional > MAX_RECORDS_PER_OPERATION:
+        raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
+    else:
+        try:
+            placed = _place(image, additional, factor, random)
+        except PlacementRefused as refusal:
+            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
+    return _partition_records(image, topic.id, current, placed)
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest
+) -> Result[MetadataRecord, DeleteTopicsResponse]:
+    """Names of v1-5 and names or ids of v6 alike. That deletion is enabled at all is checked by the caller, who knows
+    the version."""
+    results: list[DeletableTopicResult] = []
+
+    def answer(name: str | None, topic_id: Uuid, code: ErrorCode, message: str | None) -> None:
+        results.append(
+            DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+        )
+
+    names: dict[str, int] = {}
+    ids: dict[Uuid, int] = {}
+    for name in request.topic_names:
+        names[name] = names.get(name, 0) + 1
+    for each in request.topics:
+        if each.name is None and each.topic_id == ZERO_UUID:
+            answer(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        elif each.name is None:
+            ids[each.topic_id] = ids.get(each.topic_id, 0) + 1
+        elif each.topic_id == ZERO_UUID:
+            names[each.name] = names.get(each.name, 0) + 1
+        else:
+            text = "You may not specify both topic name and topic id."
+            answer(each.name, each.topic_id, ErrorCode.INVALID_REQUEST, text)
+    doomed: dict[Uuid, TopicImage] = {}
+    for topic_id, count in ids.items():
+        topic = image.topics_by_id.get(topic_id)
+        if count > 1:
+            answer(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        elif topic is None:
+            answer(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
+        else:
+            doomed[topic_id] = topic
+    for name, count in names.items():
+        topic = image.topics.get(name)
+        if count > 1:
+            answer(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif topic is None:
+            answer(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
+        elif ids.get(topic.id):
+            doomed.pop(topic.id, None)
+            text = "The provided topic name maps to an ID that was already supplied."
+            answer(name, topic.id, ErrorCode.INVALID_REQUEST, text)
+        else:
+            doomed[topic.id] = topic
+    records: list[MetadataRecord] = []
+    for topic in doomed.values():
+        records.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
+        answer(topic.name, topic.id, ErrorCode.NONE, None)
+    return Result(tuple(records), DeleteTopicsResponse(responses=results))
+
+
+def deletion_disabled(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
+    """The refusal of every topic while delete.topic.enable is false."""
+    text = "Topic deletion is disabled."
+    results = [
+        DeletableTopicResult(name=name, error_code=code, error_message=text) for name in request.topic_names
+    ]
+    results += [
+        DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code, error_message=text)
+        for each in request.topics
+    ]
+    return DeleteTopicsResponse(responses=results)

@@ -1,0 +1,1 @@
+"""What every replayed machine shares."""

@@ -1,0 +1,20 @@
+"""What a command of a replayed machine gives: records to append and the answer to send once they are committed.
+
+A command looks at state and never changes it; state changes only when the records are replayed. Knows nothing of either kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[R, T]):
+    """`records` in the order to be written, as one atomic unit; `response` leaves when they are committed."""
+
+    records: tuple[R, ...]
+    response: T

@@ -1,0 +1,101 @@
+"""Values of raft's control records: LeaderChange, KRaftVersion, Voters, snapshot header and footer.
+
+Duty: our values <-> Kafka's bytes. Knows no role. Version 0 of each is what Kafka 4.3 writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkacompat.raft.voters import Voter
+from kafkacompat.records.control import ControlType
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.message import Message
+
+VERSION = 0
+
+
+def _value(message: Message) -> bytes:
+    return bytes(encode(message, VERSION))
+
+
+def leader_change(leader_id: int, voters: Sequence[int], granting: Sequence[int]) -> tuple[int, bytes]:
+    from kafkacompat.wire.messages import leader_change_message as module
+
+    message = module.LeaderChangeMessage(
+        version=VERSION,
+        leader_id=leader_id,
+        voters=[module.Voter(voter_id=voter) for voter in voters],
+        granting_voters=[module.Voter(voter_id=voter) for voter in granting],
+    )
+    return ControlType.LEADER_CHANGE, _value(message)
+
+
+def kraft_version(level: int) -> tuple[int, bytes]:
+    from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
+
+    return ControlType.KRAFT_VERSION, _value(KRaftVersionRecord(version=VERSION, kraft_version=level))
+
+
+def parse_kraft_version(value: bytes) -> int:
+    from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
+
+    return decode(KRaftVersionRecord, VERSION, value).kraft_version
+
+
+def voters(members: Sequence[Voter]) -> tuple[int, bytes]:
+    from kafkacompat.wire.messages import voters_record as module
+
+    message = module.VotersRecord(
+        version=VERSION,
+        voters=[
+            module.Voter(
+                voter_id=member.id,
+                voter_directory_id=member.directory_id,
+                endpoints=[
+                    module.Endpoint(name=name, host=host, port=port) for name, host, port in member.listeners
+                ],
+                kraft_version_feature=module.KRaftVersionFeature(
+                    min_supported_version=member.min_kraft_version,
+                    max_supported_version=member.max_kraft_version,
+                ),
+            )
+            for member in members
+        ],
+    )
+    return ControlType.KRAFT_VOTERS, _value(message)
+
+
+def parse_voters(value: bytes) -> tuple[Voter, ...]:
+    from kafkacompat.wire.messages.voters_record import VotersRecord
+
+    record = decode(VotersRecord, VERSION, value)
+    return tuple(
+        Voter(
+            each.voter_id,
+            each.voter_directory_id,
+            tuple((endpoint.name, endpoint.host, endpoint.port) for endpoint in each.endpoints),
+            each.kraft_version_feature.min_supported_version if each.kraft_version_feature else 0,
+            each.kraft_version_feature.max_supported_version if each.kraft_version_feature else 0,
+        )
+        for each in record.voters
+    )
+
+
+def snapshot_header(last_contained_timestamp_ms: int) -> tuple[int, bytes]:
+    from kafkacompat.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+
+    message = SnapshotHeaderRecord(version=VERSION, last_contained_log_timestamp=last_contained_timestamp_ms)
+    return ControlType.SNAPSHOT_HEADER, _value(message)
+
+
+def parse_snapshot_header(value: bytes) -> int:
+    from kafkacompat.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+
+    return decode(SnapshotHeaderRecord, VERSION, value).last_contained_log_timestamp
+
+
+def snapshot_footer() -> tuple[int, bytes]:
+    from kafkacompat.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+
+    return ControlType.SNAPSHOT_FOOTER, _value(SnapshotFooterRecord(version=VERSION))

@@ -1,0 +1,248 @@
+"""Log directories as Kafka formats them: meta.properties, bootstrap.checkpoint, the 0-0 snapshot, .lock.
+
+Duty: say who a directory belongs to, make new ones, and refuse foreign or half-made ones by name. Knows no raft role and
+no record but the ones a format writes. Follows kafka-storage format and the settings node.id, log.dirs, metadata.log.dir.
+"""
+
+from __future__ import annotations
+
+import datetime
+import posixpath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kafkacompat.config.properties import parse_properties
+from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_from_text, uuid_to_text
+from kafkacompat.ports import Disk, Random
+from kafkacompat.raft.properties import format_properties
+from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
+from kafkacompat.raft.voters import Voter
+
+META_PROPERTIES = "meta.properties"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
+METADATA_PARTITION = "__cluster_metadata-0"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+
+class StorageProblem(Exception):
+    """A directory cannot be used; the message names directory and setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """One directory's identity. `version` 1 as Kafka 4.x writes it; 0 is read (broker.id, cluster id optional)."""
+
+    cluster_id: str | None
+    node_id: int
+    directory_id: Uuid | None
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySet:
+    """All log directories of a node after the checks: every one formatted, by path in the order of log.dirs."""
+
+    cluster_id: str
+    node_id: int
+    directory_ids: dict[str, Uuid]
+    metadata_directory: str
+
+    @property
+    def metadata_directory_id(self) -> Uuid:
+        return self.directory_ids[self.metadata_directory]
+
+
+def parse_meta_properties(text: str, path: str) -> MetaProperties:
+    properties = parse_properties(text)
+    try:
+        version = int(properties.get("version", "0"))
+        if version not in (0, 1):
+            raise StorageProblem(f"{path}: version {version} is not supported (0 and 1 are)")
+        directory_id = uuid_from_text(properties["directory.id"]) if "directory.id" in properties else None
+        if version == 0:
+            return MetaProperties(properties.get("cluster.id"), int(properties["broker.id"]), directory_id, 0)
+        return MetaProperties(properties["cluster.id"], int(properties["node.id"]), directory_id, 1)
+    except KeyError as error:
+        raise StorageProblem(f"{path}: {error.args[0]} is missing") from error
+    except ValueError as error:
+        raise StorageProblem(f"{path}: {error}") from error
+
+
+def format_meta_properties(meta: MetaProperties, now_ms: int) -> str:
+    if meta.cluster_id is None or meta.directory_id is None:
+        raise ValueError("version 1 of meta.properties names the cluster and the directory")
+    moment = datetime.datetime.fromtimestamp(now_ms // 1000, datetime.UTC)
+    properties = {
+        "node.id": str(meta.node_id),
+        "directory.id": uuid_to_text(meta.directory_id),
+        "version": "1",
+        "cluster.id": meta.cluster_id,
+    }
+    return format_properties(properties, ("", moment.strftime("%a %b %d %H:%M:%S UTC %Y")))
+
+
+def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
+    """None for a directory without the file."""
+    path = posixpath.join(directory, META_PROPERTIES)
+    if not disk.exists(path):
+        return None
+    return parse_meta_properties(disk.read_bytes(path).decode("latin-1"), path)
+
+
+def is_formatted(disk: Disk, log_dirs: Sequence[str], metadata_log_dir: str | None = None) -> bool:
+    return read_meta_properties(disk, metadata_log_dir or log_dirs[0]) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRequest:
+    """What `format` needs. Directories are absolute; `controller_voter` is this node's voter entry of a standalone dynamic
+    quorum, None for a static quorum (controller.quorum.voters) or for a broker."""
+
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str | None
+    node_id: int
+    cluster_id: str
+    bootstrap_values: tuple[bytes, ...]
+    """Framed records of bootstrap.checkpoint, the feature levels."""
+    controller_listeners: tuple[tuple[str, str, int], ...] = ()
+    """(listener name, host, port) for the 0-0 voters record; empty writes none."""
+    ignore_formatted: bool = False
+
+
+def format_storage(
+    disk: Disk,
+    request: FormatRequest,
+    random: Random,
+    now_ms: int,
+    progress: Callable[[str], None] | None = None,
+) -> None:
+    """Format every directory that is not, like kafka-storage format. StorageProblem when one already is (unless ignored).
+
+    meta.properties comes last in each directory: a format cut short is done again.
+    """
+    directories = _all_directories(request.log_dirs, request.metadata_log_dir)
+    metadata_directory = request.metadata_log_dir or request.log_dirs[0]
+    found = {directory: read_meta_properties(disk, directory) for directory in directories}
+    formatted = [directory for directory in directories if found[directory] is not None]
+    if formatted and not request.ignore_formatted:
+        raise StorageProblem(
+            f"log directory {formatted[0]} is already formatted; --ignore-formatted leaves it as it is"
+        )
+    taken = {meta.directory_id for meta in found.values() if meta is not None}
+    for meta in found.values():
+        if meta is not None and (meta.cluster_id != request.cluster_id or meta.node_id != request.node_id):
+            raise StorageProblem(
+                f"a directory of log.dirs belongs to node {meta.node_id} of cluster {meta.cluster_id}, "
+                f"not to node {request.node_id} of cluster {request.cluster_id}"
+            )
+    for directory in directories:
+        if found[directory] is not None:
+            continue
+        directory_id = random.uuid()
+        while directory_id in taken:
+            directory_id = random.uuid()
+        taken.add(directory_id)
+        if progress is not None:
+            progress(f"Formatting {directory}")
+        disk.make_directory(directory)
+        if directory == metadata_directory:
+            _write_initial_snapshots(disk, directory, directory_id, request, now_ms)
+        elif request.bootstrap_values:
+            _write_bootstrap(disk, directory, request, now_ms)
+        meta = MetaProperties(request.cluster_id, request.node_id, directory_id)
+        text = format_meta_properties(meta, now_ms)
+        disk.write_atomic(posixpath.join(directory, META_PROPERTIES), text.encode("latin-1"))
+
+
+def _write_bootstrap(disk: Disk, directory: str, request: FormatRequest, now_ms: int) -> None:
+    bootstrap = SnapshotContent(values=request.bootstrap_values)
+    data = format_snapshot(bootstrap, epoch=0, now_ms=now_ms)
+    disk.write_atomic(posixpath.join(directory, BOOTSTRAP_CHECKPOINT), data)
+
+
+def _write_initial_snapshots(
+    disk: Disk, directory: str, directory_id: Uuid, request: FormatRequest, now_ms: int
+) -> None:
+    _write_bootstrap(disk, directory, request, now_ms)
+    if request.controller_listeners:
+        voter = Voter(request.node_id, directory_id, request.controller_listeners)
+        content = SnapshotContent(last_contained_timestamp_ms=now_ms, kraft_version=1, voters=(voter,))
+        partition = posixpath.join(directory, METADATA_PARTITION)
+        disk.make_directory(partition)
+        data = format_snapshot(content, epoch=0, now_ms=now_ms)
+        disk.write_atomic(posixpath.join(partition, snapshot_file_name(0, 0)), data)
+
+
+def load_directories(
+    disk: Disk,
+    log_dirs: Sequence[str],
+    metadata_log_dir: str | None,
+    node_id: int,
+    random: Random,
+    now_ms: int,
+) -> DirectorySet:
+    """Check every directory's identity as Kafka does at start; give an id to the unformatted ones beside a formatted
+    metadata directory, and to those whose file has none."""
+    directories = _all_directories(log_dirs, metadata_log_dir)
+    metadata_directory = metadata_log_dir or log_dirs[0]
+    found: dict[str, MetaProperties | None] = {path: read_meta_properties(disk, path) for path in directories}
+    first = found[metadata_directory]
+    if first is None:
+        raise StorageProblem(
+            f"log directory {metadata_directory} (metadata.log.dir or the first of log.dirs) is not formatted: "
+            f"it has no {META_PROPERTIES}; run the format command"
+        )
+    cluster_id = first.cluster_id
+    if cluster_id is None:
+        raise StorageProblem(f"{metadata_directory}/{META_PROPERTIES}: cluster.id is missing")
+    ids: dict[str, Uuid] = {}
+    owners: dict[Uuid, str] = {}
+    for directory in directories:
+        meta = found[directory]
+        if meta is not None:
+            _check_identity(directory, meta, cluster_id, node_id, metadata_directory)
+            if meta.directory_id is not None:
+                if meta.directory_id in owners:
+                    raise StorageProblem(
+                        f"log directories {owners[meta.directory_id]} and {directory} of log.dirs have the same "
+                        f"directory.id {uuid_to_text(meta.directory_id)}"
+                    )
+                owners[meta.directory_id] = directory
+                ids[directory] = meta.directory_id
+    for directory in directories:
+        if directory not in ids:
+            directory_id = random.uuid()
+            while directory_id in owners:
+                directory_id = random.uuid()
+            owners[directory_id] = directory
+            ids[directory] = directory_id
+            disk.make_directory(directory)
+            text = format_meta_properties(MetaProperties(cluster_id, node_id, directory_id), now_ms)
+            disk.write_atomic(posixpath.join(directory, META_PROPERTIES), text.encode("latin-1"))
+    return DirectorySet(cluster_id, node_id, {path: ids[path] for path in directories}, metadata_directory)
+
+
+def _check_identity(
+    directory: str, meta: MetaProperties, cluster_id: str, node_id: int, metadata_directory: str
+) -> None:
+    if meta.node_id != node_id:
+        raise StorageProblem(
+            f"log directory {directory} belongs to node.id {meta.node_id}, but the configured node.id is {node_id}"
+        )
+    if meta.cluster_id is not None and meta.cluster_id != cluster_id:
+        raise StorageProblem(
+            f"log directory {directory} belongs to cluster.id {meta.cluster_id}, but {metadata_directory} to {cluster_id}"
+        )
+    if meta.directory_id is not None and is_reserved_uuid(meta.directory_id):
+        raise StorageProblem(
+            f"log directory {directory} has the reserved directory.id {uuid_to_text(meta.directory_id)}"
+        )
+
+
+def _all_directories(log_dirs: Sequence[str], metadata_log_dir: str | None) -> list[str]:
+    directories = list(dict.fromkeys(log_dirs))
+    if metadata_log_dir is not None and metadata_log_dir not in directories:
+        directories.insert(0, metadata_log_dir)
+    if not directories:
+        raise StorageProblem("log.dirs names no directory")
+    return directories
