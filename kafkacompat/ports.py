@@ -1,6 +1,6 @@
 """The only doors out of the cores: time, chance, files, threads, and the partition's log.
 
-Protocols, the values that cross them, and nothing that acts. Implementations live in shells (log/disk.py, net/) and in the simulator.
+Protocols, the values that cross them, and nothing that acts. Implementations live in shells and in the simulator.
 """
 
 from __future__ import annotations
@@ -280,6 +280,10 @@ class Log(Protocol):
         ...
 
     def active_producers(self) -> list[ProducerStateEntry]: ...
+
+    def flush(self) -> None:
+        """fsync what is there now; blocks, so it is called in a worker, while appends may go on."""
+        ...
 
 
 @dataclass(slots=True)

@@ -37,17 +37,18 @@ SERVED_FEATURES = frozenset({"metadata.version", "kraft.version", "eligible.lead
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     version = context.api_version
     if version >= FIRST_VERSION_WITH_SOFTWARE:
-        name, software_version = request.client_software_name, request.client_software_version
-        if SOFTWARE.fullmatch(name) is None or SOFTWARE.fullmatch(software_version) is None:
+        software = (request.client_software_name, request.client_software_version)
+        if any(SOFTWARE.fullmatch(text) is None for text in software):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)  # T13
-        context.client_software = (name, software_version)
     image = node.image
     own = image.brokers.get(node.node_id)
     supported = {} if own is None else own.features
     lowest = 0 if version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=entry.key, min_version=entry.advertised_min_version, max_version=entry.max_version)
+            ApiVersion(
+                api_key=entry.key, min_version=entry.advertised_min_version, max_version=entry.max_version
+            )
             for entry in ENTRIES
         ],
         supported_features=[

@@ -96,9 +96,7 @@ def _by_name(
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             missing.append(name)
-        topics.append(
-            MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
-        )
+        topics.append(MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
     if missing and request.allow_auto_topic_creation and node.dynamic.bool("auto.create.topics.enable"):
         node.auto_create.request(missing)
     return topics

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+    from kafkacompat.wire.messages.produce_request import (
+        PartitionProduceData,
+        ProduceRequest,
+        TopicProduceData,
+    )
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 FIRST_VERSION_WITH_CURRENT_LEADER = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_LENGTH = 249
-LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,%d}" % MAX_LENGTH)
+LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{MAX_LENGTH}}}")
 
 
 def is_legal_topic_name(name: str) -> bool:

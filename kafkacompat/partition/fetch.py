@@ -156,7 +156,8 @@ class FetchEngine:
             return ANSWER_NOW  # E7, or deleted meanwhile
         if log.segment_base_offset(offset) != log.segment_base_offset(end):
             return ANSWER_NOW
-        return min(log.readable_bytes(offset, end), asked.partition_max_bytes)
+        limit: int = asked.partition_max_bytes
+        return min(log.readable_bytes(offset, end), limit)
 
     def _find(self, asked: Any, uses_topic_ids: bool) -> PartitionCore | None:
         manager = self._manager

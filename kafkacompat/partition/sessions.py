@@ -249,15 +249,13 @@ class FetchSessionCache:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False
-        if now_ms - oldest.last_used_ms > EVICTION_MS:
-            victim: FetchSession | None = oldest
-        else:
-            victim = min(
-                (session for session in self._sessions.values() if may_evict(session, privileged)),
-                key=FetchSession.eviction_key,
-                default=None,
-            )
-            if victim is None or (privileged, size, 0) < victim.eviction_key():
+        victim = oldest
+        if now_ms - oldest.last_used_ms <= EVICTION_MS:
+            candidates = [session for session in self._sessions.values() if may_evict(session, privileged)]
+            if not candidates:
+                return False
+            victim = min(candidates, key=FetchSession.eviction_key)
+            if (privileged, size, 0) < victim.eviction_key():
                 return False
         del self._sessions[victim.id]
         self.evictions += 1

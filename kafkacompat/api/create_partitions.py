@@ -1,0 +1,34 @@
+"""CreatePartitions (key 37, versions 0-3): to the controller. Every topic asked for is in the answer (T46)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
+
+
+def handle(
+    node: Node, context: RequestContext, request: CreatePartitionsRequest
+) -> Deferred[CreatePartitionsResponse]:
+    return node.controller.create_partitions(request, context)
+
+
+def error_response(
+    request: CreatePartitionsRequest, code: ErrorCode, version: int
+) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(name=topic.name, error_code=code) for topic in request.topics]
+    )
+
+
+HANDLER = Handler(37, 0, 3, handle, error_response)

@@ -1,0 +1,32 @@
+"""CreateTopics (key 19, versions 2-7): to the controller, which checks and answers each topic (C15-C19)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
+
+
+def handle(
+    node: Node, context: RequestContext, request: CreateTopicsRequest
+) -> Deferred[CreateTopicsResponse]:
+    return node.controller.create_topics(request, context)
+
+
+def error_response(request: CreateTopicsRequest, code: ErrorCode, version: int) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=None, configs=None)
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(19, 2, 7, handle, error_response)

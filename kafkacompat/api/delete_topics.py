@@ -1,0 +1,38 @@
+"""DeleteTopics (key 20, versions 1-6): to the controller. Below version 6 topics come as a list of names (KIP-516)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
+
+FIRST_VERSION_WITH_IDS = 6
+
+
+def handle(
+    node: Node, context: RequestContext, request: DeleteTopicsRequest
+) -> Deferred[DeleteTopicsResponse]:
+    return node.controller.delete_topics(request, context)
+
+
+def error_response(request: DeleteTopicsRequest, code: ErrorCode, version: int) -> DeleteTopicsResponse:
+    if version >= FIRST_VERSION_WITH_IDS:
+        return DeleteTopicsResponse(
+            responses=[
+                DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=code)
+                for topic in request.topics
+            ]
+        )
+    return DeleteTopicsResponse(
+        responses=[DeletableTopicResult(name=name, error_code=code) for name in request.topic_names]
+    )
+
+
+HANDLER = Handler(20, 1, 6, handle, error_response)

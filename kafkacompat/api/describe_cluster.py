@@ -1,0 +1,64 @@
+"""DescribeCluster (key 60, versions 0-2): cluster id and brokers of the client's listener. KIP-700, KIP-919, KIP-1073."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.endpoints import alive_brokers
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(node: Node, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKERS:
+        return _wrong_endpoints(request.endpoint_type, context.api_version)
+    image, listener = node.image, context.listener_name
+    alive = alive_brokers(image, listener)
+    shown = alive
+    if request.include_fenced_brokers:
+        shown = [broker for _, broker in sorted(image.brokers.items()) if listener in broker.endpoints]
+    return DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=node.cluster_id,
+        controller_id=alive[node.random.randrange(len(alive))].id if alive else -1,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=broker.id,
+                host=broker.endpoints[listener].host,
+                port=broker.endpoints[listener].port,
+                rack=broker.rack,
+                is_fenced=broker.fenced if request.include_fenced_brokers else False,
+            )
+            for broker in shown
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:
+    if endpoint_type == CONTROLLERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "This endpoint is a broker's; controllers have to be asked for controllers."
+    else:
+        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"There is no endpoint type {endpoint_type}."
+    if version == 0:
+        error = ErrorCode.INVALID_REQUEST
+    return DescribeClusterResponse(error_code=error, error_message=message)
+
+
+HANDLER = Handler(60, 0, 2, handle, top_level_error(DescribeClusterResponse))

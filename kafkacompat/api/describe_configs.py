@@ -1,0 +1,136 @@
+"""DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and our documentation (T44, G1-G5).
+
+Duty: which resources may be asked for, the shape of entries. The entries themselves come from the node's dynamic settings.
+KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api import loggers
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.node_names import wrong_node
+from kafkacompat.api.topic_names import is_legal_topic_name
+from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.describe_configs_request import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+
+DYNAMIC_BROKER_LOGGER_CONFIG = 6
+CLIENT_METRICS_CONFIG = 7
+DESCRIBED = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
+
+
+class _Refused(Exception):
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    if any(resource.resource_type not in DESCRIBED for resource in request.resources):
+        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)  # all of it (G5)
+    return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
+
+
+def _describe(
+    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        entries = list(_entries(node, resource, request))
+    except _Refused as refused:
+        result.error_code, result.error_message = refused.code, refused.message
+        return result
+    keys = resource.configuration_keys
+    result.configs = [entry for entry in entries if not keys or entry.name in keys]
+    return result
+
+
+def _entries(
+    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> Iterable[DescribeConfigsResourceResult]:
+    name = resource.resource_name
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        if not is_legal_topic_name(name):
+            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name} is not legal.")
+        if name not in node.image.topics:
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+        return _shaped(node.dynamic.describe_topic(name), request)
+    if resource.resource_type == ConfigResourceType.BROKER:
+        if name:
+            _check_node(node, name)
+        return _shaped(node.dynamic.describe_broker(name), request)
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        _check_node(node, name)
+        return _plain(loggers.describe(), DYNAMIC_BROKER_LOGGER_CONFIG)
+    if not name:
+        raise _Refused(ErrorCode.INVALID_REQUEST, "The resource's name must not be empty.")
+    if resource.resource_type == ConfigResourceType.GROUP:
+        return _shaped(node.dynamic.describe_group(name), request)
+    return _plain(node.image.config(ConfigResourceType.CLIENT_METRICS, name), CLIENT_METRICS_CONFIG)
+
+
+def _check_node(node: Node, name: str) -> None:
+    refused = wrong_node(node, name)
+    if refused is not None:
+        raise _Refused(ErrorCode.INVALID_REQUEST, refused)
+
+
+def _plain(values: Any, source: int) -> Iterable[DescribeConfigsResourceResult]:
+    return [
+        DescribeConfigsResourceResult(name=name, value=value, config_source=source, documentation=None)
+        for name, value in sorted(values.items())
+    ]
+
+
+def _shaped(
+    entries: Iterable[Any], request: DescribeConfigsRequest
+) -> Iterable[DescribeConfigsResourceResult]:
+    """config.describe.ConfigEntry to the wire's struct."""
+    return [
+        DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=int(entry.source),
+            is_sensitive=entry.sensitive,
+            synonyms=[
+                DescribeConfigsSynonym(name=one.name, value=one.value, source=int(one.source))
+                for one in (entry.synonyms if request.include_synonyms else ())
+            ],
+            config_type=int(entry.type),
+            documentation=entry.documentation if request.include_documentation else None,
+        )
+        for entry in entries
+    ]
+
+
+def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: int) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=code,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+HANDLER = Handler(32, 1, 4, handle, error_response)

@@ -1,0 +1,63 @@
+"""DescribeLogDirs (key 35, versions 1-5): this broker's directories and what each partition takes. KIP-113, KIP-827."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_log_dirs_response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.ports import Log, LogDirStatus
+    from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
+
+
+def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    asked: set[tuple[str, int]] | None = None  # all of them
+    if request.topics is not None:
+        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    own = node.image.brokers.get(node.node_id)
+    cordoned = () if own is None else own.cordoned_directories or ()
+    return DescribeLogDirsResponse(
+        results=[
+            _directory(status, asked, status.directory_id in cordoned)
+            for status in node.log_manager.log_dirs()
+        ]
+    )
+
+
+def _directory(
+    status: LogDirStatus, asked: set[tuple[str, int]] | None, cordoned: bool
+) -> DescribeLogDirsResult:
+    if not status.online:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=status.path)
+    topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for partition, log in sorted(status.logs.items()):
+        if asked is None or partition in asked:
+            topics[partition.topic].append(_partition(partition.partition, log))
+    return DescribeLogDirsResult(
+        log_dir=status.path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=those) for name, those in topics.items()],
+        total_bytes=status.total_bytes,
+        usable_bytes=status.usable_bytes,
+        is_cordoned=cordoned,
+    )
+
+
+def _partition(index: int, log: Log) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=index,
+        partition_size=log.size_bytes(),
+        offset_lag=max(log.high_watermark - log.log_end_offset, 0),
+    )
+
+
+HANDLER = Handler(35, 1, 5, handle, top_level_error(DescribeLogDirsResponse))

@@ -1,0 +1,102 @@
+"""IncrementalAlterConfigs (key 44, versions 0-1): settings one by one; loggers here, everything else at the controller.
+
+Duty: take the BROKER_LOGGER resources out, since they live in this process, and put their answers back in their places.
+KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST (T45).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kafkacompat.api import loggers
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.node_names import wrong_node
+from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.deferred import Deferred
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkacompat.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+
+
+def handle(
+    node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest
+) -> Deferred[IncrementalAlterConfigsResponse]:
+    names = Counter(
+        one.resource_name
+        for one in request.resources
+        if one.resource_type == ConfigResourceType.BROKER_LOGGER
+    )
+    if not names:
+        return node.controller.incremental_alter_configs(request, context)
+    own: dict[int, AlterConfigsResourceResponse] = {}
+    others = []
+    for position, resource in enumerate(request.resources):
+        if resource.resource_type != ConfigResourceType.BROKER_LOGGER:
+            others.append(resource)
+        elif names[resource.resource_name] > 1:
+            text = "Each resource must appear at most once."
+            own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, text)
+        else:
+            own[position] = _alter_loggers(node, resource, request.validate_only)
+
+    def merge(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
+        answers = iter(response.responses)
+        response.responses = [
+            own[position] if position in own else next(answers) for position in range(len(request.resources))
+        ]
+        return response
+
+    if not others:
+        return Deferred.of(merge(IncrementalAlterConfigsResponse()))
+    rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+    return node.controller.incremental_alter_configs(rest, context).then(merge)
+
+
+def _alter_loggers(
+    node: Node, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    refused = wrong_node(node, resource.resource_name)
+    if refused is not None:
+        return _answer(resource, ErrorCode.INVALID_REQUEST, refused)
+    changes = [(one.name, one.config_operation, one.value) for one in resource.configs]
+    if len({name for name, _, _ in changes}) < len(changes):
+        return _answer(resource, ErrorCode.INVALID_REQUEST, "A logger is named twice.")
+    try:
+        loggers.check(changes)
+    except loggers.LoggerRefused as refusal:
+        return _answer(resource, refusal.code, refusal.message)
+    if not validate_only:
+        loggers.apply(changes)
+    return _answer(resource, ErrorCode.NONE, None)
+
+
+def _answer(
+    resource: AlterConfigsResource, code: ErrorCode, message: str | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def error_response(
+    request: IncrementalAlterConfigsRequest, code: ErrorCode, version: int
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=[_answer(resource, code, None) for resource in request.resources]
+    )
+
+
+HANDLER = Handler(44, 0, 1, handle, error_response)

@@ -1,0 +1,56 @@
+"""ListConfigResources (key 74, versions 0-1): what can be described. Version 0 lists client metrics only. KIP-1142."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.endpoints import alive_brokers
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.list_config_resources_response import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+
+LISTED = (
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.BROKER_LOGGER,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigResourceType.GROUP,
+)
+
+
+def handle(
+    node: Node, context: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    if context.api_version == 0:
+        wanted = {int(ConfigResourceType.CLIENT_METRICS)}
+    else:
+        wanted = set(request.resource_types) or {int(kind) for kind in LISTED}
+    if not wanted.issubset(LISTED):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=kind)
+            for kind in LISTED
+            if kind in wanted
+            for name in _names(node, context, kind)
+        ]
+    )
+
+
+def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> list[str]:
+    if kind is ConfigResourceType.TOPIC:
+        return sorted(node.image.topics)
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+        return [str(broker.id) for broker in alive_brokers(node.image, context.listener_name)]
+    return sorted(name for resource_type, name in node.image.configs if resource_type == kind)
+
+
+HANDLER = Handler(74, 0, 1, handle, top_level_error(ListConfigResourcesResponse))

@@ -1,0 +1,98 @@
+"""ListOffsets (key 2, versions 1-11): offsets by timestamp or special value.
+
+Duty: which special timestamps a version may use (E21), repeated partitions (E22), codes that older versions lack.
+What the offsets are is partition/lookup's. KIP-79, KIP-207, KIP-734, KIP-1005.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.context import OffsetLookup
+from kafkacompat.api.handler import Handler
+from kafkacompat.ids import TopicPartition
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+FIRST_VERSION_OF_SPECIAL = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+FIRST_VERSION_WITH_EPOCH = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+
+
+def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    version = context.api_version
+    if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # E26
+    mentions = Counter(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for one in topic.partitions:
+            if mentions[topic.name, one.partition_index] > 1:
+                found = OffsetLookup(ErrorCode.INVALID_REQUEST)
+            else:
+                found = _look_up(node, TopicPartition(topic.name, one.partition_index), one, request, version)
+            answers.append(
+                ListOffsetsPartitionResponse(
+                    partition_index=one.partition_index,
+                    error_code=found.error,
+                    timestamp=found.timestamp_ms,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,  # T26
+                )
+            )
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _look_up(
+    node: Node,
+    partition: TopicPartition,
+    one: ListOffsetsPartition,
+    request: ListOffsetsRequest,
+    version: int,
+) -> OffsetLookup:
+    first = FIRST_VERSION_OF_SPECIAL.get(one.timestamp)
+    if one.timestamp < 0 and (first is None or version < first):
+        return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
+    found = node.partitions.list_offset(
+        partition,
+        one.timestamp,
+        request.isolation_level == READ_COMMITTED,
+        one.current_leader_epoch,
+        request.replica_id,
+    )
+    if found.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+        return OffsetLookup(ErrorCode.LEADER_NOT_AVAILABLE)
+    return found
+
+
+def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(2, 1, 11, handle, error_response)

@@ -1,0 +1,23 @@
+"""SaslHandshake (key 17, versions 0-1) where it is not due: on a listener without SASL (T14, B10).
+
+Answered with ILLEGAL_SASL_STATE, the connection stays. Listeners with SASL answer it before requests come here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+
+
+def handle(node: Node, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+HANDLER = Handler(17, 0, 1, handle, top_level_error(SaslHandshakeResponse))
