@@ -40,6 +40,7 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
         software = (request.client_software_name, request.client_software_version)
         if any(SOFTWARE.fullmatch(text) is None for text in software):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)  # T13
+        context.client_software = software
     image = node.image
     own = image.brokers.get(node.node_id)
     supported = {} if own is None else own.features

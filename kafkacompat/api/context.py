@@ -56,6 +56,8 @@ class RequestContext:
         self.client_host = client_host
         """Textual address, e.g. '127.0.0.1'."""
         self.listener_is_sasl = listener_is_sasl
+        self.client_software: tuple[str, str] | None = None
+        """Name and version, known from an ApiVersions request itself."""
 
 
 @dataclass(slots=True)

@@ -64,10 +64,7 @@ def handle(
     if request.transactional_id is None and any(
         is_transactional(one.records) for topic in topics for one in topic.partition_data
     ):
-        refused = error_response(
-            request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, context.api_version
-        )
-        return refused if request.acks else NoResponse.CLOSE
+        return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, context.api_version)
     if not several:
         return _append_all(node, context, request, topics)
     node.partitions.hold_wakeups()
@@ -199,7 +196,9 @@ def _when_acknowledged(
     return answer
 
 
-def error_response(request: ProduceRequest, code: ErrorCode, version: int) -> ProduceResponse:
+def error_response(request: ProduceRequest, code: ErrorCode, version: int) -> ProduceResponse | NoResponse:
+    if request.acks == 0:
+        return NoResponse.CLOSE
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
