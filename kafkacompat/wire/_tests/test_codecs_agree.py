@@ -1,0 +1,149 @@
+"""The generated codecs and the construct declarations hold each other, for every message and version."""
+
+import random
+from typing import Any
+
+import pytest
+
+from kafkacompat.wire import constructs
+from kafkacompat.wire._tests.arbitrary import Arbitrary, every_class, every_version
+from kafkacompat.wire.codec import decode, decoder, encode, encode_parts
+from kafkacompat.wire.errors import EncodeError, WireError
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
+from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
+from kafkacompat.wire.schema import reference_decode, reference_encode
+
+CLASSES = every_class()
+
+
+def check_both_ways(message: Message, version: int) -> bytes:
+    cls = type(message)
+    data = encode(message, version)
+    assert data == reference_encode(message, version)
+    assert data == b"".join(encode_parts(message, version))
+    made, end = decoder(cls, version)(data, 0)
+    assert (made, end) == reference_decode(cls, version, data)
+    assert end == len(data)
+    assert encode(made, version) == data
+    return data
+
+
+def test_every_definition_has_a_class() -> None:
+    assert len(CLASSES) == 272
+    assert sum(1 for _ in every_version()) == 728
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_codecs_agree_on_arbitrary_messages(cls: type[Message]) -> None:
+    rng = random.Random(cls.__name__)
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+        check_both_ways(cls(), version)
+        for _ in range(6):
+            check_both_ways(Arbitrary(rng, cls, version).message(), version)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_codecs_agree_on_broken_bytes(cls: type[Message]) -> None:
+    """Whatever is done to the bytes, both give the same message or both refuse with WireError."""
+    rng = random.Random(cls.__name__ + " broken")
+    for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
+        whole = encode(Arbitrary(rng, cls, version).message(), version)
+        for _ in range(12):
+            data = broken(rng, whole)
+            expected = outcome(lambda: reference_decode(cls, version, data))  # noqa: B023 - called at once
+            assert outcome(lambda: decoder(cls, version)(data, 0)) == expected  # noqa: B023 - called at once
+
+
+def outcome(call: Any) -> str:
+    # As text: a float that is not a number differs from itself, and slices of records are views.
+    try:
+        message, end = call()
+    except WireError:
+        return "WireError"
+    return f"{plain(message)} {end}"
+
+
+def plain(value: Any) -> Any:
+    if hasattr(value, "__slots__"):
+        return [plain(getattr(value, name)) for name in value.__slots__]
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def broken(rng: random.Random, whole: bytes) -> bytes:
+    data = bytearray(whole)
+    for _ in range(rng.randint(1, 3)):
+        place = rng.randrange(len(data) + 1)
+        match rng.randrange(4):
+            case 0:
+                del data[place:]
+            case 1 if place < len(data):
+                data[place] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            case 2:
+                data[place:place] = rng.choice([b"\xff" * 5, b"\x80" * 10, b"\x7f\xff\xff\xff", b"\x00"])
+            case _:
+                del data[place : place + 2]
+    return bytes(data)
+
+
+def test_unknown_tags_are_skipped_in_every_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A11: unknown tagged fields, at the message and in every struct of it, change nothing else."""
+    written = constructs.Tags._build
+
+    def with_unknown_tags(self: Any, obj: dict[int, Any], stream: Any, context: Any, path: str) -> Any:
+        extra = {7777: "later", 99: "unknown"}
+        subcons = {
+            **self.subcons,
+            **{tag: constructs.Sized(constructs.Length(True, False, False), True) for tag in extra},
+        }
+        return written(constructs.Tags(subcons), {**obj, **extra}, stream, context, path)
+
+    rng = random.Random(11)
+    checked = 0
+    for cls, version in every_version():
+        if version < cls.FLEXIBLE_MIN:
+            continue
+        message = Arbitrary(rng, cls, version).message()
+        data = encode(message, version)
+        with monkeypatch.context() as patch:
+            patch.setattr(constructs.Tags, "_build", with_unknown_tags)
+            tagged = reference_encode(message, version)
+        assert len(tagged) > len(data)
+        made, end = decoder(cls, version)(tagged, 0)
+        assert end == len(tagged)
+        assert made == decode(cls, version, data)
+        assert reference_decode(cls, version, tagged) == (made, end)
+        checked += 1
+    assert checked > 300
+
+
+def test_a_field_that_the_version_has_not_is_refused_or_dropped() -> None:
+    validate = CreateTopicsRequest(validate_only=True)
+    assert decode(CreateTopicsRequest, 2, encode(validate, 2)).validate_only
+    throttled = ApiVersionsResponse(throttle_time_ms=5)
+    assert encode(throttled, 0) == encode(ApiVersionsResponse(), 0) == reference_encode(throttled, 0)
+    refused = 0
+    for cls, version in every_version():
+        message: Any = cls()
+        for field in [name for name in message.__slots__ if isinstance(getattr(message, name), int)]:
+            before = getattr(message, field)
+            setattr(message, field, 1 if before == 0 else 0)
+            try:
+                encode(message, version)
+            except EncodeError:
+                refused += 1
+                with pytest.raises(EncodeError):
+                    reference_encode(message, version)
+            else:
+                assert encode(message, version) == reference_encode(message, version)
+            setattr(message, field, before)
+    assert refused > 50
+
+
+def test_versions_out_of_range_are_our_own_bug() -> None:
+    with pytest.raises(ValueError, match="no version 5"):
+        encode(ApiVersionsResponse(), 5)
+    with pytest.raises(ValueError, match="no version -1"):
+        reference_decode(ApiVersionsResponse, -1, b"")
