@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import struct
 import uuid
+import warnings
 from functools import cache
 from typing import Any
 
-from kafka.protocol.schemas.load_json import load_json
+with warnings.catch_warnings():
+    # kafka-python reads its definitions by a deprecated call of importlib.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401 - so that its messages are loaded here
+    from kafka.protocol.schemas.load_json import load_json
 
 FIXED = {
     "int8": ">b",
@@ -121,7 +126,9 @@ class Message:
     """The definition of one request or response."""
 
     def __init__(self, name: str) -> None:
-        definition = load_json(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            definition = load_json(name)
         self.name = name
         self.key: int = definition.get("apiKey", -1)
         self.flexible_versions = _versions(definition.get("flexibleVersions"))
