@@ -1,0 +1,103 @@
+"""The small text files beside the logs: offset checkpoints, leader epochs, partition.metadata, the clean-shutdown mark.
+
+Duty: their text, both ways. Must not know: disks or what the offsets are for. A file that does not parse raises
+CheckpointCorrupt; Kafka stops the directory on that too, rather than guess.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from kafkacompat.ids import TopicPartition, Uuid, uuid_from_text, uuid_to_text
+
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
+CLEANER_FILE = "cleaner-offset-checkpoint"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+
+class CheckpointCorrupt(ValueError):
+    """Text that is not a checkpoint of version 0."""
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Topic, partition and offset of each partition, sorted so that equal states give equal bytes."""
+    return _format(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+
+
+def parse_offsets(data: bytes) -> dict[TopicPartition, int]:
+    result = {}
+    for line in _parse(data):
+        try:
+            topic, partition, offset = line.split(" ")
+            result[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError as error:
+            raise CheckpointCorrupt(f"{line!r} is not a topic, a partition and an offset") from error
+    return result
+
+
+def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    """(epoch, start offset) pairs in ascending order."""
+    return _format(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def parse_epochs(data: bytes) -> list[tuple[int, int]]:
+    result = []
+    for line in _parse(data):
+        try:
+            epoch, start_offset = line.split(" ")
+            result.append((int(epoch), int(start_offset)))
+        except ValueError as error:
+            raise CheckpointCorrupt(f"{line!r} is not an epoch and an offset") from error
+    return result
+
+
+def format_partition_metadata(topic_id: Uuid) -> bytes:
+    """Without a final newline, as Kafka leaves it."""
+    return f"version: 0\ntopic_id: {uuid_to_text(topic_id)}".encode("ascii")
+
+
+def parse_partition_metadata(data: bytes) -> Uuid:
+    lines = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
+    if lines.get("version") != "0" or "topic_id" not in lines:
+        raise CheckpointCorrupt("partition.metadata has no version 0 and topic_id")
+    try:
+        return uuid_from_text(lines["topic_id"].strip())
+    except ValueError as error:
+        raise CheckpointCorrupt(str(error)) from error
+
+
+def format_clean_shutdown(broker_epoch: int) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode("ascii")
+
+
+def parse_clean_shutdown(data: bytes) -> int:
+    """The broker epoch at the clean shutdown; -1 when an older release left an empty file or it cannot be read."""
+    try:
+        content = json.loads(data)
+        return int(content["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1
+
+
+def _format(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "".join(f"{line}\n" for line in ("0", len(body), *body)).encode("utf-8")
+
+
+def _parse(data: bytes) -> list[str]:
+    try:
+        lines = data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise CheckpointCorrupt(str(error)) from error
+    if not lines:
+        return []
+    if lines[0] != "0":
+        raise CheckpointCorrupt(f"version {lines[0]!r} of a checkpoint is unknown")
+    if len(lines) < 2 or not lines[1].isascii() or not lines[1].isdigit() or int(lines[1]) != len(lines) - 2:
+        raise CheckpointCorrupt("a checkpoint's count does not match its lines")
+    return lines[2:]

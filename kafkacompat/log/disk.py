@@ -1,0 +1,171 @@
+"""Files and directories of a real disk, as ports.Disk and ports.File.
+
+Duty: system calls. Must not know: what the bytes are. Files close themselves when nothing refers to them any more, so a slice
+that a connection still sends outlives the segment's deletion.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
+
+_READ_NOW = getattr(os, "RWF_NOWAIT", 0)
+_WRITE_LIMIT = 512
+"""Buffers of one writev; the kernel takes 1024."""
+
+
+class RealFile:
+    """A file on disk that grows at its end. Sizes and positions in bytes."""
+
+    __slots__ = ("_fd", "_read_flags", "_size", "path")
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self._fd = -1
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        self.path = path
+        self._size = os.fstat(self._fd).st_size
+        self._read_flags = _READ_NOW
+
+    def size(self) -> int:
+        return self._size
+
+    def write_now(self, *buffers: Buffer) -> int:
+        start = self._size
+        expected = 0
+        for buffer in buffers:
+            expected += len(buffer)
+        try:
+            if len(buffers) <= _WRITE_LIMIT:
+                written = os.pwritev(self._fd, buffers, start)
+            else:
+                written = 0
+                for first in range(0, len(buffers), _WRITE_LIMIT):
+                    written += os.pwritev(self._fd, buffers[first : first + _WRITE_LIMIT], start + written)
+            if written != expected:
+                raise OSError(errno.ENOSPC, f"wrote {written} of {expected} bytes", self.path)
+        except OSError:
+            os.ftruncate(self._fd, start)
+            raise
+        self._size = start + written
+        return written
+
+    def try_read(self, position: int, length: int) -> bytes | None:
+        wanted = min(length, self._size - position)
+        if wanted <= 0:
+            return b""
+        if not self._read_flags:
+            return os.pread(self._fd, wanted, position)
+        buffer = bytearray(wanted)
+        try:
+            got = os.preadv(self._fd, [buffer], position, self._read_flags)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            # A file system that cannot tell (tmpfs, some overlays): reading is the only way to know.
+            self._read_flags = 0
+            return os.pread(self._fd, wanted, position)
+        return bytes(buffer) if got == wanted else None
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < length and (data := os.pread(self._fd, length - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def send_to(self, socket_fileno: int, position: int, length: int) -> int:
+        return os.sendfile(socket_fileno, self._fd, position, length)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RealDisk:
+    """The machine's file systems. Renames and removals are made durable by syncing the directory where it matters."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        return RealFile(path, create=create)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+        if sync:
+            sync_directory(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def usage(self, path: str) -> tuple[int, int]:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+
+def sync_directory(path: str) -> None:
+    """Make a directory's renames and new names durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

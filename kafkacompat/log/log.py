@@ -1,0 +1,522 @@
+"""The log of one partition: ports.Log on a Disk.
+
+Duty: keep segments, epochs, producer state and offsets in agreement through append, read, truncation, rolling, retention
+and closing. Must not know: who leads, who waits, which requests there are. One thread, synchronous. Lookups by time and
+of aborted transactions are in lookup.py, opening and recovery in recovery.py.
+Order of an append: sequence check, offsets and epoch stamped, epoch cache, roll, write, producer state. The high watermark is
+the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+from kafkacompat.log import lookup
+from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, format_epochs
+from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
+from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
+from kafkacompat.log.retention import SegmentFacts, count_deletable
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_list import DeleteLater, SegmentList
+from kafkacompat.ports import (
+    EMPTY_RECORDS,
+    AbortedTransaction,
+    AppendInfo,
+    Buffer,
+    LogRead,
+    LogRefused,
+    ProducerStateEntry,
+    TimestampOffset,
+)
+from kafkacompat.records.batch import BatchHeader, stamp_offset_and_epoch
+from kafkacompat.records.control import EndTransactionMarker
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.log.epoch_cache import LeaderEpochCache
+    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.snapshots import SnapshotStore
+    from kafkacompat.ports import Disk, File
+    from kafkacompat.records.validate import ValidatedBatch
+
+
+class LogParts:
+    """What opening a directory gives (recovery.open_log)."""
+
+    __slots__ = (
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "state",
+    )
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        epochs: LeaderEpochCache,
+        state: ProducerState,
+        snapshots: SnapshotStore,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.state = state
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+
+
+class PartitionLog:
+    """Offsets absolute, sizes in bytes. Expected refusals are LogRefused; OSError passes through."""
+
+    __slots__ = (
+        "_config",
+        "_disk",
+        "_epochs",
+        "_latest_epoch",
+        "_randrange",
+        "_roll_after_ms",
+        "_segment_bytes",
+        "_segments",
+        "_snapshots",
+        "_state",
+        "_unflushed_from",
+        "directory",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        parts: LogParts,
+        *,
+        high_watermark: int = 0,
+        delete_later: DeleteLater | None = None,
+        randrange: Callable[[int], int] | None = None,
+    ) -> None:
+        """`delete_later(paths, delay_ms)` removes files some time later; without it they go at once.
+        `randrange` gives the jitter of rolling by time; without it there is none.
+        """
+        self._disk = disk
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._segments = SegmentList(disk, directory, parts.segments, delete_later)
+        self._epochs = parts.epochs
+        self._latest_epoch = parts.epochs.latest_epoch()
+        self._state = parts.state
+        self._snapshots = parts.snapshots
+        self._randrange = randrange
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.log_end_offset
+        self.recovery_point = parts.recovery_point
+        self._unflushed_from = parts.log_end_offset
+        self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
+        self.config = config
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
+        self._draw_roll_time()
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._state.first_unstable_offset
+        return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments.items
+
+    @property
+    def producer_state(self) -> ProducerState:
+        return self._state
+
+    @property
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), ascending."""
+        return self._epochs.entries
+
+    # -- appending
+
+    def append_as_leader(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+        size = batch.size
+        if size > self._segment_bytes:
+            raise LogRefused(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of {size} bytes does not fit a segment of {self._segment_bytes}",
+            )
+        producer_id = batch.producer_id
+        marker: EndTransactionMarker | None = None
+        if producer_id >= 0:
+            if batch.is_control:
+                marker = marker_of(batch.buffer)
+            original = self._state.check(
+                producer_id,
+                batch.producer_epoch,
+                batch.base_sequence,
+                batch.last_offset_delta,
+                is_transactional=batch.is_transactional,
+                is_control=batch.is_control,
+                coordinator_epoch=marker.coordinator_epoch if marker is not None else -1,
+                from_client=batch.base_sequence >= 0,
+            )
+            if original is not None:
+                stamped = original.timestamp_ms if batch.log_append_time else -1
+                return AppendInfo(original.first_offset, original.last_offset, stamped, True)
+        first_offset = self.log_end_offset
+        last_offset = first_offset + batch.last_offset_delta
+        stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)
+        if leader_epoch != self._latest_epoch:
+            self.assign_epoch_start(leader_epoch, first_offset)
+        timestamp_ms = batch.max_timestamp_ms
+        segment = self._segment_for(size, timestamp_ms, first_offset, last_offset, now_ms)
+        segment.append(batch.buffer, size, first_offset, last_offset, timestamp_ms)
+        self.log_end_offset = last_offset + 1
+        state = self._state
+        if producer_id >= 0:
+            if marker is None:
+                if not batch.is_control:
+                    state.apply_data(
+                        producer_id,
+                        batch.producer_epoch,
+                        batch.base_sequence,
+                        first_offset,
+                        last_offset,
+                        timestamp_ms,
+                        batch.is_transactional,
+                    )
+            else:
+                completed = state.apply_marker(
+                    producer_id,
+                    batch.producer_epoch,
+                    marker.coordinator_epoch,
+                    first_offset,
+                    timestamp_ms,
+                    marker.committed,
+                )
+                if completed is not None and not completed.committed:
+                    entry = AbortedEntry(*completed[:3], state.stable_offset_after(completed))
+                    segment.txn_index.append(entry)
+        state.end_offset = last_offset + 1
+        if self.log_end_offset - self._unflushed_from >= self._config.flush_messages:
+            self.flush()
+        return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
+        """Raises LogRefused CORRUPT_MESSAGE for bytes that must be fetched again, OFFSET_OUT_OF_RANGE for offsets that
+        do not follow. Batches of a later epoch than the follower's are left out, and a cut-off one at the end.
+        """
+        view = memoryview(records)
+        run = list(follower_batches(view, leader_epoch, self.log_end_offset))
+        first_offset = run[0].base_offset if run else self.log_end_offset
+        while run:
+            count = self._append_run(view, run)
+            del run[:count]
+        return AppendInfo(first_offset, self.log_end_offset - 1, -1)
+
+    def _append_run(self, view: memoryview, run: list[BatchHeader]) -> int:
+        """Append as many batches as the segment that takes the first one has room for; how many."""
+        first = run[0]
+        segment = self._segment_for(
+            first.size, first.max_timestamp_ms, first.base_offset, first.last_offset, first.max_timestamp_ms
+        )
+        room = self._segment_bytes - segment.size
+        count, size = 0, 0
+        for header in run:
+            if count and (
+                size + header.size > room or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            ):
+                break
+            count += 1
+            size += header.size
+        taken = run[:count]
+        segment.append_many(view[first.position : first.position + size], taken)
+        for header in taken:
+            if header.magic == 2 and header.leader_epoch >= 0 and header.leader_epoch != self._latest_epoch:
+                self.assign_epoch_start(header.leader_epoch, header.base_offset)
+            batch = view[header.position : header.position + header.size] if header.is_control else None
+            apply_batch(self._state, header, batch, segment)
+        self.log_end_offset = taken[-1].last_offset + 1
+        return count
+
+    def _segment_for(
+        self, size: int, timestamp_ms: int, first_offset: int, last_offset: int, now_ms: int
+    ) -> Segment:
+        """The active segment, or a new one where Kafka would roll."""
+        segment = self._segments.items[-1]
+        if segment.size:
+            began = segment.rolling_timestamp_ms
+            if began is None:
+                began = segment.first_batch_timestamp()
+            waited = now_ms - segment.created_ms if began is None or began < 0 else timestamp_ms - began
+            if (
+                segment.size > self._segment_bytes - size
+                or waited > self._roll_after_ms
+                or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+                or segment.is_full(self._config.segment_index_bytes)
+            ):
+                return self.roll(first_offset, now_ms)
+        elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return self.roll(first_offset, now_ms)
+        return segment
+
+    def roll(self, base_offset: int, now_ms: int) -> Segment:
+        """Begin a new active segment there; the producers' state at that offset is kept beside it."""
+        old = self._segments.active
+        segment = self._segments.roll(base_offset, self._config.index_interval_bytes, now_ms)
+        if segment is not old:
+            self._state.end_offset = base_offset
+            self._snapshots.take(self._state)
+            self._draw_roll_time()
+        return segment
+
+    def _draw_roll_time(self) -> None:
+        config = self._config
+        wait_ms = config.segment_ms
+        if config.compact:
+            wait_ms = min(wait_ms, config.max_compaction_lag_ms)
+        jitter_ms = min(config.segment_jitter_ms, wait_ms)
+        if jitter_ms > 0 and self._randrange is not None:
+            wait_ms -= self._randrange(jitter_ms + 1)
+        self._roll_after_ms = wait_ms
+
+    # -- offsets
+
+    def set_high_watermark(self, offset: int) -> None:
+        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self._state.on_high_watermark(offset)
+
+    def increment_log_start_offset(self, offset: int) -> bool:
+        """Raises LogRefused OFFSET_OUT_OF_RANGE above the high watermark; False when it is no increment."""
+        if offset > self.high_watermark:
+            raise LogRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is above the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._epochs.truncate_from_start(offset)
+        self._write_epochs()
+        return True
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise LogRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        if offset >= upper_bound_offset:
+            return LogRead(EMPTY_RECORDS)
+        return self._segments.read(
+            offset, max_bytes, upper_bound_offset, minimum_one_batch, self.log_end_offset
+        )
+
+    def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
+        if not self.log_start_offset <= offset < upper_bound_offset:
+            return 0
+        return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        return lookup.aborted_transactions(
+            self._segments.from_offset(fetch_offset), fetch_offset, upper_bound_offset
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        return lookup.offset_for_timestamp(self._segments.items, timestamp_ms, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        return lookup.offset_of_max_timestamp(self._segments.from_offset(self.log_start_offset))
+
+    def size_bytes(self) -> int:
+        return self._segments.size()
+
+    def segment_base_offset(self, offset: int) -> int:
+        return self._segments.base_of(offset)
+
+    def active_producers(self) -> list[ProducerStateEntry]:
+        return list(self._state.active())
+
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
+        return self._state.remove_expired(now_ms, expiration_ms)
+
+    # -- epochs
+
+    def latest_epoch(self) -> int:
+        return self._latest_epoch
+
+    def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
+        self._epochs.assign(epoch, start_offset)
+        self._write_epochs()
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        return self._epochs.epoch_for_offset(offset)
+
+    def _write_epochs(self) -> None:
+        """Unsynced: recovery finds the epochs of unflushed batches in the batches, and a flush syncs the file."""
+        self._latest_epoch = self._epochs.latest_epoch()
+        if self._epochs.changed:
+            self._disk.write_atomic(
+                f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=False
+            )
+            self._epochs.changed = False
+
+    # -- truncation
+
+    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+        """Drop everything from an offset on. Below the log's start it starts anew there."""
+        if offset >= self.log_end_offset:
+            return
+        if offset < self._segments.items[0].base_offset:
+            self.truncate_fully_and_start_at(offset, now_ms)
+            return
+        self._segments.truncate_to(offset, now_ms)
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._after_truncation()
+        self._snapshots.load_latest(self._state, self.log_start_offset, offset)
+        replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
+        self._state.on_high_watermark(self.high_watermark)
+
+    def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
+        self.log_start_offset = self.log_end_offset = offset
+        self._epochs.clear()
+        self._after_truncation()
+        self._snapshots.remove_all()
+        self._state.clear(offset)
+        self.high_watermark = offset
+
+    def _after_truncation(self) -> None:
+        self._epochs.truncate_from_end(self.log_end_offset)
+        self._write_epochs()
+        self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
+        self.recovery_point = min(self.recovery_point, self.log_end_offset)
+        self._unflushed_from = min(self._unflushed_from, self.log_end_offset)
+
+    # -- upkeep
+
+    def flush(self) -> None:
+        """Make everything appended durable; blocks on the disk."""
+        flush = self.begin_flush()
+        flush.run()
+        self.finish_flush(flush)
+
+    def begin_flush(self) -> LogFlush:
+        """What a worker thread must sync, as of now: segments from the recovery point on, and the epochs."""
+        segments = [s for s in self._segments.from_offset(self.recovery_point) if s.size]
+        for segment in segments:
+            segment.write_indexes()
+        return LogFlush(
+            self._disk,
+            [segment.file for segment in segments],
+            [path for segment in segments for path in segment.paths()[1:]]
+            + [path for path in (f"{self.directory}/{LEADER_EPOCH_FILE}",) if self._disk.exists(path)],
+            self.log_end_offset,
+        )
+
+    def finish_flush(self, flush: LogFlush) -> None:
+        """The flush ran: the recovery point moves, unless a truncation has gone below it meanwhile."""
+        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        self._unflushed_from = max(self._unflushed_from, self.recovery_point)
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """Let go of segments that time, size or the log's start allow; how many went."""
+        config = self._config
+        items = self._segments.items
+        facts = [
+            SegmentFacts(
+                segment.size,
+                self._segments.next_offset_of(at, self.log_end_offset),
+                segment.retention_timestamp_ms() if config.delete and config.retention_ms >= 0 else -1,
+            )
+            for at, segment in enumerate(items)
+        ]
+        count = count_deletable(
+            facts,
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log_start_offset,
+            delete_policy=config.delete,
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+            now_ms=now_ms,
+        )
+        if not count:
+            return 0
+        if count == len(items):
+            self.roll(self.log_end_offset, now_ms)
+        dropped = self._segments.drop_oldest(count, config.file_delete_delay_ms)
+        for segment in dropped:
+            self._snapshots.remove(segment.base_offset)
+        self.log_start_offset = max(self.log_start_offset, self._segments.items[0].base_offset)
+        self._epochs.truncate_from_start(self.log_start_offset)
+        self._write_epochs()
+        return count
+
+    def close(self) -> None:
+        """After a flush: the last time index entry, the producers' state, the files let go. Not to be used afterwards."""
+        for segment in self._segments.items:
+            segment.become_inactive() if segment is self._segments.active else segment.write_indexes()
+        self._state.end_offset = self.log_end_offset
+        self._snapshots.take(self._state)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the files, writing nothing."""
+        for segment in self._segments.items:
+            segment.release()
+
+
+class LogFlush:
+    """The files to sync for one log; `run` is for a worker thread and touches nothing else."""
+
+    __slots__ = ("_disk", "_files", "_paths", "end_offset")
+
+    def __init__(self, disk: Disk, files: list[File], paths: list[str], end_offset: int) -> None:
+        self._disk = disk
+        self._files = files
+        self._paths = paths
+        self.end_offset = end_offset
+
+    def run(self) -> None:
+        for file in self._files:
+            file.sync()
+        for path in self._paths:
+            try:
+                file = self._disk.open(path)
+            except FileNotFoundError:
+                # Dropped by retention or truncation since the flush began.
+                continue
+            file.sync()
+            file.close()

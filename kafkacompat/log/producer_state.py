@@ -1,0 +1,321 @@
+"""What a partition knows of its producers: sequences of idempotent ones, open transactions, KIP-98's state machine.
+
+Duty: judge a batch, apply it, expire, and tell the first unstable offset. Must not know: files, clocks, requests.
+A batch is judged (`check`) before it is written and applied (`apply_data`, `apply_marker`) after; judging changes nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from kafkacompat.ports import LogRefused, ProducerStateEntry
+from kafkacompat.wire.errors import ErrorCode
+
+RETAINED_BATCHES = 5
+"""Batches remembered per producer: a client may have five in flight and repeat any of them."""
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_TRANSACTION = -1
+
+_SNAPSHOT_HEAD = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_END = 6
+
+
+class SnapshotCorrupt(ValueError):
+    """A producer snapshot whose version, size or crc is wrong."""
+
+
+class RetainedBatch(NamedTuple):
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+
+class CompletedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    committed: bool
+
+
+class Producer:
+    """One producer's state. -1 stands for none in every field but the list."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int = -1) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp_ms = -1
+        self.transaction_first_offset = NO_TRANSACTION
+        self.batches: list[RetainedBatch] = []
+
+
+class ProducerState:
+    """All producers of one partition, with the offset up to which they are known (`end_offset`, exclusive)."""
+
+    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "first_unstable_offset", "producers")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, Producer] = {}
+        self.end_offset = 0
+        self.first_unstable_offset = -1
+        """First offset of the earliest transaction that is open, or whose marker is not below the high watermark; -1: none."""
+        self._ongoing: dict[int, int] = {}
+        """First offset -> producer id of open transactions."""
+        self._unreplicated: dict[int, int] = {}
+        """First offset -> offset of the marker, for ended ones whose marker is at or above the high watermark."""
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_offset_delta: int,
+        *,
+        is_transactional: bool,
+        is_control: bool = False,
+        coordinator_epoch: int = -1,
+        from_client: bool = True,
+    ) -> RetainedBatch | None:
+        """Judge a batch before it is written. The original when it is a repetition, else None.
+
+        Raises LogRefused INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE or
+        TRANSACTION_COORDINATOR_FENCED.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            return None
+        if from_client and epoch == producer.epoch and not is_control:
+            last_sequence = (first_sequence + last_offset_delta) & MAX_SEQUENCE
+            for batch in producer.batches:
+                if batch.last_sequence == last_sequence and batch.offset_delta == last_offset_delta:
+                    return batch
+        if epoch < producer.epoch:
+            raise LogRefused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {epoch}, but {producer.epoch} was seen",
+            )
+        if is_control:
+            if coordinator_epoch < producer.coordinator_epoch:
+                raise LogRefused(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"coordinator epoch {coordinator_epoch} is older than {producer.coordinator_epoch}",
+                )
+            return None
+        if from_client:
+            self._check_sequence(producer, epoch, first_sequence)
+        if producer.transaction_first_offset != NO_TRANSACTION and not is_transactional:
+            raise LogRefused(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {producer_id} wrote outside its transaction, which is open since offset "
+                f"{producer.transaction_first_offset}",
+            )
+        return None
+
+    def apply_data(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp_ms: int,
+        is_transactional: bool,
+    ) -> None:
+        """A data batch of this producer is in the log."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id, epoch)
+        delta = last_offset - first_offset
+        last_sequence = -1 if first_sequence < 0 else (first_sequence + delta) & MAX_SEQUENCE
+        batches = producer.batches
+        if producer.epoch != epoch:
+            producer.epoch = epoch
+            batches.clear()
+        elif len(batches) == RETAINED_BATCHES:
+            del batches[0]
+        batches.append(RetainedBatch(last_sequence, last_offset, delta, timestamp_ms))
+        producer.last_timestamp_ms = timestamp_ms
+        if is_transactional and producer.transaction_first_offset == NO_TRANSACTION:
+            producer.transaction_first_offset = first_offset
+            self._ongoing[first_offset] = producer_id
+            self._refresh_unstable()
+        self.end_offset = last_offset + 1
+
+    def apply_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        offset: int,
+        timestamp_ms: int,
+        committed: bool,
+    ) -> CompletedTransaction | None:
+        """An end marker of this producer is in the log; the transaction it ended, if one was open."""
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id, epoch)
+        if producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp_ms = timestamp_ms
+        self.end_offset = offset + 1
+        first_offset = producer.transaction_first_offset
+        if first_offset == NO_TRANSACTION:
+            return None
+        producer.transaction_first_offset = NO_TRANSACTION
+        self._ongoing.pop(first_offset, None)
+        self._unreplicated[first_offset] = offset
+        self._refresh_unstable()
+        return CompletedTransaction(producer_id, first_offset, offset, committed)
+
+    def stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """The last stable offset once a transaction's end is replicated, as the transaction index keeps it."""
+        others = [
+            first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id
+        ]
+        return min(others, default=completed.last_offset + 1)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Ended transactions whose marker is now below the high watermark hold nothing back any more."""
+        if self._unreplicated:
+            done = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
+            for first in done:
+                del self._unreplicated[first]
+            if done:
+                self._refresh_unstable()
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers idle for that long without an open transaction; how many went."""
+        expired = [
+            producer_id
+            for producer_id, producer in self.producers.items()
+            if producer.transaction_first_offset == NO_TRANSACTION
+            and now_ms - producer.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def clear(self, end_offset: int) -> None:
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.first_unstable_offset = -1
+        self.end_offset = end_offset
+
+    def load(self, producers: Iterable[Producer], end_offset: int) -> None:
+        """Begin from a snapshot taken at an offset."""
+        self.clear(end_offset)
+        for producer in producers:
+            self.producers[producer.producer_id] = producer
+            if producer.transaction_first_offset != NO_TRANSACTION:
+                self._ongoing[producer.transaction_first_offset] = producer.producer_id
+        self._refresh_unstable()
+
+    def active(self) -> Iterator[ProducerStateEntry]:
+        """Every known producer, by id."""
+        for producer_id in sorted(self.producers):
+            producer = self.producers[producer_id]
+            yield ProducerStateEntry(
+                producer_id,
+                producer.epoch,
+                producer.batches[-1].last_sequence if producer.batches else -1,
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                producer.transaction_first_offset,
+            )
+
+    def _check_sequence(self, producer: Producer, epoch: int, first_sequence: int) -> None:
+        if epoch != producer.epoch:
+            if first_sequence != 0 and producer.epoch != -1:
+                raise LogRefused(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {producer.producer_id} begins epoch {epoch} with sequence {first_sequence}",
+                )
+            return
+        last_sequence = producer.batches[-1].last_sequence if producer.batches else -1
+        if first_sequence == last_sequence + 1 or (first_sequence == 0 and last_sequence == MAX_SEQUENCE):
+            return
+        raise LogRefused(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {producer.producer_id} gave sequence {first_sequence} after {last_sequence}",
+        )
+
+    def _refresh_unstable(self) -> None:
+        self.first_unstable_offset = min(
+            min(self._ongoing, default=MAX_OFFSET), min(self._unreplicated, default=MAX_OFFSET)
+        )
+        if self.first_unstable_offset == MAX_OFFSET:
+            self.first_unstable_offset = -1
+
+
+MAX_OFFSET = (1 << 63) - 1
+
+
+def encode_snapshot(producers: Iterable[Producer]) -> bytes:
+    """Kafka's .snapshot file; of each producer only the last batch is kept."""
+    entries = bytearray()
+    count = 0
+    for producer in producers:
+        batch = producer.batches[-1] if producer.batches else RetainedBatch(-1, -1, 0, -1)
+        entries += _SNAPSHOT_ENTRY.pack(
+            producer.producer_id,
+            producer.epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            producer.last_timestamp_ms,
+            producer.coordinator_epoch,
+            producer.transaction_first_offset,
+        )
+        count += 1
+    body = struct.pack(">i", count) + entries
+    return struct.pack(">hI", 1, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[Producer]:
+    """The producers of a .snapshot file; SnapshotCorrupt when it is not whole."""
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise SnapshotCorrupt(f"{len(data)} bytes are no snapshot")
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != 1:
+        raise SnapshotCorrupt(f"snapshot version {version}")
+    if crc32c(data[_CRC_END:]) != crc:
+        raise SnapshotCorrupt("the crc is wrong")
+    if count < 0 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+        raise SnapshotCorrupt(f"{count} entries in {len(data)} bytes")
+    producers = []
+    for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, first = fields
+        producer = Producer(producer_id, epoch)
+        producer.last_timestamp_ms = timestamp_ms
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_first_offset = first if first >= 0 else NO_TRANSACTION
+        if last_offset >= 0:
+            producer.batches.append(RetainedBatch(last_sequence, last_offset, delta, timestamp_ms))
+        producers.append(producer)
+    return producers

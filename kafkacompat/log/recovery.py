@@ -1,0 +1,253 @@
+"""Opening a partition's directory: what Kafka does at start, with and without a clean shutdown.
+
+Duty: remove leftovers, finish interrupted swaps, load segments, after an unclean stop check every batch from the recovery
+point on and index it anew, rebuild producer state. Must not know: topics, images, other partitions.
+What a crash leaves: a torn last batch (cut off), index files that lag (built anew), snapshots of offsets that are gone
+(removed). A damaged batch in the middle ends the log there; what follows it is set aside as `.deleted`, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.checkpoint import (
+    LEADER_EPOCH_FILE,
+    CheckpointCorrupt,
+    format_epochs,
+    parse_epochs,
+)
+from kafkacompat.log.epoch_cache import LeaderEpochCache
+from kafkacompat.log.index import MAX_RELATIVE_OFFSET
+from kafkacompat.log.log import LogParts
+from kafkacompat.log.producer_state import ProducerState
+from kafkacompat.log.replay import apply_batch, replay_segments
+from kafkacompat.log.segment import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    ITERATE_CHUNK,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    Segment,
+)
+from kafkacompat.log.snapshots import SnapshotStore
+from kafkacompat.records.batch import BatchCorrupt, iterate_batches
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.ports import Disk
+
+CLEANED_SUFFIX, SWAP_SUFFIX = ".cleaned", ".swap"
+_SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+Note = Callable[[str], None]
+
+
+def open_directory(
+    disk: Disk,
+    directory: str,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    note: Note = lambda text: None,
+) -> LogParts:
+    """The parts of a PartitionLog. `clean`: the stop before was clean, nothing is checked. `note` gets what was amiss.
+
+    CheckpointCorrupt when the epochs cannot be read after a clean stop; OSError passes through.
+    """
+    disk.make_directory(directory)
+    _finish_interrupted_work(disk, directory, note)
+    names = disk.list_directory(directory)
+    segments = _load_segments(disk, directory, names, config, now_ms, note)
+    snapshots = SnapshotStore(disk, directory, names)
+    epochs, epochs_known = _load_epochs(disk, directory, clean, note)
+    first_base = segments[0].base_offset if segments else log_start_offset
+    if not clean and segments:
+        start = recovery_point if epochs_known or recovery_point == 0 else 0
+        _recover(disk, segments, snapshots, epochs, max(start, 0), max(log_start_offset, first_base), note)
+    log_end_offset = segments[-1].next_offset() if segments else log_start_offset
+    if log_end_offset < log_start_offset:
+        note(
+            f"{directory}: the log ends at {log_end_offset}, below its start {log_start_offset}; it starts anew there"
+        )
+        _set_aside(disk, segments)
+        segments = []
+        epochs.clear()
+        snapshots.remove_all()
+        log_end_offset = log_start_offset
+    if not segments:
+        segments = [
+            Segment(disk, directory, log_start_offset, config.index_interval_bytes, now_ms, create=True)
+        ]
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    if epochs.changed:
+        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)
+        epochs.changed = False
+    snapshots.remove_strays([segment.base_offset for segment in segments])
+    state = ProducerState()
+    snapshots.load_latest(state, log_start_offset, log_end_offset)
+    if state.end_offset < log_end_offset:
+        replay_segments(state, _from(segments, state.end_offset), log_end_offset)
+    return LogParts(
+        segments,
+        epochs,
+        state,
+        snapshots,
+        log_start_offset,
+        log_end_offset,
+        log_end_offset if clean else min(recovery_point, log_end_offset),
+    )
+
+
+def _finish_interrupted_work(disk: Disk, directory: str, note: Note) -> None:
+    """Remove `.deleted` and `.cleaned` files; complete swaps of a compaction that had come far enough."""
+    names = [name for name in disk.list_directory(directory) if name[:20].isdigit()]
+    least_cleaned = 1 << 63
+    swaps: list[str] = []
+    for name in names:
+        if name.endswith(DELETED_SUFFIX) and ".checkpoint" not in name:
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(CLEANED_SUFFIX):
+            least_cleaned = min(least_cleaned, int(name[:20]))
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(SWAP_SUFFIX):
+            swaps.append(name)
+    valid = [name for name in swaps if int(name[:20]) < least_cleaned]
+    for name in swaps:
+        if name not in valid:
+            disk.remove(f"{directory}/{name}")
+    covered_from, covered_to = 1 << 63, -1
+    for name in valid:
+        if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            base = int(name[:20])
+            note(f"{directory}/{name}: an interrupted swap is completed")
+            covered_from = min(covered_from, base)
+            covered_to = max(covered_to, _swap_end(disk, f"{directory}/{name}", base))
+    for name in names:
+        if (
+            name not in swaps
+            and name.endswith(_SEGMENT_SUFFIXES)
+            and covered_from <= int(name[:20]) < covered_to
+        ):
+            disk.remove(f"{directory}/{name}")
+    for name in valid:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+
+
+def _swap_end(disk: Disk, path: str, base_offset: int) -> int:
+    """The offset after the last batch of a swapped-in segment, which has its final name only later."""
+    end = base_offset
+    for header in iterate_batches(disk.read_bytes(path)):
+        end = header.last_offset + 1
+    return end
+
+
+def _load_segments(
+    disk: Disk, directory: str, names: list[str], config: LogConfig, now_ms: int, note: Note
+) -> list[Segment]:
+    present = set(names)
+    segments = []
+    for name in names:
+        if len(name) < 24 or not name[:20].isdigit():
+            continue
+        if name[20:] in _SEGMENT_SUFFIXES[1:] and name[:20] + LOG_SUFFIX not in present:
+            note(f"{directory}/{name}: an index without a log is removed")
+            disk.remove(f"{directory}/{name}")
+        elif name[20:] == LOG_SUFFIX:
+            segments.append(
+                Segment(disk, directory, int(name[:20]), config.index_interval_bytes, now_ms, create=False)
+            )
+    return segments
+
+
+def _load_epochs(disk: Disk, directory: str, clean: bool, note: Note) -> tuple[LeaderEpochCache, bool]:
+    """The epochs and whether the file could be believed; a crash can leave it empty."""
+    path = f"{directory}/{LEADER_EPOCH_FILE}"
+    if not disk.exists(path):
+        return LeaderEpochCache(), False
+    try:
+        entries = parse_epochs(disk.read_bytes(path))
+    except CheckpointCorrupt as error:
+        if clean:
+            raise
+        note(f"{path}: {error}; the epochs are taken from the batches")
+        return LeaderEpochCache(), False
+    return LeaderEpochCache(entries), bool(entries)
+
+
+def _recover(
+    disk: Disk,
+    segments: list[Segment],
+    snapshots: SnapshotStore,
+    epochs: LeaderEpochCache,
+    recovery_point: int,
+    log_start_offset: int,
+    note: Note,
+) -> None:
+    """Check the batches of the segments from the one that holds the recovery point on, and index them anew."""
+    first = max((at for at, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+    state = ProducerState()
+    snapshots.load_latest(
+        state, log_start_offset - 1 if log_start_offset else -1, segments[first].base_offset
+    )
+    if state.end_offset < segments[first].base_offset:
+        replay_segments(state, segments[:first], segments[first].base_offset)
+    for at in range(first, len(segments)):
+        segment = segments[at]
+        if segment.base_offset > state.end_offset:
+            state.end_offset = segment.base_offset
+        if at > first:
+            snapshots.take(state)
+        cut = recover_segment(segment, state, epochs)
+        if cut:
+            note(
+                f"{segment.stem}{LOG_SUFFIX}: {cut} bytes after offset {state.end_offset - 1} are no whole batches"
+            )
+            if segments[at + 1 :]:
+                note(f"{segment.stem}{LOG_SUFFIX}: {len(segments) - at - 1} segments after it are set aside")
+            _set_aside(disk, segments[at + 1 :])
+            for later in segments[at + 1 :]:
+                snapshots.remove(later.base_offset)
+            del segments[at + 1 :]
+            break
+
+
+def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochCache) -> int:
+    """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut."""
+    segment.begin_reindex()
+    segment.txn_index.cut(0)
+    valid = 0
+    try:
+        for header, batch in segment.checked_batches(ITERATE_CHUNK):
+            if not segment.base_offset <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET:
+                raise BatchCorrupt(f"offset {header.last_offset} in the segment at {segment.base_offset}")
+            if header.magic == 2:
+                if header.leader_epoch >= 0 and header.leader_epoch > epochs.latest_epoch():
+                    epochs.assign(header.leader_epoch, header.base_offset)
+                apply_batch(state, header, batch, segment)
+            segment.index_batch(header)
+            valid = header.position + header.size
+    except (BatchCorrupt, RecordMalformed, DecompressionFailed):
+        pass
+    cut = segment.size - valid
+    segment.cut(valid)
+    segment.finish_reindex()
+    return cut
+
+
+def _set_aside(disk: Disk, segments: list[Segment]) -> None:
+    for segment in segments:
+        for path in segment.paths():
+            disk.rename(path, path + DELETED_SUFFIX)
+        segment.release()
+
+
+def _from(segments: list[Segment], offset: int) -> list[Segment]:
+    return segments[max((at for at, s in enumerate(segments) if s.base_offset <= offset), default=0) :]

@@ -1,0 +1,110 @@
+"""Applying batches that already lie in the log to the producer state, the transaction index and the epochs.
+
+Duty: replay, for recovery, truncation and a follower's append. Must not know: where the state came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.index import AbortedEntry
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches, parse_header
+from kafkacompat.records.control import EndTransactionMarker, parse_end_transaction_marker
+from kafkacompat.records.read import records_of
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.segment import Segment
+    from kafkacompat.ports import Buffer
+    from kafkacompat.records.batch import BatchHeader
+
+
+def marker_of(batch: Buffer) -> EndTransactionMarker | None:
+    """The end marker in exactly one control batch; None when it holds another kind of control record."""
+    header = parse_header(batch)
+    for _, record in records_of(batch, header):
+        return parse_end_transaction_marker(record)
+    return None
+
+
+def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> Iterator[BatchHeader]:
+    """The batches that a follower may append: whole, sound, in order, of no later epoch than its own.
+
+    A later epoch ends the run, as does a cut-off batch. Raises LogRefused CORRUPT_MESSAGE for bytes that must be fetched
+    again, OFFSET_OUT_OF_RANGE for offsets that do not follow.
+    """
+    try:
+        for header in iterate_batches(view):
+            if header.leader_epoch > leader_epoch:
+                return
+            if not has_valid_crc(view[header.position : header.position + header.size], header):
+                raise LogRefused(ErrorCode.CORRUPT_MESSAGE, f"the crc at {header.position} is wrong")
+            if header.base_offset < next_offset:
+                raise LogRefused(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"offset {header.base_offset} came where {next_offset} is next",
+                )
+            next_offset = header.last_offset + 1
+            yield header
+    except BatchCorrupt as error:
+        raise LogRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def apply_batch(
+    state: ProducerState, header: BatchHeader, batch: Buffer | None, segment: Segment | None
+) -> None:
+    """Bring the state up to a batch's end. `batch` is needed for control batches only; with a segment its transaction
+    index gets the aborted transaction that a marker ends.
+    """
+    if header.producer_id >= 0:
+        if not header.is_control:
+            state.apply_data(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp_ms,
+                header.is_transactional,
+            )
+        elif header.record_count and batch is not None:
+            _, record = next(iter(records_of(batch, header)))
+            marker = parse_end_transaction_marker(record)
+            if marker is not None:
+                completed = state.apply_marker(
+                    header.producer_id,
+                    header.producer_epoch,
+                    marker.coordinator_epoch,
+                    header.base_offset,
+                    record.timestamp_ms,
+                    marker.committed,
+                )
+                if completed is not None and not completed.committed and segment is not None:
+                    segment.txn_index.append(
+                        AbortedEntry(
+                            completed.producer_id,
+                            completed.first_offset,
+                            completed.last_offset,
+                            state.stable_offset_after(completed),
+                        )
+                    )
+    state.end_offset = header.last_offset + 1
+
+
+def replay_segments(state: ProducerState, segments: Iterable[Segment], end_offset: int) -> None:
+    """Apply all batches from the state's end offset to the given one; transaction indexes stay as they are."""
+    for segment in segments:
+        if not segment.size:
+            continue
+        found = segment.find(max(state.end_offset, segment.base_offset))
+        if found is None:
+            continue
+        for header in segment.headers(found[0]):
+            if header.base_offset >= end_offset:
+                break
+            needs_bytes = header.is_control and header.producer_id >= 0
+            apply_batch(state, header, segment.read_batch(header) if needs_bytes else None, None)
+    state.end_offset = end_offset

@@ -1,0 +1,409 @@
+"""One segment: a .log file of batches with its three indexes.
+
+Duty: append, find a batch by offset, iterate headers, cut, close, rename. Must not know: other segments, producers,
+high watermarks, retention. Of the batches appended last it remembers the offsets and positions, so reads at the tail
+touch no disk. Index bytes reach their files when the segment is flushed, rolled or closed; a crash before that costs nothing,
+because such segments are indexed anew.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.log.index import Index, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, parse_header
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer, Disk, File
+
+AnyIndex = TypeVar("AnyIndex", bound=Index)
+
+TAIL_BATCHES = 1024
+"""Batches at the end of a segment whose offsets and positions are remembered (about 100 bytes each)."""
+SCAN_CHUNK = 16 * 1024
+"""Bytes read at once while looking for a batch: several index intervals."""
+ITERATE_CHUNK = 1024 * 1024
+LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+
+_LENGTH = struct.Struct(">i")
+
+
+def file_stem(directory: str, base_offset: int) -> str:
+    return f"{directory}/{base_offset:020d}"
+
+
+class Segment:
+    """Offsets absolute, sizes in bytes, timestamps in ms; -1 for a timestamp that is not known."""
+
+    __slots__ = (
+        "_disk",
+        "_file",
+        "_offset_index",
+        "_tail_offsets",
+        "_tail_positions",
+        "_tail_starts_after",
+        "_time_index",
+        "_txn_index",
+        "base_offset",
+        "bytes_since_index_entry",
+        "created_ms",
+        "index_interval_bytes",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "rolling_timestamp_ms",
+        "size",
+        "stem",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        index_interval_bytes: int,
+        now_ms: int,
+        *,
+        create: bool,
+    ) -> None:
+        self._disk = disk
+        self.stem = file_stem(directory, base_offset)
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = now_ms
+        self.bytes_since_index_entry = 0
+        self.max_timestamp_ms = -1
+        self.max_timestamp_offset = base_offset
+        self.rolling_timestamp_ms: int | None = None
+        """Max timestamp of the first batch; None while it has not been looked at."""
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TransactionIndex | None = None
+        self._tail_offsets: list[int] = []
+        self._tail_positions: list[int] = []
+        self._tail_starts_after = -1
+        """Last offset before the remembered tail; lookups at or below it go to the index."""
+        self._file: File | None = None
+        if create:
+            self._file = disk.open(self.stem + LOG_SUFFIX, create=True)
+            self.size = self._file.size()
+        else:
+            self.size = disk.file_size(self.stem + LOG_SUFFIX)
+        if not self.size:
+            self._offset_index = OffsetIndex(base_offset)
+            self._time_index = TimeIndex(base_offset)
+
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.stem + LOG_SUFFIX)
+        return file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    @property
+    def txn_index(self) -> TransactionIndex:
+        if self._txn_index is None:
+            try:
+                self._txn_index = self._read_index(TransactionIndex, TXN_INDEX_SUFFIX)
+                self._txn_index.check()
+            except FileNotFoundError:
+                self._txn_index = TransactionIndex(self.base_offset)
+        return self._txn_index
+
+    def append(
+        self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int
+    ) -> None:
+        """Append one batch. On OSError nothing has changed."""
+        self.file.write_now(buffer)
+        self._note(size, first_offset, last_offset, max_timestamp_ms)
+
+    def append_many(self, buffer: Buffer, batches: Sequence[BatchHeader]) -> None:
+        """Append a run of batches, whose headers are given, in one write."""
+        self.file.write_now(buffer)
+        for header in batches:
+            self._note(header.size, header.base_offset, header.last_offset, header.max_timestamp_ms)
+
+    def _note(self, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
+        position = self.size
+        if not position:
+            self.rolling_timestamp_ms = max_timestamp_ms
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.bytes_since_index_entry = size
+        else:
+            self.bytes_since_index_entry += size
+        self.size = position + size
+        offsets = self._tail_offsets
+        if not offsets:
+            self._tail_starts_after = first_offset - 1
+        offsets.append(last_offset)
+        self._tail_positions.append(position)
+        if len(offsets) > TAIL_BATCHES:
+            half = TAIL_BATCHES >> 1
+            self._tail_starts_after = offsets[half - 1]
+            del offsets[:half], self._tail_positions[:half]
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """(position, size) of the batch that holds an offset, or of the first one after it; None past the last batch."""
+        if self._tail_offsets and offset > self._tail_starts_after:
+            at = bisect_left(self._tail_offsets, offset)
+            if at == len(self._tail_offsets):
+                return None
+            position = self._tail_positions[at]
+            following = self._tail_positions[at + 1] if at + 1 < len(self._tail_positions) else self.size
+            return position, following - position
+        if not self.size:
+            return None
+        start = self.offset_index.lookup(offset)
+        try:
+            return self._scan(offset, start)
+        except BatchCorrupt:
+            if not start:
+                raise
+            # Only a damaged index leads between batches: the log itself was checked when it was written or recovered.
+            self.rebuild_indexes()
+            return self._scan(offset, self.offset_index.lookup(offset))
+
+    def _scan(self, offset: int, start: int) -> tuple[int, int] | None:
+        for header in self.headers(start, chunk=SCAN_CHUNK):
+            if header.last_offset >= offset:
+                return header.position, header.size
+        return None
+
+    def headers(
+        self, start: int = 0, end: int | None = None, chunk: int = ITERATE_CHUNK
+    ) -> Iterator[BatchHeader]:
+        """Headers of whole batches between two positions. BatchCorrupt where no batch can lie."""
+        file, position = self.file, start
+        limit = self.size if end is None else end
+        data, data_at = b"", start
+        while limit - position >= 17:
+            inside = position - data_at
+            if len(data) - inside < HEADER_SIZE and data_at + len(data) < limit:
+                wanted = min(chunk, limit - position)
+                data = file.try_read(position, wanted) or file.read_cold(position, wanted)
+                data_at, inside = position, 0
+            length = _LENGTH.unpack_from(data, inside + 8)[0] if len(data) - inside >= 17 else -1
+            if length < 14:
+                raise BatchCorrupt(f"a batch of length {length} at {position} of {self.stem}")
+            if length + 12 > limit - position:
+                return
+            try:
+                header = parse_header(data, inside)
+            except struct.error as error:
+                raise BatchCorrupt(f"no batch at {position} of {self.stem}") from error
+            header.position = position
+            yield header
+            position += header.size
+
+    def checked_batches(self, chunk: int = ITERATE_CHUNK) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch with its bytes, read in large pieces. BatchCorrupt at the first that is not whole and sound."""
+        file, position, data, data_at = self.file, 0, b"", 0
+        while position < self.size:
+            inside = position - data_at
+            if len(data) - inside < HEADER_SIZE and data_at + len(data) < self.size:
+                data, data_at, inside = file.read_cold(position, chunk), position, 0
+            if len(data) - inside < 17:
+                raise BatchCorrupt(f"{len(data) - inside} bytes at {position} are no batch")
+            size = _LENGTH.unpack_from(data, inside + 8)[0] + 12
+            if size < 26 or size > self.size - position:
+                raise BatchCorrupt(f"a batch of {size} bytes where {self.size - position} remain")
+            if inside + size > len(data):
+                data, data_at, inside = file.read_cold(position, max(size, chunk)), position, 0
+            try:
+                header = parse_header(data, inside)
+            except struct.error as error:
+                raise BatchCorrupt(f"no batch at {position}") from error
+            batch = memoryview(data)[inside : inside + size]
+            if not has_valid_crc(batch, header):
+                raise BatchCorrupt(f"the crc of the batch at {position} is wrong")
+            header.position = position
+            yield header, batch
+            position += size
+
+    def read_batch(self, header: BatchHeader) -> bytes:
+        """All bytes of a batch that `headers` gave."""
+        return self.file.try_read(header.position, header.size) or self.file.read_cold(
+            header.position, header.size
+        )
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, by looking from the last index entry on; the base offset when empty."""
+        result = self.base_offset
+        for header in self.headers(
+            self.offset_index.lookup(self.offset_index.last_offset()), chunk=SCAN_CHUNK
+        ):
+            result = header.last_offset + 1
+        return result
+
+    def first_batch_timestamp(self) -> int | None:
+        """Max timestamp of the first batch; None when the segment is empty."""
+        if self.rolling_timestamp_ms is None and self.size:
+            for header in self.headers(chunk=HEADER_SIZE):
+                self.rolling_timestamp_ms = header.max_timestamp_ms
+                break
+        return self.rolling_timestamp_ms
+
+    def largest_timestamp(self) -> tuple[int, int]:
+        """(timestamp, last offset of its batch); (-1, base offset) when no record has one."""
+        if self.max_timestamp_ms < 0 and self.size:
+            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
+        return self.max_timestamp_ms, self.max_timestamp_offset
+
+    def retention_timestamp_ms(self) -> int:
+        """The largest record timestamp, else when the file was last written."""
+        timestamp_ms = self.largest_timestamp()[0]
+        return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.stem + LOG_SUFFIX)
+
+    def is_full(self, index_bytes: int) -> bool:
+        """Whether an index has no room: Kafka keeps one slot of the time index for the entry made on closing."""
+        return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= max(
+            index_bytes // 12 - 1, 1
+        )
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop batches from the one that holds the offset on; the bytes dropped."""
+        found = self.find(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        if self.txn_index.data:
+            self.txn_index.truncate_to(offset)
+        dropped = 0
+        if found is not None:
+            dropped = self.size - found[0]
+            self.file.truncate(found[0])
+            self.size = found[0]
+            kept = bisect_left(self._tail_positions, found[0])
+            del self._tail_offsets[kept:], self._tail_positions[kept:]
+        self.bytes_since_index_entry = 0
+        self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
+        if self.size:
+            for header in self.headers(self.offset_index.lookup(self.max_timestamp_offset)):
+                if header.max_timestamp_ms > self.max_timestamp_ms:
+                    self.max_timestamp_ms, self.max_timestamp_offset = (
+                        header.max_timestamp_ms,
+                        header.last_offset,
+                    )
+        else:
+            self.created_ms = now_ms
+            self.rolling_timestamp_ms = None
+        self.write_indexes()
+        return dropped
+
+    def cut(self, size: int) -> None:
+        """Shorten the log file to a size; the indexes are the caller's to build anew."""
+        if size < self.size:
+            self.file.truncate(size)
+            self.size = size
+        self._tail_offsets.clear()
+        self._tail_positions.clear()
+
+    def rebuild_indexes(self) -> None:
+        """Make offset and time index anew from the headers of whole batches."""
+        self.begin_reindex()
+        for header in self.headers():
+            self.index_batch(header)
+        self.finish_reindex()
+
+    def begin_reindex(self) -> None:
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
+        self.bytes_since_index_entry = 0
+
+    def index_batch(self, header: BatchHeader) -> None:
+        """Index a batch already in the file, as the append did when it was written."""
+        if header.max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self.offset_index.append(header.last_offset, header.position)
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += header.size
+
+    def finish_reindex(self) -> None:
+        if self.size:
+            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.write_indexes()
+
+    def become_inactive(self) -> None:
+        """The last entry of the time index, by which retention goes, and all index bytes into their files."""
+        if self.size:
+            self.time_index.maybe_append(*self.largest_timestamp())
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to the entries in memory; unsynced."""
+        for index, suffix in (
+            (self._offset_index, INDEX_SUFFIX),
+            (self._time_index, TIME_INDEX_SUFFIX),
+            (self._txn_index, TXN_INDEX_SUFFIX),
+        ):
+            if index is None:
+                continue
+            path = self.stem + suffix
+            if index is self._txn_index and not index.data and not self._disk.exists(path):
+                continue
+            file = self._disk.open(path, create=True)
+            if file.size() != index.written:
+                file.truncate(index.written)
+            if index.written < len(index.data):
+                file.write_now(memoryview(index.data)[index.written :])
+                index.written = len(index.data)
+            file.close()
+
+    def forget_indexes(self) -> None:
+        """Let an old segment's index entries go from memory; they are read again when needed."""
+        if self._offset_index is not None and self._time_index is not None:
+            self.largest_timestamp()
+            if self._offset_index.written == len(self._offset_index.data):
+                self._offset_index = None
+            if self._time_index.written == len(self._time_index.data):
+                self._time_index = None
+        self._tail_offsets.clear()
+        self._tail_positions.clear()
+
+    def paths(self) -> list[str]:
+        """Those of its files that exist."""
+        suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        return [self.stem + suffix for suffix in suffixes if self._disk.exists(self.stem + suffix)]
+
+    def release(self) -> None:
+        """Let go of the file; it closes when the last slice that refers to it is gone."""
+        self._file = None
+
+    def _load_indexes(self) -> None:
+        try:
+            offset_index = self._read_index(OffsetIndex, INDEX_SUFFIX)
+            time_index = self._read_index(TimeIndex, TIME_INDEX_SUFFIX)
+            offset_index.check(self.size)
+            time_index.check()
+        except (FileNotFoundError, IndexCorrupt):
+            self.rebuild_indexes()
+        else:
+            self._offset_index, self._time_index = offset_index, time_index
+
+    def _read_index(self, kind: type[AnyIndex], suffix: str) -> AnyIndex:
+        return kind(self.base_offset, self._disk.read_bytes(self.stem + suffix))

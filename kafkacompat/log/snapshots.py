@@ -1,0 +1,87 @@
+"""A partition's producer snapshots on disk: which there are, writing, reading, dropping.
+
+Duty: the `%020d.snapshot` files. Must not know: what producers do. A snapshot that cannot be read is removed and an older
+one taken, since the log can be replayed from any.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.producer_state import ProducerState, SnapshotCorrupt, decode_snapshot, encode_snapshot
+from kafkacompat.log.segment import SNAPSHOT_SUFFIX, file_stem
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Disk
+
+
+class SnapshotStore:
+    """Snapshots by the offset they were taken at (exclusive end)."""
+
+    __slots__ = ("_directory", "_disk", "_last_taken", "offsets")
+
+    def __init__(self, disk: Disk, directory: str, names: list[str]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.offsets = sorted(
+            int(name[:20])
+            for name in names
+            if name.endswith(SNAPSHOT_SUFFIX)
+            and len(name) == 20 + len(SNAPSHOT_SUFFIX)
+            and name[:20].isdigit()
+        )
+        self._last_taken = -1
+
+    def path(self, offset: int) -> str:
+        return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
+
+    def take(self, state: ProducerState, *, sync: bool = False) -> None:
+        """Write the state at its end offset, unless that is done already."""
+        offset = state.end_offset
+        if offset == self._last_taken and offset in self.offsets:
+            return
+        self._disk.write_atomic(self.path(offset), encode_snapshot(state.producers.values()), sync=sync)
+        if offset not in self.offsets:
+            insort(self.offsets, offset)
+        self._last_taken = offset
+
+    def load_latest(self, state: ProducerState, log_start_offset: int, end_offset: int) -> None:
+        """Begin the state from the newest snapshot in (log start, end], else empty at log start.
+
+        Snapshots outside that range are removed: they belong to records that are gone.
+        """
+        for offset in [o for o in self.offsets if o > end_offset or o <= log_start_offset]:
+            self.remove(offset)
+        for offset in reversed(list(self.offsets)):
+            try:
+                producers = decode_snapshot(self._disk.read_bytes(self.path(offset)))
+            except (SnapshotCorrupt, FileNotFoundError):
+                self.remove(offset)
+                continue
+            state.load(producers, offset)
+            self._last_taken = offset
+            return
+        state.clear(log_start_offset)
+
+    def remove(self, offset: int) -> None:
+        at = bisect_left(self.offsets, offset)
+        if at < len(self.offsets) and self.offsets[at] == offset:
+            del self.offsets[at]
+        try:
+            self._disk.remove(self.path(offset))
+        except FileNotFoundError:
+            return
+
+    def remove_all(self) -> None:
+        for offset in list(self.offsets):
+            self.remove(offset)
+        self._last_taken = -1
+
+    def remove_strays(self, segment_bases: list[int]) -> None:
+        """Keep those at a segment's base, and the newest one if it is above every base."""
+        bases = set(segment_bases)
+        newest = self.offsets[-1] if self.offsets else -1
+        for offset in list(self.offsets):
+            if offset not in bases and not (offset == newest and offset > max(bases, default=-1)):
+                self.remove(offset)
