@@ -1,0 +1,26 @@
+"""Which partition a key belongs to: murmur2 as Kafka's Java clients use it, so that both agree. Pure."""
+
+from __future__ import annotations
+
+SEED = 0x9747B28C
+MULTIPLIER = 0x5BD1E995
+MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit hash, unsigned."""
+    length = len(data)
+    result = SEED ^ length
+    whole = length - length % 4
+    for position in range(0, whole, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * MULTIPLIER & MASK
+        word = (word ^ word >> 24) * MULTIPLIER & MASK
+        result = (result * MULTIPLIER & MASK) ^ word
+    if length % 4:
+        result = (result ^ int.from_bytes(data[whole:], "little")) * MULTIPLIER & MASK
+    result = (result ^ result >> 13) * MULTIPLIER & MASK
+    return result ^ result >> 15
+
+
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count

@@ -1,0 +1,151 @@
+"""`kafkacompat topics`: list, describe, create, alter and delete topics. A client of the broker like any other."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkacompat.wire.messages.create_topics_response import CreateTopicsResponse
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkacompat.wire.messages.delete_topics_response import DeleteTopicsResponse
+from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsResponse
+from kafkacompat.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkacompat.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+
+TIMEOUT_MS = 30_000
+TOPIC_RESOURCE = 2
+TOPIC_SOURCE = 1
+SET, DELETE = 0, 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help="names of all topics")
+    describe = actions.add_parser("describe", help="partitions and settings")
+    describe.add_argument("topic", nargs="*")
+    create = actions.add_parser("create", help="make a topic")
+    create.add_argument("topic")
+    create.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
+    create.add_argument("--replication-factor", type=int, default=-1, help="default: the broker's")
+    create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
+    alter = actions.add_parser("alter", help="add partitions, set or unset settings")
+    alter.add_argument("topic")
+    alter.add_argument("--partitions", type=int)
+    alter.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
+    alter.add_argument("--unset", action="append", default=[], metavar="KEY")
+    delete = actions.add_parser("delete", help="delete topics and their records")
+    delete.add_argument("topic", nargs="+")
+
+
+@failing_clearly
+def run(arguments: argparse.Namespace) -> int:
+    with Cluster(arguments.bootstrap) as cluster:
+        {
+            "list": list_topics,
+            "describe": describe_topics,
+            "create": create_topic,
+            "alter": alter_topic,
+            "delete": delete_topics,
+        }[arguments.action](cluster, arguments)
+    return 0
+
+
+def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    for name in sorted(topic.name or "" for topic in cluster.metadata(None).topics):
+        print(name)
+
+
+def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    topics = cluster.metadata(arguments.topic or None).topics
+    for topic in sorted(topics, key=lambda topic: topic.name or ""):
+        check(topic.error_code, f"topic {topic.name}")
+        settings = overrides_of(cluster, topic.name or "")
+        print(f"{topic.name}  {' '.join(f'{name}={value}' for name, value in settings.items())}".rstrip())
+        print_table(
+            ("partition", "leader", "replicas", "isr"),
+            [
+                (
+                    partition.partition_index,
+                    partition.leader_id,
+                    ",".join(map(str, partition.replica_nodes)),
+                    ",".join(map(str, partition.isr_nodes)),
+                )
+                for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            ],
+        )
+
+
+def overrides_of(cluster: Cluster, topic: str) -> dict[str, str | None]:
+    """The settings that the topic itself states."""
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+    )
+    answer = cluster.any().call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+    result = answer.results[0]
+    check(result.error_code, f"settings of {topic}", result.error_message)
+    return {entry.name: entry.value for entry in result.configs if entry.config_source == TOPIC_SOURCE}
+
+
+def create_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    wanted = CreatableTopic(
+        name=arguments.topic,
+        num_partitions=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in pairs(arguments.config)],
+    )
+    answer = cluster.any().call(
+        CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS), CreateTopicsResponse
+    )
+    made = answer.topics[0]
+    check(made.error_code, f"topic {made.name}", made.error_message)
+    print(f"created {made.name} with {made.num_partitions} partitions")
+
+
+def alter_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    changes = [
+        AlterableConfig(name=name, config_operation=SET, value=value)
+        for name, value in pairs(arguments.config)
+    ]
+    changes += [AlterableConfig(name=name, config_operation=DELETE, value=None) for name in arguments.unset]
+    if changes:
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=arguments.topic, configs=changes
+        )
+        altered = cluster.any().call(
+            IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse
+        )
+        check(altered.responses[0].error_code, f"topic {arguments.topic}", altered.responses[0].error_message)
+    if arguments.partitions is not None:
+        more = CreatePartitionsTopic(name=arguments.topic, count=arguments.partitions, assignments=None)
+        grown = cluster.any().call(
+            CreatePartitionsRequest(topics=[more], timeout_ms=TIMEOUT_MS), CreatePartitionsResponse
+        )
+        check(grown.results[0].error_code, f"topic {arguments.topic}", grown.results[0].error_message)
+    print(f"altered {arguments.topic}")
+
+
+def delete_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    states = [DeleteTopicState(name=name) for name in arguments.topic]
+    request = DeleteTopicsRequest(topics=states, topic_names=arguments.topic, timeout_ms=TIMEOUT_MS)
+    for gone in cluster.any().call(request, DeleteTopicsResponse).responses:
+        check(gone.error_code, f"topic {gone.name}", gone.error_message)
+        print(f"deleted {gone.name}")
+
+
+def pairs(texts: list[str]) -> list[tuple[str, str]]:
+    """KEY=VALUE texts, split."""
+    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]

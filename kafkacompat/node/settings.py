@@ -1,0 +1,77 @@
+"""This node's settings in effect: the static file under the dynamic layers that the newest image holds.
+
+Duty: api.context.DynamicSettings, and a new LogConfig for whoever asks. Knows layers and not what a setting does. Per image the
+layers are compared by identity, so an image that changes no setting of this node costs nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+
+from kafkacompat.config import (
+    ConfigEntry,
+    DynamicConfig,
+    LogConfig,
+    ServerConfig,
+    describe_broker,
+    describe_cluster_defaults,
+    describe_group,
+    describe_topic,
+)
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+
+BROKER, TOPIC, GROUP = (
+    int(ConfigResourceType.BROKER),
+    int(ConfigResourceType.TOPIC),
+    int(ConfigResourceType.GROUP),
+)
+
+
+class NodeSettings:
+    """Follows the image; `on_image` comes before everybody else's."""
+
+    __slots__ = ("_config", "_image", "_layers", "_node_id", "_static")
+
+    def __init__(self, static: ServerConfig, node_id: int) -> None:
+        self._static = static
+        self._node_id = str(node_id)
+        self._image = MetadataImage()
+        self._layers: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._config = DynamicConfig(static)
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        self._image = new
+        if old.configs is new.configs:
+            return
+        layers = (new.config(BROKER, ""), new.config(BROKER, self._node_id))
+        if layers != self._layers:
+            self._layers = layers
+            self._config = DynamicConfig(self._static, *layers)
+
+    @property
+    def refused(self) -> Mapping[str, Exception]:
+        """Dynamic settings that are left out, with the reason."""
+        return self._config.refused
+
+    def int(self, name: builtins.str) -> builtins.int:
+        return self._config.int(name)
+
+    def bool(self, name: builtins.str) -> builtins.bool:
+        return self._config.bool(name)
+
+    def str(self, name: builtins.str) -> builtins.str | None:
+        return self._config.str(name)
+
+    def log_config(self, topic: builtins.str) -> LogConfig:
+        return self._config.log_config(self._image.config(TOPIC, topic))
+
+    def describe_broker(self, resource_name: builtins.str) -> Sequence[ConfigEntry]:
+        """'' describes the cluster-wide defaults, anything else this broker."""
+        return describe_broker(self._config) if resource_name else describe_cluster_defaults(self._config)
+
+    def describe_topic(self, topic: builtins.str) -> Sequence[ConfigEntry]:
+        return describe_topic(self._config, self._image.config(TOPIC, topic))
+
+    def describe_group(self, group: builtins.str) -> Sequence[ConfigEntry]:
+        return describe_group(self._config, self._image.config(GROUP, group))
