@@ -1,0 +1,378 @@
+"""One client's connection: frames in, replies out, in the order of the requests.
+
+Duty: receive, dispatch every whole frame in the buffer, hold replies in order, send. Must not know what a request is.
+
+The work is done by `turn`, which never waits; whoever has news calls it: the connection's own task when bytes came, the
+task that waits for a full socket, or the server's turn-taker when a pending reply is there. So a request costs no task,
+no cancel scope and no lock, only one wait for readiness, and that only when the socket is empty. What one turn may do is
+bounded; a connection with more to do goes to the end of the turn-taker's line.
+
+Order and bounds (traps A1-A4, A17 of Kafka's network layer):
+- A blocking Pending stops dispatch until its reply is there; bytes behind it are taken while the buffer has room, which is
+  also how a client that went away is noticed; then the socket is left alone and TCP holds the client back.
+- A Pending that does not block lets later requests be dispatched; their replies wait in line. At most
+  REPLIES_WAITING_MAX replies are in line.
+- While REPLY_BYTES_MAX or more are unsent nothing more is dispatched, so a client that does not read stops being served.
+- A frame that breaks the protocol ends the connection after the replies to those before it.
+- When the client goes away the whole frames it had sent are still dispatched: a produce with acks=0 is often the last.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
+from kafkacompat.net.output_queue import Flushed, OutputQueue, warm
+from kafkacompat.net.receive_buffer import ReceiveBuffer
+from kafkacompat.ports import Clock, Workers
+from kafkacompat.wire.errors import WireError
+
+TURN_FRAMES = 64
+TURN_RECEIVED_BYTES = 256 * 1024
+"""What a connection whose socket never runs dry takes in before others get their turn."""
+TURN_SENT_BYTES = 1024 * 1024
+REPLIES_WAITING_MAX = 128
+REPLY_BYTES_MAX = 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class Stage(enum.Enum):
+    OPEN = "reads and dispatches"
+    DRAINING = "reads no more; whole frames received are still served"
+    PEER_GONE = "the client closed; whole frames received are still dispatched"
+    ENDING = "dispatches no more; replies to earlier requests are still sent"
+    CLOSED = "the socket is closed"
+
+
+class Host(Protocol):
+    """What a connection needs of its server."""
+
+    clock: Clock
+    dispatcher: Dispatcher
+    workers: Workers
+
+    def take_turn_soon(self, connection: Connection) -> None:
+        """Call `turn` from the loop, after those who asked before."""
+        ...
+
+    def start_soon(self, connection: Connection) -> None:
+        """Run `send_when_writable` in a task of its own."""
+        ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+class Connection:
+    __slots__ = (
+        "_buffer",
+        "_full",
+        "_held_bytes",
+        "_host",
+        "_on_reply",
+        "_output",
+        "_parked",
+        "_reader",
+        "_replies",
+        "_socket",
+        "_stage",
+        "_warming",
+        "in_line",
+        "info",
+        "last_active_ms",
+    )
+
+    def __init__(self, sock: socket.socket, info: ConnectionInfo, host: Host, max_frame_bytes: int) -> None:
+        self.info = info
+        self.last_active_ms = host.clock.monotonic_ms()
+        self.in_line = False
+        """Set and cleared by the turn-taker."""
+        self._socket = sock
+        self._host = host
+        self._buffer = ReceiveBuffer(max_frame_bytes)
+        self._output = OutputQueue(sock)
+        self._replies: deque[Reply | Deferred[Reply | None]] = deque()
+        """In request order: pending replies and those that wait behind them."""
+        self._held_bytes = 0
+        self._parked: Deferred[Reply | None] | None = None
+        """The reply of a blocking request, while it is not there."""
+        self._full = False
+        """The socket takes nothing; a task waits for it."""
+        self._warming = False
+        """A worker reads what is to be sent next."""
+        self._reader: trio.lowlevel.Task | None = None
+        """The connection's task, while it waits for room."""
+        self._stage = Stage.OPEN
+        self._on_reply = self._reply_done
+
+    @property
+    def closed(self) -> bool:
+        return self._stage is Stage.CLOSED
+
+    @property
+    def requests_in_flight(self) -> int:
+        """Replies that are waited for or wait behind one; those being sent are not counted."""
+        return len(self._replies)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._output.queued_bytes + self._held_bytes
+
+    async def run(self) -> None:
+        """Serve until the connection ends, whoever ends it. Closes the socket."""
+        sock = self._socket
+        receive_into = sock.recv_into
+        taken = 0
+        dry = True
+        try:
+            while self._stage is not Stage.CLOSED:
+                if not self._may_read():
+                    await self._wait_for_room()
+                    continue
+                if dry:
+                    await trio.lowlevel.wait_readable(sock)
+                    taken = 0
+                elif taken >= TURN_RECEIVED_BYTES:
+                    await trio.lowlevel.checkpoint()
+                    taken = 0
+                room = self._room() if self._may_read() else None
+                if room is None:
+                    continue
+                try:
+                    received = receive_into(room)
+                except BlockingIOError:
+                    dry = True
+                    continue
+                dry = received < len(room)
+                taken += received
+                if received:
+                    self._buffer.received(received)
+                else:
+                    self._stage = Stage.PEER_GONE
+                self.turn()
+        except trio.ClosedResourceError:
+            pass  # closed by a turn of another task
+        except OSError as error:
+            self._log_end(error)
+        finally:
+            self.close()
+
+    async def send_when_writable(self) -> None:
+        """Wait until the socket takes bytes again and go on; ends when it is not full any more."""
+        sock = self._socket
+        try:
+            while self._full and self._stage is not Stage.CLOSED:
+                await trio.lowlevel.wait_writable(sock)
+                self._full = False
+                self._turn(wait_here=True)
+        except (trio.ClosedResourceError, OSError):
+            self.close()
+
+    def turn(self) -> None:
+        """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises."""
+        self._turn(wait_here=False)
+
+    def drain(self) -> None:
+        """Take in nothing more; close when everything received is answered."""
+        if self._stage is Stage.OPEN:
+            self._stage = Stage.DRAINING
+            self.turn()
+
+    def shrink(self) -> None:
+        """Give back the memory of a connection that has been quiet for a while."""
+        if not self._replies:
+            self._buffer.shrink()
+
+    def close(self) -> None:
+        """Close now. Replies not sent are lost."""
+        if self._stage is Stage.CLOSED:
+            return
+        self._stage = Stage.CLOSED
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
+        self._output.clear()
+        self._replies.clear()
+        self._wake_reader()
+        self._host.closed(self)
+        self._host.dispatcher.connection_closed(self.info)
+
+    def _turn(self, wait_here: bool) -> None:
+        if self._stage is Stage.CLOSED:
+            return
+        try:
+            self.last_active_ms = self._host.clock.monotonic_ms()
+            if self._replies:
+                self._release_replies()
+            more = self._dispatch_frames()
+            if self._output.queued_bytes and not self._full and not self._warming:
+                more = self._flush(wait_here) or more
+        except OSError as error:
+            if not isinstance(error, ConnectionError):
+                _log.exception("closing %s: a reply cannot be sent", self._name())
+            self.close()
+            return
+        except Exception:
+            _log.exception("closing %s: an error of the broker's own", self._name())
+            self.close()
+            return
+        if self._stage is not Stage.OPEN and self._is_over():
+            self.close()
+        elif more:
+            self._host.take_turn_soon(self)
+        if self._reader is not None and self._may_read():
+            self._wake_reader()
+
+    def _dispatch_frames(self) -> bool:
+        """Dispatch whole frames; True when the turn ended before they did."""
+        buffer, info, dispatch = self._buffer, self.info, self._host.dispatcher.dispatch
+        for _ in range(TURN_FRAMES):
+            if not self._may_dispatch():
+                return False
+            try:
+                frame = buffer.next_frame()
+                if frame is None:
+                    return False
+                answer = dispatch(info, frame)
+                if isinstance(answer, Pending):
+                    pending = answer
+                    if not pending.reply.done:
+                        self._await_reply(pending)
+                        continue
+                    answer = pending.reply.result()
+            except (WireError, CloseConnection) as error:
+                self._log_end(error)
+                self._stage = Stage.ENDING
+                return False
+            if answer is not None:
+                self._add_reply(answer)
+        return buffer.has_frame()
+
+    def _await_reply(self, pending: Pending) -> None:
+        self._replies.append(pending.reply)
+        if pending.blocks:
+            self._parked = pending.reply
+        pending.reply.on_done(self._on_reply)
+
+    def _add_reply(self, reply: Reply) -> None:
+        if self._replies:
+            self._replies.append(reply)
+            self._held_bytes += sum(map(len, reply))
+        else:
+            self._output.add(reply)
+
+    def _release_replies(self) -> None:
+        """Move replies whose turn it is to the output."""
+        replies = self._replies
+        if self._parked is not None and self._parked.done:
+            self._parked = None
+        while replies:
+            first = replies[0]
+            if isinstance(first, Deferred):
+                if not first.done:
+                    return
+                try:
+                    reply = first.result()
+                except (WireError, CloseConnection) as error:
+                    self._log_end(error)
+                    self._stage = Stage.ENDING
+                    replies.clear()
+                    self._held_bytes = 0
+                    return
+            else:
+                reply = first
+                self._held_bytes -= sum(map(len, reply))
+            replies.popleft()
+            if reply is not None:
+                self._output.add(reply)
+
+    def _flush(self, wait_here: bool) -> bool:
+        """Send; True when the turn's budget ended it. Arranges for whatever else stops it."""
+        result = self._output.flush(TURN_SENT_BYTES)
+        if result is Flushed.FULL:
+            self._full = True
+            if not wait_here:
+                self._host.start_soon(self)
+        elif result is Flushed.COLD:
+            self._warming = True
+            self._warm()
+        return result is Flushed.TURN_OVER
+
+    def _warm(self) -> None:
+        file, position, length = self._output.cold_stretch()
+
+        def warmed(done: Deferred[None]) -> None:
+            self._warming = False
+            if self.closed:
+                return
+            try:
+                done.result()
+            except Exception:
+                _log.exception("closing %s: %s cannot be read", self._name(), file.path)
+                self.close()
+                return
+            self._output.warmed(length)
+            self._host.take_turn_soon(self)
+
+        self._host.workers.submit(lambda: warm(file, position, length)).on_done(warmed)
+
+    def _reply_done(self, _reply: Deferred[Reply | None]) -> None:
+        if self._stage is not Stage.CLOSED:
+            self._host.take_turn_soon(self)
+
+    def _may_dispatch(self) -> bool:
+        return (
+            self._parked is None
+            and self._stage is not Stage.ENDING
+            and len(self._replies) < REPLIES_WAITING_MAX
+            and self._output.queued_bytes + self._held_bytes < REPLY_BYTES_MAX
+        )
+
+    def _may_read(self) -> bool:
+        if self._stage is not Stage.OPEN:
+            return False
+        return self._buffer.has_space() or not self._must_hold()
+
+    def _must_hold(self) -> bool:
+        return self._parked is not None or self._buffer.has_frame()
+
+    def _room(self) -> memoryview | None:
+        return self._buffer.room(self._must_hold())
+
+    def _is_over(self) -> bool:
+        """Whether nothing is left to do in a stage that ends."""
+        if self._stage is Stage.CLOSED:
+            return False
+        if self._stage is Stage.PEER_GONE:
+            return not self._buffer.has_frame()
+        if self._replies or self._output.queued_bytes:
+            return False
+        return self._stage is Stage.ENDING or not self._buffer.has_frame()
+
+    async def _wait_for_room(self) -> None:
+        self._reader = trio.lowlevel.current_task()
+
+        def abort(_raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+            self._reader = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _wake_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            trio.lowlevel.reschedule(reader)
+
+    def _log_end(self, error: Exception) -> None:
+        _log.info("closing %s: %s", self._name(), error)
+
+    def _name(self) -> str:
+        info = self.info
+        return f"connection {info.connection_id} of {info.client_host}:{info.client_port} on {info.listener_name}"

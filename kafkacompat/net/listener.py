@@ -1,0 +1,125 @@
+"""Listening sockets: bound as `listeners` says, accepting whatever happens."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from kafkacompat.config import EndPoint
+from kafkacompat.net.settings import SYSTEM_DEFAULT, NetworkSettings
+
+ACCEPTS_A_TURN = 32
+EXHAUSTED_PAUSE_S = 0.1
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Out of descriptors or memory: passes when connections close."""
+
+_log = logging.getLogger(__name__)
+
+
+class BoundListener:
+    """One endpoint's socket. `host` and `port` are what it is bound to."""
+
+    __slots__ = ("endpoint", "host", "port", "socket")
+
+    def __init__(self, endpoint: EndPoint, sock: socket.socket) -> None:
+        self.endpoint = endpoint
+        self.socket = sock
+        self.host, self.port = sock.getsockname()[:2]
+
+    def close(self) -> None:
+        if self.socket.fileno() != -1:
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+
+
+def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
+    """Bind and listen. OSError, naming the setting and the endpoint, when that fails."""
+    try:
+        return BoundListener(endpoint, _listening_socket(endpoint, settings))
+    except OSError as error:
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.args[-1])
+        raise OSError(
+            error.errno,
+            f"listeners: cannot listen on {endpoint.listener_name}://{host}:{endpoint.port}: {reason}",
+        ) from error
+
+
+def _listening_socket(endpoint: EndPoint, settings: NetworkSettings) -> socket.socket:
+    if endpoint.host:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    elif socket.has_dualstack_ipv6():
+        family, kind, protocol, address = socket.AF_INET6, socket.SOCK_STREAM, 0, ("::", endpoint.port)
+    else:
+        family, kind, protocol, address = socket.AF_INET, socket.SOCK_STREAM, 0, ("", endpoint.port)
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1 if endpoint.host else 0)
+        if settings.socket_receive_buffer_bytes != SYSTEM_DEFAULT:
+            # Before listening: the window that a connection may open is fixed in its handshake.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(settings.socket_listen_backlog_size)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def accept_forever(
+    listener: BoundListener,
+    wait_until_allowed: Callable[[], Awaitable[None]],
+    accepted: Callable[[socket.socket, str, int], None],
+) -> None:
+    """Give each new connection's socket, client address and port to `accepted`, until the listener is closed."""
+    listening = listener.socket
+    turn = 0
+    while True:
+        try:
+            await wait_until_allowed()
+            sock, address = listening.accept()
+        except BlockingIOError:
+            turn = 0
+            try:
+                await trio.lowlevel.wait_readable(listening)
+            except (trio.ClosedResourceError, OSError, ValueError):
+                return
+            continue
+        except OSError as error:
+            if listening.fileno() == -1:
+                return
+            if error.errno in _EXHAUSTED:
+                _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
+                await trio.sleep(EXHAUSTED_PAUSE_S)
+            # Anything else concerns one connection that failed before it was accepted.
+            continue
+        accepted(sock, textual_address(address[0]), address[1])
+        turn += 1
+        if turn >= ACCEPTS_A_TURN:
+            await trio.lowlevel.checkpoint()
+            turn = 0
+
+
+def configure(sock: socket.socket, settings: NetworkSettings) -> None:
+    """The options of an accepted socket, as Kafka sets them."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if settings.socket_send_buffer_bytes != SYSTEM_DEFAULT:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
+
+
+def textual_address(address: str) -> str:
+    """An IPv4 client of a dual-stack socket under its own address, and no zone."""
+    address = address.partition("%")[0]
+    return address.removeprefix("::ffff:") if "." in address else address

@@ -1,0 +1,157 @@
+"""The replies of one connection on their way to its socket, in order.
+
+Duty: write as much as the socket takes, memory gathered in one call, file slices by sendfile from the page cache. Must
+not know requests or the loop: it never waits, it says why it stopped. Its length is bounded by its owner, who asks
+`queued_bytes`.
+
+A slice that is not in the page cache would block the loop for a disk's time, so each stretch of PROBED_BYTES is asked
+for first: one byte at its either end, read with RWF_NOWAIT, about a microsecond a stretch, less than remembering what
+was written lately would cost, and right after a restart or under memory pressure too. Read-ahead and the order in which
+the kernel gives pages back make a stretch with both ends in cache one that is whole, but for rare cases, which cost one
+disk read and nothing else. A cold stretch is warmed in a worker thread by sending it to the null device.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import socket
+from collections import deque
+
+from kafkacompat.net.dispatcher import Reply, ReplyPart
+from kafkacompat.ports import File, FileSlice
+
+PROBED_BYTES = 256 * 1024
+WARMED_BYTES = 1024 * 1024
+"""What one job of a worker thread brings into the page cache."""
+GATHERED_PARTS_MAX = 64
+GATHERED_BYTES_MAX = 256 * 1024
+
+_MORE_FOLLOWS = getattr(socket, "MSG_MORE", 0)
+
+
+def warm(file: File, position: int, length: int) -> None:
+    """Bring a stretch of a file into the page cache; blocks on the disk, for a worker thread. OSError when it cannot be read."""
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        while length > 0:
+            sent = file.send_to(null, position, length)
+            if not sent:
+                return  # too short: sending it says so
+            position += sent
+            length -= sent
+    finally:
+        os.close(null)
+
+
+class Flushed(enum.Enum):
+    EMPTY = "all is sent"
+    FULL = "the socket takes no more"
+    COLD = "the next slice must be read from the disk first"
+    TURN_OVER = "the budget is used up"
+
+
+class SliceTooShort(Exception):
+    """A file ended before the slice that was promised to the client."""
+
+
+class OutputQueue:
+    __slots__ = ("_head_sent", "_known_warm_to", "_parts", "_socket", "queued_bytes")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._parts: deque[ReplyPart] = deque()
+        self._head_sent = 0
+        self._known_warm_to = 0
+        """Up to where the slice at the head is known to be in the page cache, from its start."""
+        self.queued_bytes = 0
+
+    def add(self, reply: Reply) -> None:
+        for part in reply:
+            length = len(part)
+            if length:
+                self._parts.append(part)
+                self.queued_bytes += length
+
+    def flush(self, budget_bytes: int) -> Flushed:
+        """Send until there is nothing left or a reason to stop. OSError when the peer or a file is gone; SliceTooShort."""
+        parts = self._parts
+        try:
+            while parts:
+                if budget_bytes <= 0:
+                    return Flushed.TURN_OVER
+                head = parts[0]
+                if type(head) is FileSlice:
+                    sent = self._send_slice(head)
+                    if sent is None:
+                        return Flushed.COLD
+                elif len(parts) == 1 and not self._head_sent:
+                    sent = self._socket.send(head)  # type: ignore[arg-type]  # not a FileSlice
+                else:
+                    sent = self._send_gathered()
+                budget_bytes -= sent
+                self._advance(sent)
+        except BlockingIOError:
+            return Flushed.FULL
+        return Flushed.EMPTY
+
+    def cold_stretch(self) -> tuple[File, int, int]:
+        """File, position and length of what to warm after COLD."""
+        head = self._parts[0]
+        assert isinstance(head, FileSlice)
+        length = min(head.length - self._head_sent, WARMED_BYTES)
+        return head.file, head.position + self._head_sent, length
+
+    def warmed(self, length: int) -> None:
+        """The stretch that `cold_stretch` gave is in the page cache now."""
+        self._known_warm_to = self._head_sent + length
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self.queued_bytes = 0
+
+    def _send_slice(self, part: FileSlice) -> int | None:
+        file, done = part.file, self._head_sent
+        position = part.position + done
+        if done >= self._known_warm_to:
+            stretch = min(part.length - done, PROBED_BYTES)
+            if file.try_read(position, 1) is None or file.try_read(position + stretch - 1, 1) is None:
+                return None
+            self._known_warm_to = done + stretch
+        sent = file.send_to(self._socket.fileno(), position, self._known_warm_to - done)
+        if not sent:
+            raise SliceTooShort(
+                f"{file.path} ends before byte {part.position + part.length}, which a reply needs"
+            )
+        return sent
+
+    def _send_gathered(self) -> int:
+        buffers: list[bytes | bytearray | memoryview] = []
+        total = 0
+        flags = 0
+        for part in self._parts:
+            if isinstance(part, FileSlice):
+                flags = _MORE_FOLLOWS
+                break
+            if len(buffers) == GATHERED_PARTS_MAX or total >= GATHERED_BYTES_MAX:
+                break
+            if not buffers and self._head_sent:
+                part = memoryview(part)[self._head_sent :]
+            buffers.append(part)
+            total += len(part)
+        if len(buffers) == 1:
+            return self._socket.send(buffers[0], flags)
+        return self._socket.sendmsg(buffers, [], flags)
+
+    def _advance(self, sent: int) -> None:
+        self.queued_bytes -= sent
+        parts = self._parts
+        done = self._head_sent + sent
+        while parts:
+            length = len(parts[0])
+            if done < length:
+                break
+            done -= length
+            parts.popleft()
+            self._known_warm_to = 0
+        self._head_sent = done

@@ -1,0 +1,121 @@
+"""The bytes of one connection that are not handled yet, and the frames in them.
+
+Duty: give room to receive into, cut whole frames out, without copying. Must not know sockets or requests. A frame is an
+int32 size and as many bytes (`socket.request.max.bytes` at most), trap A1. Memory follows what was received, never what a
+size prefix promises.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from kafkacompat.wire.errors import WireError
+
+INITIAL_BYTES = 8 * 1024
+BUSY_BYTES_MAX = 128 * 1024
+"""A buffer that receives fill whole grows to this, so that one system call brings many requests."""
+RETAINED_BYTES_MAX = 4 * 1024 * 1024
+"""A buffer larger than this is given back as soon as it is empty."""
+ALONE_BYTES_MIN = 64 * 1024
+"""A frame of this size or more is received up to its end only, so that nothing behind it needs moving."""
+
+_SIZE = Struct(">i")
+
+
+class ReceiveBuffer:
+    __slots__ = ("_buffer", "_busy", "_end", "_max_frame_bytes", "_start", "_view")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._buffer = bytearray(INITIAL_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._busy = False
+
+    def __len__(self) -> int:
+        """Bytes received and not yet handed out."""
+        return self._end - self._start
+
+    @property
+    def capacity(self) -> int:
+        return len(self._buffer)
+
+    def room(self, hold: bool) -> memoryview | None:
+        """Where the next bytes go; None when there is no room. Never empty.
+
+        With `hold` (a frame handed out is still in use) nothing is moved. Without, only an incomplete frame may be
+        waiting at the front, and the room is never None.
+        """
+        start, end, capacity = self._start, self._end, len(self._buffer)
+        if hold:
+            return self._view[end:] if end < capacity else None
+        waiting = end - start
+        if not waiting:
+            self._start = self._end = end = 0
+            if capacity > RETAINED_BYTES_MAX:
+                self._replace(INITIAL_BYTES, 0)
+            elif self._busy and capacity < BUSY_BYTES_MAX:
+                self._replace(BUSY_BYTES_MAX, 0)
+            self._busy = False
+            return self._view
+        wanted = 4 if waiting < 4 else 4 + _SIZE.unpack_from(self._buffer, start)[0]
+        if start and wanted > capacity - start:
+            self._view[:waiting] = self._view[start:end]
+            self._start, self._end = 0, waiting
+            start, end = 0, waiting
+        if end == capacity:
+            # Doubling pays for the copies; the promised size alone must not take memory.
+            self._replace(max(min(wanted, 2 * capacity), INITIAL_BYTES), waiting)
+            end = waiting
+        if wanted >= ALONE_BYTES_MIN:
+            return self._view[end : min(self._start + wanted, len(self._buffer))]
+        return self._view[end:]
+
+    def has_space(self) -> bool:
+        """Whether `room` gives some even while nothing may be moved."""
+        return self._end < len(self._buffer)
+
+    def received(self, count: int) -> None:
+        self._end += count
+        if self._end == len(self._buffer):
+            self._busy = True
+
+    def has_frame(self) -> bool:
+        """Whether `next_frame` would give a frame or raise."""
+        waiting = self._end - self._start
+        if waiting < 4:
+            return False
+        size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
+        return not 0 <= size <= self._max_frame_bytes or waiting >= 4 + size
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size, None when more bytes are needed. WireError for a size out of bounds."""
+        start = self._start
+        waiting = self._end - start
+        if waiting < 4:
+            return None
+        size: int = _SIZE.unpack_from(self._buffer, start)[0]
+        if not 0 <= size <= self._max_frame_bytes:
+            raise WireError(
+                f"a frame of {size} bytes is not within 0..{self._max_frame_bytes} (socket.request.max.bytes)"
+            )
+        if waiting < 4 + size:
+            return None
+        self._start = stop = start + 4 + size
+        return self._view[start + 4 : stop]
+
+    def shrink(self) -> None:
+        """Give memory back while nothing is waiting and no frame is in use."""
+        if self._start == self._end and len(self._buffer) > INITIAL_BYTES:
+            self._start = self._end = 0
+            self._replace(INITIAL_BYTES, 0)
+
+    def _replace(self, capacity: int, keep: int) -> None:
+        # A new buffer, not a resized one: a view someone still holds would forbid resizing.
+        buffer = bytearray(capacity)
+        if keep:
+            buffer[:keep] = self._view[self._start : self._start + keep]
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._start, self._end = 0, keep

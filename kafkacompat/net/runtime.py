@@ -1,0 +1,254 @@
+"""The real clock, chance, timers and worker threads of ports.py, on trio.
+
+Must not know who uses them. One heap and one task serve all timers; while nothing is due nothing wakes.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_to_text
+from kafkacompat.ports import Clock
+
+WORKER_THREADS_MAX = 8
+WORKER_JOBS_MAX = 10_000
+"""Jobs waiting or running; one more fails at once with WorkersBusy."""
+CANCELLED_TIMERS_KEPT = 256
+"""Cancelled timers stay in the heap until this many, and half of it, are cancelled."""
+_GC_THRESHOLDS = (50_000, 20, 50)
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class SystemClock:
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class TrioClock:
+    """The loop's own clock, which a test's MockClock moves. Only inside trio."""
+
+    __slots__ = ("_started_ms",)
+
+    def __init__(self, started_ms: int) -> None:
+        """`started_ms`: the wall time at the loop's instant 0."""
+        self._started_ms = started_ms
+
+    def now_ms(self) -> int:
+        return self._started_ms + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return int(trio.current_time() * 1000)
+
+
+class SystemRandom:
+    __slots__ = ()
+
+    def uuid(self) -> Uuid:
+        while True:
+            uuid = bytearray(os.urandom(16))
+            # The version and variant bits of RFC 4122, as java.util.UUID.randomUUID sets them.
+            uuid[6] = uuid[6] & 0x0F | 0x40
+            uuid[8] = uuid[8] & 0x3F | 0x80
+            result = bytes(uuid)
+            if not is_reserved_uuid(result) and not uuid_to_text(result).startswith("-"):
+                return result
+
+    def randrange(self, stop: int) -> int:
+        """Uniform in [0, stop). ValueError unless stop is positive."""
+        if stop <= 0:
+            raise ValueError(f"{stop} is not positive")
+        bits = stop.bit_length()
+        size = (bits + 7) // 8
+        while True:
+            value = int.from_bytes(os.urandom(size), "big") >> (size * 8 - bits)
+            if value < stop:
+                return value
+
+
+class Timer:
+    """A call to come; `cancel` may be called at any time."""
+
+    __slots__ = ("_timers", "callback", "deadline_ms", "order")
+
+    def __init__(
+        self, timers: TrioTimers, deadline_ms: int, order: int, callback: Callable[[], None]
+    ) -> None:
+        self._timers = timers
+        self.deadline_ms = deadline_ms
+        self.order = order
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        if self.callback is not None:
+            self.callback = None
+            self._timers.forget_one()
+
+    def __lt__(self, other: Timer) -> bool:
+        return (self.deadline_ms, self.order) < (other.deadline_ms, other.order)
+
+
+class TrioTimers:
+    """Timers in order of deadline, then of setting. They fire while `run` runs.
+
+    A callback that raises is an error of the broker's own: it is given to `on_error` and the others go on.
+    """
+
+    def __init__(self, clock: Clock, on_error: Callable[[Exception], None] | None = None) -> None:
+        self._clock = clock
+        self._on_error = on_error or _log_timer_error
+        self._heap: list[Timer] = []
+        self._cancelled = 0
+        self._order = 0
+        self._sleep: trio.CancelScope | None = None
+        """The task's sleep, whose deadline moves when an earlier timer is set."""
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
+        self._order += 1
+        timer = Timer(self, monotonic_ms, self._order, callback)
+        heapq.heappush(self._heap, timer)
+        if self._sleep is not None and self._heap[0] is timer:
+            self._sleep.deadline = self._loop_instant(monotonic_ms)
+        return timer
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
+
+    def forget_one(self) -> None:
+        """A timer was cancelled (Timer.cancel)."""
+        self._cancelled += 1
+        if self._cancelled > CANCELLED_TIMERS_KEPT and self._cancelled * 2 > len(self._heap):
+            kept = [timer for timer in self._heap if timer.callback is not None]
+            self._cancelled -= len(self._heap) - len(kept)
+            heapq.heapify(kept)
+            self._heap = kept
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Fire timers until cancelled."""
+        task_status.started()
+        while True:
+            with trio.CancelScope() as scope:
+                scope.deadline = self._next_instant()
+                self._sleep = scope
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._sleep = None
+            self._fire_due()
+
+    def _fire_due(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        due: list[Timer] = []
+        while self._heap and (self._heap[0].callback is None or self._heap[0].deadline_ms <= now_ms):
+            timer = heapq.heappop(self._heap)
+            if timer.callback is None:
+                self._cancelled -= 1
+            else:
+                due.append(timer)
+        # Taken out first: a callback that sets a timer for now must not keep the others of the loop waiting.
+        for timer in due:
+            callback, timer.callback = timer.callback, None
+            if callback is None:  # cancelled by a callback before it, when it was in the heap no more
+                self._cancelled -= 1
+                continue
+            try:
+                callback()
+            except Exception as error:
+                self._on_error(error)
+
+    def _next_instant(self) -> float:
+        return self._loop_instant(self._heap[0].deadline_ms) if self._heap else float("inf")
+
+    def _loop_instant(self, monotonic_ms: int) -> float:
+        # Half a millisecond late, for the clock cuts fractions off: never early, and not woken twice.
+        return trio.current_time() + (monotonic_ms - self._clock.monotonic_ms() + 0.5) / 1000
+
+
+class WorkersBusy(Exception):
+    """Too many jobs wait for worker threads."""
+
+
+class TrioWorkers:
+    """Runs blocking functions in at most WORKER_THREADS_MAX threads, in a nursery that outlives them."""
+
+    def __init__(self, nursery: trio.Nursery, threads: int = WORKER_THREADS_MAX) -> None:
+        self._nursery = nursery
+        self._limiter = trio.CapacityLimiter(threads)
+        self._jobs = 0
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]:
+        """The function's value or exception, later; WorkersBusy when there are WORKER_JOBS_MAX already."""
+        deferred: Deferred[T] = Deferred()
+        if self._jobs >= WORKER_JOBS_MAX:
+            deferred.fail(WorkersBusy(f"{self._jobs} jobs wait for worker threads"))
+            return deferred
+        self._jobs += 1
+        self._nursery.start_soon(self._work, function, deferred)
+        return deferred
+
+    async def _work(self, function: Callable[[], T], deferred: Deferred[T]) -> None:
+        try:
+            value = await trio.to_thread.run_sync(function, limiter=self._limiter)
+        except Exception as error:
+            self._jobs -= 1
+            deferred.fail(error)
+        except BaseException as error:
+            # Cancelled with the nursery: nobody may be left waiting.
+            self._jobs -= 1
+            deferred.fail(WorkersBusy(f"stopped before the job was done: {error!r}"))
+            raise
+        else:
+            self._jobs -= 1
+            deferred.resolve(value)
+
+
+async def wait_for(deferred: Deferred[T]) -> T:
+    """Wait for a deferred's value; raises its failure. Cancelling gives up waiting, not what is waited for."""
+    if deferred.done:
+        await trio.lowlevel.checkpoint()
+        return deferred.result()
+    waiting: list[trio.lowlevel.Task] = [trio.lowlevel.current_task()]
+
+    def wake(_done: Deferred[T]) -> None:
+        if waiting:
+            trio.lowlevel.reschedule(waiting.pop())
+
+    def give_up(_raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+        waiting.clear()
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    deferred.on_done(wake)
+    await trio.lowlevel.wait_task_rescheduled(give_up)
+    return deferred.result()
+
+
+def freeze_long_lived() -> None:
+    """After start: take what lives as long as the process out of the garbage collector's sight, and let it run seldom.
+
+    Changes the whole process, so only the program's main module calls it.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def _log_timer_error(error: Exception) -> None:
+    _log.error("a timer's callback failed", exc_info=error)

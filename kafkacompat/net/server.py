@@ -1,0 +1,221 @@
+"""All listeners and connections of a node.
+
+Duty: bind, accept within bounds, let connections take turns, close the idle, drain. Must not know requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import trio
+
+from kafkacompat.config import EndPoint
+from kafkacompat.net.connection import Connection
+from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher
+from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
+from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
+from kafkacompat.ports import Clock, Workers
+
+SWEEP_INTERVAL_MS = 60_000
+"""How often quiet connections are looked at, at the least often; they give back memory after as long."""
+
+_log = logging.getLogger(__name__)
+
+
+class Server:
+    """`bind`, then `run` in a task of its own; `drain` ends it."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, settings: NetworkSettings, clock: Clock, workers: Workers
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.clock = clock
+        self.workers = workers
+        self.listeners: tuple[BoundListener, ...] = ()
+        self._settings = settings
+        self._counts = ConnectionCounts(settings)
+        self._connections: dict[int, Connection] = {}
+        self._next_connection_id = 1
+        self._line: list[Connection] = []
+        """Connections that want a turn; each stands in it once."""
+        self._turn_taker: trio.lowlevel.Task | None = None
+        """Set while it waits for the line to fill."""
+        self._closed_one = trio.Event()
+        """Set, and replaced, when a connection has closed."""
+        self._nursery: trio.Nursery | None = None
+        self._draining = False
+
+    @property
+    def settings(self) -> NetworkSettings:
+        return self._settings
+
+    def update_settings(self, settings: NetworkSettings) -> None:
+        """Limits hold from now on; socket options for connections to come."""
+        self._settings = self._counts.settings = settings
+        self._announce_room()
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
+        """Listen on all endpoints, or on none and raise OSError naming `listeners`. Clients wait until `run` accepts."""
+        bound: list[BoundListener] = []
+        try:
+            for endpoint in endpoints:
+                bound.append(bind(endpoint, self._settings))
+        except OSError:
+            for listener in bound:
+                listener.close()
+            raise
+        self.listeners += tuple(bound)
+        return tuple(bound)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until drained or cancelled. The listeners present now are served."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                for listener in self.listeners:
+                    nursery.start_soon(self._accept, listener)
+                nursery.start_soon(self._give_turns)
+                nursery.start_soon(self._sweep)
+                task_status.started()
+        finally:
+            self._nursery = None
+            for listener in self.listeners:
+                listener.close()
+            for connection in list(self._connections.values()):
+                connection.close()
+
+    async def drain(self, deadline_ms: int) -> None:
+        """Accept and read nothing more, answer what was received, close all; after `deadline_ms` whatever is left.
+
+        `run` returns after this.
+        """
+        self._draining = True
+        for listener in self.listeners:
+            listener.close()
+        self._announce_room()
+        for connection in list(self._connections.values()):
+            connection.drain()
+        with trio.move_on_after(deadline_ms / 1000):
+            while self._connections:
+                await self._closed_one.wait()
+        if self._connections:
+            _log.warning(
+                "%d connections did not end within %d ms and are closed", len(self._connections), deadline_ms
+            )
+        for connection in list(self._connections.values()):
+            connection.close()
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    # What connections need of their server (connection.Host).
+
+    def take_turn_soon(self, connection: Connection) -> None:
+        if connection.in_line:
+            return
+        connection.in_line = True
+        self._line.append(connection)
+        taker, self._turn_taker = self._turn_taker, None
+        if taker is not None:
+            trio.lowlevel.reschedule(taker)
+
+    def start_soon(self, connection: Connection) -> None:
+        if self._nursery is not None:
+            self._nursery.start_soon(connection.send_when_writable)
+
+    def closed(self, connection: Connection) -> None:
+        info = connection.info
+        if self._connections.pop(info.connection_id, None) is not None:
+            self._counts.release(info.listener_name, info.client_host)
+            self._announce_room()
+
+    # The server's own tasks.
+
+    async def _give_turns(self) -> None:
+        while True:
+            while self._line:
+                line, self._line = self._line, []
+                for connection in line:
+                    connection.in_line = False
+                    connection.turn()
+                await trio.lowlevel.checkpoint()
+            self._turn_taker = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._forget_turn_taker)
+
+    def _forget_turn_taker(self, _raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+        self._turn_taker = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    async def _accept(self, listener: BoundListener) -> None:
+        await accept_forever(
+            listener, partial(self._wait_for_admission, listener), partial(self._accepted, listener)
+        )
+
+    async def _wait_for_admission(self, listener: BoundListener) -> None:
+        name = listener.endpoint.listener_name
+        while not self._draining and not self._counts.may_accept(name):
+            await self._closed_one.wait()
+
+    def _accepted(self, listener: BoundListener, sock: socket.socket, host: str, port: int) -> None:
+        endpoint = listener.endpoint
+        try:
+            configure(sock, self._settings)
+        except OSError:
+            sock.close()  # gone before it was there
+            return
+        if self._nursery is None or self._draining:
+            sock.close()
+            return
+        admission = self._counts.admit(endpoint.listener_name, host)
+        if admission is Admission.REFUSED:
+            _log.info("refusing a connection of %s: max.connections.per.ip is reached", host)
+            sock.close()
+            return
+        info = ConnectionInfo(
+            self._next_connection_id, endpoint.listener_name, host, port, listener_is_sasl=endpoint.is_sasl
+        )
+        self._next_connection_id += 1
+        connection = Connection(sock, info, self, self._settings.socket_request_max_bytes)
+        self._connections[info.connection_id] = connection
+        self._nursery.start_soon(connection.run)
+        if admission is Admission.PROTECTED:
+            self._close_least_recently_used()
+
+    def _close_least_recently_used(self) -> None:
+        candidates = [
+            connection
+            for connection in self._connections.values()
+            if connection.info.listener_name != self._settings.protected_listener
+        ]
+        if candidates:
+            min(candidates, key=lambda each: (each.last_active_ms, each.info.connection_id)).close()
+
+    async def _sweep(self) -> None:
+        """Close connections that are idle too long. One task for all, so that a read needs no timeout of its own."""
+        while True:
+            max_idle_ms = self._settings.connections_max_idle_ms
+            now_ms = self.clock.monotonic_ms()
+            next_ms = now_ms + SWEEP_INTERVAL_MS
+            for connection in list(self._connections.values()):
+                last_ms = connection.last_active_ms
+                if idle_too_long(now_ms, last_ms, connection.requests_in_flight, max_idle_ms):
+                    _log.info("closing idle connection %d", connection.info.connection_id)
+                    connection.close()
+                    continue
+                if now_ms - last_ms >= SWEEP_INTERVAL_MS:
+                    connection.shrink()
+                if max_idle_ms >= 0 and not connection.requests_in_flight:
+                    next_ms = min(next_ms, last_ms + max_idle_ms)
+            if 0 <= max_idle_ms < SWEEP_INTERVAL_MS:
+                next_ms = min(next_ms, now_ms + max_idle_ms)  # for connections yet to come
+            await trio.sleep(max(next_ms - now_ms, 1) / 1000)
+
+    def _announce_room(self) -> None:
+        event, self._closed_one = self._closed_one, trio.Event()
+        event.set()
