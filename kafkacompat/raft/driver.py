@@ -10,10 +10,11 @@ import posixpath
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import METADATA_TOPIC_ID, Uuid, uuid_to_text
-from kafkacompat.ports import Clock, Disk, Log, Workers
+from kafkacompat.ids import Uuid
+from kafkacompat.ports import Clock, Disk, LogRead, Workers
 from kafkacompat.raft import control_records
 from kafkacompat.raft.core import (
     AdvanceHighWatermark,
@@ -44,7 +45,6 @@ from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
 
 READ_CHUNK_BYTES = 8 * 1024 * 1024
-PARTITION_METADATA = "partition.metadata"
 
 
 class MetadataLogProblem(Exception):
@@ -63,6 +63,40 @@ class LoadedBatch:
     is_snapshot: bool = False
 
 
+class MetadataLog(Protocol):
+    """The metadata partition's log as the driver uses it (raft/metadata_log.py; in memory in tests and the simulator)."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def latest_epoch(self) -> int: ...
+
+    def read(
+        self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool
+    ) -> LogRead: ...
+
+    def set_high_watermark(self, offset: int) -> None: ...
+
+    def truncate_fully_and_start_at(self, offset: int) -> None: ...
+
+    def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
+        """Append a built batch whose offsets follow the log's end. OSError passes through and nothing has changed."""
+        ...
+
+    def begin_sync(self) -> Callable[[], None]:
+        """A call for a worker thread that makes durable what is written now; `finish_sync` follows it in the loop."""
+        ...
+
+    def finish_sync(self) -> None: ...
+
+    def drop_below(self, offset: int) -> None:
+        """A snapshot holds everything below: the log starts there, and whole segments below may go."""
+        ...
+
+
 class RaftDriver:
     """One node's metadata log. `load`, then `lead`, then `propose`; all in the loop's thread."""
 
@@ -72,9 +106,7 @@ class RaftDriver:
         node_id: int,
         directory_id: Uuid,
         directory: str,
-        log: Log,
-        append: Callable[[Log, bytes | bytearray, int, int], None],
-        sync: Callable[[Log], Callable[[], None]],
+        log: MetadataLog,
         disk: Disk,
         workers: Workers,
         clock: Clock,
@@ -82,13 +114,10 @@ class RaftDriver:
         own_listeners: tuple[tuple[str, str, int], ...],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`directory` is `<metadata.log.dir>/__cluster_metadata-0`. `append(log, batch, epoch, now_ms)` writes a built batch;
-        `sync(log)` gives a call that makes what is written now durable. `fail` halts the node."""
+        """`directory` is `<metadata.log.dir>/__cluster_metadata-0`; `fail` halts the node."""
         self._directory = directory
         self._directory_id = directory_id
         self._log = log
-        self._append = append
-        self._sync = sync
         self._disk = disk
         self._workers = workers
         self._clock = clock
@@ -120,7 +149,6 @@ class RaftDriver:
 
     def load(self, apply: Callable[[LoadedBatch], None]) -> None:
         """Hand over the newest snapshot and the log behind it. With one voter all of the log counts as committed."""
-        self._make_directory()
         start = self._load_snapshot(apply)
         log = self._log
         if log.log_start_offset > start:
@@ -137,14 +165,6 @@ class RaftDriver:
             if reached == offset:
                 raise MetadataLogProblem(f"{self._directory}: no whole batch at offset {offset}")
             offset = reached
-
-    def _make_directory(self) -> None:
-        if not self._disk.exists(self._directory):
-            self._disk.make_directory(self._directory)
-        path = posixpath.join(self._directory, PARTITION_METADATA)
-        if not self._disk.exists(path):
-            text = f"version: 0\ntopic_id: {uuid_to_text(METADATA_TOPIC_ID)}"
-            self._disk.write_atomic(path, text.encode("ascii"))
 
     def _load_snapshot(self, apply: Callable[[LoadedBatch], None]) -> int:
         names = self._disk.list_directory(self._directory)
@@ -273,7 +293,7 @@ class RaftDriver:
         return first
 
     def _write(self, batch: bytearray, now_ms: int) -> None:
-        self._append(self._log, batch, self.core.epoch, now_ms)
+        self._log.append_batch(batch, self.core.epoch, now_ms)
         self.bytes_since_snapshot += len(batch)
         self._last_timestamp_ms = now_ms
 
@@ -293,7 +313,7 @@ class RaftDriver:
     def _start_sync(self) -> None:
         self._syncing = True
         end_offset = self.next_offset
-        self._workers.submit(self._sync(self._log)).on_done(lambda done: self._synced(done, end_offset))
+        self._workers.submit(self._log.begin_sync()).on_done(lambda done: self._synced(done, end_offset))
 
     def _synced(self, done: Deferred[None], end_offset: int) -> None:
         self._syncing = False
@@ -304,6 +324,7 @@ class RaftDriver:
             self._failed = True
             self._fail(error)
             return
+        self._log.finish_sync()
         for effect in self.core.synced(end_offset):
             self._carry_out(effect)
         if self._waiting and not self._syncing:
@@ -313,7 +334,8 @@ class RaftDriver:
         """Make everything durable and committed before returning: for shutdown, when the loop may be ending."""
         while self._waiting:
             end_offset = self.next_offset
-            self._sync(self._log)()
+            self._log.begin_sync()()
+            self._log.finish_sync()
             for effect in self.core.synced(end_offset):
                 self._carry_out(effect)
 
@@ -325,7 +347,7 @@ class RaftDriver:
         self._disk.write_atomic(posixpath.join(self._directory, name), data)
         self.latest_snapshot = (end_offset, epoch)
         self.bytes_since_snapshot = 0
-        self._log.increment_log_start_offset(end_offset)
+        self._log.drop_below(end_offset)
         for each in self._disk.list_directory(self._directory):
             parsed = parse_snapshot_name(each)
             if parsed is not None and parsed < (end_offset, epoch):

@@ -18,7 +18,6 @@ from kafkacompat.raft._tests.support import (
     ManualWorkers,
     MemoryDisk,
     MemoryLog,
-    append,
 )
 from kafkacompat.raft.driver import RaftDriver
 from kafkacompat.raft.snapshot import batch_records
@@ -49,16 +48,13 @@ class Harness:
         self.random = CountingRandom()
         self.failures: list[BaseException] = []
         self.images: list[MetadataImage] = []
-        self.syncs = 0
         settings = ServerConfig.from_properties({**defaults_without_file(), **(properties or {})})
         self.core = ControllerCore(ControllerSettings(settings, 1, CLUSTER_ID))
         self.driver = RaftDriver(
             node_id=1,
             directory_id=directory_id,
             directory=DIRECTORY,
-            log=self.log,  # type: ignore[arg-type]
-            append=append,  # type: ignore[arg-type]
-            sync=self._sync,
+            log=self.log,
             disk=self.disk,  # type: ignore[arg-type]
             workers=self.workers,
             clock=self.clock,
@@ -73,12 +69,6 @@ class Harness:
             max_bytes_between_snapshots=max_bytes_between_snapshots,
         )
         self.controller.subscribe(lambda old, new: self.images.append(new))
-
-    def _sync(self, log: Any) -> Any:
-        def run() -> None:
-            self.syncs += 1
-
-        return run
 
     def start(self) -> Harness:
         ready = self.controller.start(

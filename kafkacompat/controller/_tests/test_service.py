@@ -76,7 +76,7 @@ def test_a_topic_is_visible_before_its_reply_and_not_before_it_is_durable() -> N
 def test_commands_that_wait_for_the_disk_share_one_sync() -> None:
     harness = Harness().start()
     harness.serve()
-    base = harness.syncs
+    base = harness.log.syncs
     requests = [
         CreateTopicsRequest(topics=[CreatableTopic(name=f"t{i}", num_partitions=1, replication_factor=1)])
         for i in range(5)
@@ -84,7 +84,7 @@ def test_commands_that_wait_for_the_disk_share_one_sync() -> None:
     answers = [harness.controller.create_topics(request, None) for request in requests]  # type: ignore[arg-type]
     harness.workers.run_all()
     assert all(answer.done for answer in answers)
-    assert harness.syncs - base == 2
+    assert harness.log.syncs - base == 2
     again = harness.call(harness.controller.create_topics, requests[0])
     assert again.topics[0].error_code == 36
 

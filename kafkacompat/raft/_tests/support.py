@@ -18,7 +18,7 @@ class MemoryLog:
         self.batches: list[bytes] = []
         self.log_start_offset = 0
         self.high_watermark = 0
-        self.durable = 0
+        self.syncs = 0
         view = memoryview(data)
         for header in iterate_batches(view):
             self.batches.append(bytes(view[header.position : header.position + header.size]))
@@ -44,16 +44,23 @@ class MemoryLog:
     def set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
 
-    def increment_log_start_offset(self, offset: int) -> bool:
+    def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
+        self.batches.append(bytes(batch))
+
+    def begin_sync(self) -> Callable[[], None]:
+        def sync() -> None:
+            self.syncs += 1
+
+        return sync
+
+    def finish_sync(self) -> None:
+        pass
+
+    def drop_below(self, offset: int) -> None:
         self.log_start_offset = offset
-        return True
 
     def data(self) -> bytes:
         return b"".join(self.batches)
-
-
-def append(log: MemoryLog, batch: bytes | bytearray, epoch: int, now_ms: int) -> None:
-    log.batches.append(bytes(batch))
 
 
 class MemoryDisk:

@@ -1,0 +1,98 @@
+"""Topics made on demand: by a Metadata request for a name that does not exist, and the internal topics when first needed.
+
+Duty: api.context.AutoTopicCreator. Whether creation is allowed is checked by the caller; a creation that fails is forgotten, so
+that the next request tries again. Follows Kafka's AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkacompat.config import ServerConfig
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+
+MAX_IN_FLIGHT = 1000
+"""Names being created at once; further ones wait for a later request, which every client repeats."""
+
+
+def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
+    """What to ask for: an internal topic's own settings, or the node's defaults."""
+    settings: dict[str, str]
+    if name == OFFSETS_TOPIC:
+        partitions = config.int("offsets.topic.num.partitions")
+        replication = config.int("offsets.topic.replication.factor")
+        settings = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+            "compression.type": "producer",
+        }
+    elif name == TRANSACTION_TOPIC:
+        partitions = config.int("transaction.state.log.num.partitions")
+        replication = config.int("transaction.state.log.replication.factor")
+        settings = {
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+        }
+    elif name == SHARE_STATE_TOPIC:
+        partitions = config.int("share.coordinator.state.topic.num.partitions")
+        replication = config.int("share.coordinator.state.topic.replication.factor")
+        settings = {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "segment.bytes": str(config.int("share.coordinator.state.topic.segment.bytes")),
+            "min.insync.replicas": str(config.int("share.coordinator.state.topic.min.isr")),
+            "retention.ms": "-1",
+        }
+    else:
+        partitions = config.int("num.partitions")
+        replication = config.int("default.replication.factor")
+        settings = {}
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
+    )
+
+
+class OnDemandTopics:
+    """`create` sends a CreateTopicsRequest to the controller; `failed(name, code, message)` is told of refusals, for the log."""
+
+    __slots__ = ("_config", "_create", "_failed", "_in_flight")
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        create: Callable[[CreateTopicsRequest], Deferred[Any]],
+        failed: Callable[[str, int, str | None], None],
+    ) -> None:
+        self._config = config
+        self._create = create
+        self._failed = failed
+        self._in_flight: set[str] = set()
+
+    def request(self, topics: Sequence[str]) -> None:
+        wanted = [name for name in dict.fromkeys(topics) if name not in self._in_flight]
+        wanted = wanted[: MAX_IN_FLIGHT - len(self._in_flight)]
+        if not wanted:
+            return
+        self._in_flight.update(wanted)
+        request = CreateTopicsRequest(topics=[creatable_topic(self._config, name) for name in wanted])
+
+        def answered(done: Deferred[Any]) -> None:
+            self._in_flight.difference_update(wanted)
+            for topic in done.result().topics:
+                if topic.error_code:
+                    self._failed(topic.name, topic.error_code, topic.error_message)
+
+        self._create(request).on_done(answered)

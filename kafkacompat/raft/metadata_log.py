@@ -1,0 +1,135 @@
+"""The metadata log on a real partition log: ready batches in, one fsync for what is waiting, old segments dropped at a snapshot.
+
+Duty: adapt log/ to what the driver needs. Knows no role. Most syncs touch only the segment file: its indexes and epochs are
+rebuilt from it after a crash; every MiB all of them are made durable, so that such a rebuild stays short.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.recovery import open_directory
+from kafkacompat.raft.snapshot import MAX_BATCH_BYTES
+from kafkacompat.raft.storage import METADATA_PARTITION
+from kafkacompat.records.batch import parse_header
+from kafkacompat.records.validate import ValidatedBatch
+
+if TYPE_CHECKING:
+    from kafkacompat.log.log import LogFlush
+    from kafkacompat.ports import Clock, Disk, LogRead
+
+FULL_FLUSH_BYTES = 1024 * 1024
+"""Written since the last full flush before the next one takes indexes and epochs along."""
+
+
+def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
+    """metadata.log.segment.bytes and .ms; retention is the snapshots' affair."""
+    return LogConfig(
+        segment_bytes=segment_bytes,
+        segment_ms=segment_ms,
+        retention_ms=-1,
+        retention_bytes=-1,
+        max_message_bytes=MAX_BATCH_BYTES,
+        file_delete_delay_ms=0,
+    )
+
+
+class PartitionMetadataLog:
+    """raft.driver.MetadataLog over a PartitionLog."""
+
+    __slots__ = ("_bytes_since_full_flush", "_clock", "_flush", "log")
+
+    def __init__(self, log: PartitionLog, clock: Clock) -> None:
+        self.log = log
+        self._clock = clock
+        self._bytes_since_full_flush = 0
+        self._flush: LogFlush | None = None
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    def latest_epoch(self) -> int:
+        return self.log.latest_epoch()
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        return self.log.read(offset, max_bytes, upper_bound_offset, minimum_one_batch)
+
+    def set_high_watermark(self, offset: int) -> None:
+        self.log.set_high_watermark(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        self.log.truncate_fully_and_start_at(offset, self._clock.now_ms())
+
+    def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
+        self.log.append_as_leader(ValidatedBatch(batch, parse_header(batch)), epoch, now_ms)
+        self._bytes_since_full_flush += len(batch)
+
+    def begin_sync(self) -> Callable[[], None]:
+        log = self.log
+        if self._bytes_since_full_flush >= FULL_FLUSH_BYTES:
+            self._bytes_since_full_flush = 0
+            self._flush = log.begin_flush()
+            return self._flush.run
+        self._flush = None
+        first = log.recovery_point
+        files = [
+            segment.file
+            for segment, following in zip(log.segments, [*log.segments[1:], None], strict=True)
+            if following is None or following.base_offset > first
+        ]
+
+        def sync() -> None:
+            for file in files:
+                file.sync()
+
+        return sync
+
+    def finish_sync(self) -> None:
+        if self._flush is not None:
+            self.log.finish_flush(self._flush)
+            self._flush = None
+
+    def drop_below(self, offset: int) -> None:
+        self.log.increment_log_start_offset(offset)
+        self.log.enforce_retention(self._clock.now_ms())
+
+    def close(self) -> None:
+        """Blocks on the disk: flushes all and lets go."""
+        self.log.flush()
+        self.log.close()
+
+
+def open_metadata_log(
+    disk: Disk,
+    metadata_directory: str,
+    config: LogConfig,
+    clock: Clock,
+    *,
+    clean: bool,
+    recovery_point: int = 0,
+    note: Callable[[str], None] = lambda text: None,
+) -> PartitionMetadataLog:
+    """Open or make `<metadata_directory>/__cluster_metadata-0`. `clean`: the directory's clean-shutdown mark was there.
+
+    `note` gets what recovery found amiss.
+    """
+    directory = posixpath.join(metadata_directory, METADATA_PARTITION)
+    parts = open_directory(
+        disk, directory, config, clock.now_ms(), clean=clean, recovery_point=recovery_point, note=note
+    )
+    path = posixpath.join(directory, PARTITION_METADATA_FILE)
+    if not disk.exists(path):
+        disk.write_atomic(path, format_partition_metadata(METADATA_TOPIC_ID))
+    log = PartitionLog(disk, directory, TopicPartition(METADATA_TOPIC, 0), METADATA_TOPIC_ID, config, parts)
+    return PartitionMetadataLog(log, clock)
