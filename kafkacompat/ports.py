@@ -219,8 +219,11 @@ class Log(Protocol):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    last_stable_offset: int
-    """First offset of the earliest open transaction, else the high watermark; never above it."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of the earliest open transaction, else the high watermark; never above it."""
+        ...
 
     def append_as_leader(self, batch: Any, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append one validated batch (records.validate.ValidatedBatch). Raises LogRefused for sequence and size errors."""
@@ -281,8 +284,18 @@ class Log(Protocol):
 
     def active_producers(self) -> list[ProducerStateEntry]: ...
 
-    def flush(self) -> None:
-        """fsync what is there now; blocks, so it is called in a worker, while appends may go on."""
+    def begin_flush(self) -> LogFlush:
+        """What has to be synced as of now; the loop's thread, does not block."""
+        ...
+
+    def finish_flush(self, flush: Any) -> None:
+        """The LogFlush ran: the recovery point moves."""
+        ...
+
+
+class LogFlush(Protocol):
+    def run(self) -> None:
+        """fsync; blocks, so a worker calls it, while appends go on."""
         ...
 
 

@@ -9,26 +9,22 @@ the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
-from kafkacompat.log import lookup
+from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, format_epochs
+from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
+from kafkacompat.log.reading import LogParts, ReadableLog
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
 from kafkacompat.log.retention import SegmentFacts, count_deletable
 from kafkacompat.log.segment import Segment
 from kafkacompat.log.segment_list import DeleteLater, SegmentList
 from kafkacompat.ports import (
-    EMPTY_RECORDS,
-    AbortedTransaction,
     AppendInfo,
     Buffer,
-    LogRead,
     LogRefused,
-    ProducerStateEntry,
-    TimestampOffset,
 )
 from kafkacompat.records.batch import BatchHeader, stamp_offset_and_epoch
 from kafkacompat.records.control import EndTransactionMarker
@@ -36,67 +32,23 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.log.epoch_cache import LeaderEpochCache
-    from kafkacompat.log.producer_state import ProducerState
-    from kafkacompat.log.snapshots import SnapshotStore
-    from kafkacompat.ports import Disk, File
+    from kafkacompat.ports import Disk
     from kafkacompat.records.validate import ValidatedBatch
 
 
-class LogParts:
-    """What opening a directory gives (recovery.open_log)."""
-
-    __slots__ = (
-        "epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "recovery_point",
-        "segments",
-        "snapshots",
-        "state",
-    )
-
-    def __init__(
-        self,
-        segments: list[Segment],
-        epochs: LeaderEpochCache,
-        state: ProducerState,
-        snapshots: SnapshotStore,
-        log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-    ) -> None:
-        self.segments = segments
-        self.epochs = epochs
-        self.state = state
-        self.snapshots = snapshots
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = log_end_offset
-        self.recovery_point = recovery_point
-
-
-class PartitionLog:
-    """Offsets absolute, sizes in bytes. Expected refusals are LogRefused; OSError passes through."""
+class PartitionLog(ReadableLog):
+    """Grows, shrinks and is kept. On OSError from an append nothing has changed."""
 
     __slots__ = (
         "_config",
         "_disk",
-        "_epochs",
-        "_latest_epoch",
         "_randrange",
         "_roll_after_ms",
         "_segment_bytes",
-        "_segments",
         "_snapshots",
-        "_state",
         "_unflushed_from",
         "directory",
-        "high_watermark",
-        "log_end_offset",
-        "log_start_offset",
         "recovery_point",
-        "topic_id",
-        "topic_partition",
     )
 
     def __init__(
@@ -115,21 +67,15 @@ class PartitionLog:
         """`delete_later(paths, delay_ms)` removes files some time later; without it they go at once.
         `randrange` gives the jitter of rolling by time; without it there is none.
         """
+        segments = SegmentList(disk, directory, parts.segments, delete_later)
+        super().__init__(topic_partition, topic_id, segments, parts, high_watermark)
         self._disk = disk
         self.directory = directory
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self._segments = SegmentList(disk, directory, parts.segments, delete_later)
-        self._epochs = parts.epochs
-        self._latest_epoch = parts.epochs.latest_epoch()
-        self._state = parts.state
         self._snapshots = parts.snapshots
         self._randrange = randrange
-        self.log_start_offset = parts.log_start_offset
-        self.log_end_offset = parts.log_end_offset
         self.recovery_point = parts.recovery_point
         self._unflushed_from = parts.log_end_offset
-        self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
+        self._state.on_high_watermark(self.high_watermark)
         self.config = config
 
     @property
@@ -141,24 +87,6 @@ class PartitionLog:
         self._config = config
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
         self._draw_roll_time()
-
-    @property
-    def last_stable_offset(self) -> int:
-        unstable = self._state.first_unstable_offset
-        return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        return self._segments.items
-
-    @property
-    def producer_state(self) -> ProducerState:
-        return self._state
-
-    @property
-    def epoch_entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset), ascending."""
-        return self._epochs.entries
 
     # -- appending
 
@@ -326,62 +254,11 @@ class PartitionLog:
         self._write_epochs()
         return True
 
-    # -- reading
-
-    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise LogRefused(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
-            )
-        if offset >= upper_bound_offset:
-            return LogRead(EMPTY_RECORDS)
-        return self._segments.read(
-            offset, max_bytes, upper_bound_offset, minimum_one_batch, self.log_end_offset
-        )
-
-    def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
-        if not self.log_start_offset <= offset < upper_bound_offset:
-            return 0
-        return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
-
-    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        return lookup.aborted_transactions(
-            self._segments.from_offset(fetch_offset), fetch_offset, upper_bound_offset
-        )
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        return lookup.offset_for_timestamp(self._segments.items, timestamp_ms, self.log_start_offset)
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        return lookup.offset_of_max_timestamp(self._segments.from_offset(self.log_start_offset))
-
-    def size_bytes(self) -> int:
-        return self._segments.size()
-
-    def segment_base_offset(self, offset: int) -> int:
-        return self._segments.base_of(offset)
-
-    def active_producers(self) -> list[ProducerStateEntry]:
-        return list(self._state.active())
-
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
-        return self._state.remove_expired(now_ms, expiration_ms)
-
     # -- epochs
-
-    def latest_epoch(self) -> int:
-        return self._latest_epoch
 
     def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
         self._epochs.assign(epoch, start_offset)
         self._write_epochs()
-
-    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        return self._epochs.end_offset_for(epoch, self.log_end_offset)
-
-    def epoch_for_offset(self, offset: int) -> int:
-        return self._epochs.epoch_for_offset(offset)
 
     def _write_epochs(self) -> None:
         """Unsynced: recovery finds the epochs of unflushed batches in the batches, and a flush syncs the file."""
@@ -485,38 +362,15 @@ class PartitionLog:
         return count
 
     def close(self) -> None:
-        """After a flush: the last time index entry, the producers' state, the files let go. Not to be used afterwards."""
-        for segment in self._segments.items:
-            segment.become_inactive() if segment is self._segments.active else segment.write_indexes()
+        """The last time index entry, the producers' state, everything durable, the files let go. Blocks. The end of it."""
+        self._segments.active.become_inactive()
         self._state.end_offset = self.log_end_offset
         self._snapshots.take(self._state)
+        if self.recovery_point < self.log_end_offset:
+            self.flush()
         self.release()
 
     def release(self) -> None:
         """Let go of the files, writing nothing."""
         for segment in self._segments.items:
             segment.release()
-
-
-class LogFlush:
-    """The files to sync for one log; `run` is for a worker thread and touches nothing else."""
-
-    __slots__ = ("_disk", "_files", "_paths", "end_offset")
-
-    def __init__(self, disk: Disk, files: list[File], paths: list[str], end_offset: int) -> None:
-        self._disk = disk
-        self._files = files
-        self._paths = paths
-        self.end_offset = end_offset
-
-    def run(self) -> None:
-        for file in self._files:
-            file.sync()
-        for path in self._paths:
-            try:
-                file = self._disk.open(path)
-            except FileNotFoundError:
-                # Dropped by retention or truncation since the flush began.
-                continue
-            file.sync()
-            file.close()

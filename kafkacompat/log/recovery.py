@@ -19,8 +19,8 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET
-from kafkacompat.log.log import LogParts
 from kafkacompat.log.producer_state import ProducerState
+from kafkacompat.log.reading import LogParts
 from kafkacompat.log.replay import apply_batch, replay_segments
 from kafkacompat.log.segment import (
     DELETED_SUFFIX,

@@ -1,0 +1,130 @@
+"""One log directory: its names of partition directories, its checkpoints, its clean-shutdown mark, its lock.
+
+Duty: what lies directly in a `log.dirs` entry. Must not know: what a partition's log is. meta.properties is read and
+written by whoever formats nodes; here only its directory id is of use, and it is given.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log.checkpoint import (
+    CLEAN_SHUTDOWN_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointCorrupt,
+    format_clean_shutdown,
+    format_offsets,
+    parse_clean_shutdown,
+    parse_offsets,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Disk
+
+DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX = "-delete", "-future", "-stray"
+LOCK_FILE = ".lock"
+LONGEST_NAME = 255
+
+
+class DirectoryLocked(OSError):
+    """Another process uses the log directory."""
+
+
+def partition_directory(topic_partition: TopicPartition) -> str:
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """The partition whose log lives under this name; None for other directories and marked ones."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
+    """A unique name that says the directory is to be deleted or is a stray; the topic is cut if need be."""
+    unique = uuid.uuid4().hex
+    tail = f"-{topic_partition.partition}.{unique}{suffix}"
+    return topic_partition.topic[: LONGEST_NAME - len(tail)] + tail
+
+
+class LogDirectory:
+    """Checkpoints are written whole and only when they differ from what was written last."""
+
+    __slots__ = ("_disk", "_lock", "_written", "directory_id", "failure", "path")
+
+    def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
+        self._disk = disk
+        self.path = path
+        self.directory_id = directory_id
+        self.failure: OSError | None = None
+        """Why the directory is offline; None while it serves."""
+        self._written: dict[str, bytes] = {}
+        self._lock = -1
+
+    @property
+    def online(self) -> bool:
+        return self.failure is None
+
+    def lock(self) -> None:
+        """Hold the directory against other processes until `unlock` or exit. DirectoryLocked when another has it."""
+        fd = os.open(f"{self.path}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Java's FileLock is a POSIX record lock, so this one and Kafka's exclude each other.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise DirectoryLocked(
+                error.errno, f"log directory {self.path} is in use by another process", self.path
+            ) from error
+        self._lock = fd
+
+    def unlock(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def take_clean_mark(self) -> int | None:
+        """The broker epoch of a clean stop before (-1 when not told), None after an unclean one. The mark goes."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        if not self._disk.exists(path):
+            return None
+        epoch = parse_clean_shutdown(self._disk.read_bytes(path))
+        self._disk.remove(path)
+        return epoch
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
+
+    def read_offsets(self, name: str) -> tuple[dict[TopicPartition, int], str | None]:
+        """A checkpoint and, when it cannot be read, why: what it would have said is then taken to be nothing."""
+        path = f"{self.path}/{name}"
+        if not self._disk.exists(path):
+            return {}, None
+        try:
+            return parse_offsets(self._disk.read_bytes(path)), None
+        except CheckpointCorrupt as error:
+            return {}, f"{path}: {error}"
+
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._write(RECOVERY_POINT_FILE, offsets)
+
+    def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._write(LOG_START_FILE, offsets)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._write(HIGH_WATERMARK_FILE, offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        data = format_offsets(offsets)
+        if self._written.get(name) != data:
+            self._disk.write_atomic(f"{self.path}/{name}", data)
+            self._written[name] = data

@@ -1,0 +1,115 @@
+"""Files of a log as text, for people: batches, records, indexes, snapshots, checkpoints.
+
+Duty: lines from one file's bytes, for `kafkacompat dump`. Must not know: terminals, arguments. A damaged file gives the lines
+up to the damage and one that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import uuid_to_text
+from kafkacompat.log.checkpoint import (
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    parse_epochs,
+    parse_partition_metadata,
+)
+from kafkacompat.log.index import OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.producer_state import decode_snapshot
+from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
+from kafkacompat.records.compression import CODEC_NAMES, DecompressionFailed
+from kafkacompat.records.control import ControlType, parse_control_key
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record, RecordMalformed
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Disk
+
+
+def dump_file(disk: Disk, path: str, *, records: bool = False, payloads: bool = False) -> Iterator[str]:
+    """Lines for any file of a log directory, by its name. ValueError for a kind that has no dump."""
+    name = path.rpartition("/")[2]
+    data = disk.read_bytes(path)
+    base_offset = int(name[:20]) if name[:20].isdigit() else 0
+    if name.endswith((".log", ".checkpoint")):
+        yield from dump_batches(data, records=records, payloads=payloads)
+    elif name.endswith(".timeindex"):
+        times = TimeIndex(base_offset, data)
+        for timestamp_ms, offset in map(times.entry, range(len(times))):
+            yield f"timestamp: {timestamp_ms} offset: {offset}"
+    elif name.endswith(".index"):
+        positions = OffsetIndex(base_offset, data)
+        for offset, position in map(positions.entry, range(len(positions))):
+            yield f"offset: {offset} position: {position}"
+    elif name.endswith(".txnindex"):
+        for entry in TransactionIndex(base_offset, data).entries():
+            yield (
+                f"producerId: {entry.producer_id} firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
+                f"lastStableOffset: {entry.last_stable_offset}"
+            )
+    elif name.endswith(".snapshot"):
+        for producer in decode_snapshot(data):
+            last = producer.batches[-1] if producer.batches else None
+            yield (
+                f"producerId: {producer.producer_id} producerEpoch: {producer.epoch} "
+                f"coordinatorEpoch: {producer.coordinator_epoch} "
+                f"currentTxnFirstOffset: {producer.transaction_first_offset} "
+                f"lastTimestamp: {producer.last_timestamp_ms} "
+                f"lastSequence: {last.last_sequence if last else -1} lastOffset: {last.last_offset if last else -1}"
+            )
+    elif name == LEADER_EPOCH_FILE:
+        for epoch, start_offset in parse_epochs(data):
+            yield f"leaderEpoch: {epoch} startOffset: {start_offset}"
+    elif name == PARTITION_METADATA_FILE:
+        yield f"topicId: {uuid_to_text(parse_partition_metadata(data))}"
+    else:
+        raise ValueError(f"{name} is no file that can be dumped")
+
+
+def dump_batches(data: bytes, *, records: bool, payloads: bool) -> Iterator[str]:
+    end = 0
+    try:
+        for header in iterate_batches(data):
+            batch = data[header.position : header.position + header.size]
+            yield _batch_line(header, has_valid_crc(batch, header))
+            end = header.position + header.size
+            if records:
+                for offset, record in records_of(batch, header):
+                    yield _record_line(offset, record, header.is_control, payloads)
+    except (BatchCorrupt, RecordMalformed, DecompressionFailed) as error:
+        yield f"damaged after position {end}: {error}"
+        return
+    if end < len(data):
+        yield f"damaged after position {end}: {len(data) - end} bytes are no whole batch"
+
+
+def _batch_line(header: BatchHeader, valid: bool) -> str:
+    return (
+        f"baseOffset: {header.base_offset} lastOffset: {header.last_offset} count: {header.record_count} "
+        f"baseSequence: {header.base_sequence} lastSequence: {header.last_sequence} "
+        f"producerId: {header.producer_id} producerEpoch: {header.producer_epoch} "
+        f"partitionLeaderEpoch: {header.leader_epoch} isTransactional: {str(header.is_transactional).lower()} "
+        f"isControl: {str(header.is_control).lower()} position: {header.position} "
+        f"{'LogAppendTime' if header.is_log_append_time else 'CreateTime'}: {header.max_timestamp_ms} "
+        f"size: {header.size} magic: {header.magic} "
+        f"compresscodec: {CODEC_NAMES[header.codec] if header.codec < 5 else header.codec} crc: {header.crc} "
+        f"isvalid: {str(valid).lower()}"
+    )
+
+
+def _record_line(offset: int, record: Record, is_control: bool, payloads: bool) -> str:
+    key_size = -1 if record.key is None else len(record.key)
+    value_size = -1 if record.value is None else len(record.value)
+    line = f"| offset: {offset} timestamp: {record.timestamp_ms} keySize: {key_size} valueSize: {value_size}"
+    line += f" headerKeys: [{','.join(name for name, _ in record.headers)}]"
+    if is_control:
+        kind = parse_control_key(record.key)
+        return line + f" controlType: {ControlType(kind).name if kind in list(ControlType) else kind}"
+    if payloads:
+        key, value = (
+            None if part is None else part.decode("utf-8", "replace") for part in (record.key, record.value)
+        )
+        line += f" key: {key} payload: {value}"
+    return line

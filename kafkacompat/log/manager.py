@@ -1,0 +1,475 @@
+"""Every partition's log in every log directory: ports.LogManager.
+
+Duty: load at start, create, delete, checkpoint, flush, retain, stop cleanly. Must not know: images, leaders, timers: the
+shell calls the periodic functions and moves the blocking parts (marked so) to worker threads. The metadata log lives in one
+of these directories too, but belongs to raft/, and is passed over here.
+A directory that fails with OSError is taken offline; its partitions are then unknown here until the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.log.checkpoint import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointCorrupt,
+    format_partition_metadata,
+    parse_partition_metadata,
+)
+from kafkacompat.log.directory import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    marked_name,
+    parse_partition_directory,
+    partition_directory,
+)
+from kafkacompat.log.flush import LogFlush
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.recovery import open_directory
+from kafkacompat.ports import LogDirStatus, LogRefused
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.ports import Clock, Disk
+
+Note = Callable[[str], None]
+
+
+class LoadTask:
+    """Opening of one partition's directory. `run` blocks, touches nothing shared, and may run in any thread."""
+
+    __slots__ = (
+        "_manager",
+        "clean",
+        "directory",
+        "high_watermark",
+        "log_start",
+        "name",
+        "recovery_point",
+        "result",
+    )
+
+    def __init__(
+        self,
+        manager: LogManager,
+        directory: LogDirectory,
+        name: TopicPartition,
+        clean: bool,
+        recovery_point: int,
+        log_start: int,
+        high_watermark: int,
+    ) -> None:
+        self._manager = manager
+        self.directory = directory
+        self.name = name
+        self.clean = clean
+        self.recovery_point = recovery_point
+        self.log_start = log_start
+        self.high_watermark = high_watermark
+        self.result: PartitionLog | OSError | CheckpointCorrupt | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._manager.open_log(
+                self.directory,
+                self.name,
+                None,
+                self._manager.default_config,
+                clean=self.clean,
+                recovery_point=self.recovery_point,
+                log_start_offset=self.log_start,
+                high_watermark=self.high_watermark,
+            )
+        except (OSError, CheckpointCorrupt) as error:
+            self.result = error
+
+
+class FlushPlan:
+    """What to sync for all logs, as of one moment. `run` blocks and is for a worker thread."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[PartitionLog, LogFlush]]) -> None:
+        self.items = items
+
+    def run(self) -> None:
+        for _, flush in self.items:
+            flush.run()
+
+
+class LogManager:
+    """One thread, but for what is said to block."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directories: Sequence[tuple[str, Uuid]],
+        default_config: LogConfig,
+        clock: Clock,
+        *,
+        randrange: Callable[[int], int] | None = None,
+        note: Note = lambda text: None,
+    ) -> None:
+        """`directories`: absolute path and directory id of each entry of log.dirs, existing already. `note` takes lines for
+        the node's log. `default_config` holds until a partition's own is known (`PartitionLog.config` may be set).
+        """
+        self._disk = disk
+        self._clock = clock
+        self._randrange = randrange
+        self._note = note
+        self.default_config = default_config
+        self.directories = [LogDirectory(disk, path, directory_id) for path, directory_id in directories]
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._home: dict[TopicPartition, LogDirectory] = {}
+        self._doomed: list[tuple[int, str, bool]] = []
+        """(due, path, is a directory) of what is to be removed."""
+        self.previous_broker_epoch = -1
+        """Of the clean stop before this start; -1 when there was none in every directory."""
+
+    # -- start and stop
+
+    def lock(self) -> None:
+        """Take all directories for this process; DirectoryLocked names the one that another holds."""
+        for directory in self.directories:
+            directory.lock()
+
+    def load_all(self) -> dict[TopicPartition, PartitionLog]:
+        """Open every partition found, one after another; for threads see `begin_load`. Blocks."""
+        tasks = self.begin_load()
+        for task in tasks:
+            task.run()
+        self.finish_load(tasks)
+        return self.logs
+
+    def begin_load(self) -> list[LoadTask]:
+        """A task for each partition directory; also takes the clean marks and lists what is to be deleted."""
+        tasks: list[LoadTask] = []
+        epochs: list[int] = []
+        now_ms = self._clock.monotonic_ms()
+        for directory in self.directories:
+            try:
+                found, epoch = self._tasks_of(directory, now_ms)
+            except OSError as error:
+                self.fail_directory(directory, error)
+                continue
+            tasks += found
+            epochs.append(epoch)
+        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
+        return tasks
+
+    def finish_load(self, tasks: Iterable[LoadTask]) -> None:
+        """Take over what the tasks opened; a directory in which one failed goes offline."""
+        for task in tasks:
+            if isinstance(task.result, PartitionLog) and task.directory.online:
+                other = self._home.get(task.name)
+                if other is not None:
+                    raise OSError(
+                        f"{task.name} lies in both {other.path} and {task.directory.path}; one must be removed"
+                    )
+                self._adopt(task.result, task.directory)
+            elif isinstance(task.result, Exception):
+                error = task.result
+                self.fail_directory(
+                    task.directory, error if isinstance(error, OSError) else OSError(f"{task.name}: {error}")
+                )
+
+    def _tasks_of(self, directory: LogDirectory, now_ms: int) -> tuple[list[LoadTask], int]:
+        epoch = directory.take_clean_mark()
+        offsets = {}
+        for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
+            offsets[name], trouble = directory.read_offsets(name)
+            if trouble is not None:
+                self._note(trouble)
+        tasks = []
+        for name in self._disk.list_directory(directory.path):
+            path = f"{directory.path}/{name}"
+            if name.endswith(DELETE_SUFFIX):
+                self._doomed.append((now_ms + self.default_config.file_delete_delay_ms, path, True))
+            elif name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
+                self._note(f"{path} is left as it is")
+            elif (
+                partition := parse_partition_directory(name)
+            ) is not None and partition.topic != METADATA_TOPIC:
+                tasks.append(
+                    LoadTask(
+                        self,
+                        directory,
+                        partition,
+                        epoch is not None,
+                        offsets[RECOVERY_POINT_FILE].get(partition, 0),
+                        offsets[LOG_START_FILE].get(partition, 0),
+                        offsets[HIGH_WATERMARK_FILE].get(partition, 0),
+                    )
+                )
+        return tasks, -1 if epoch is None else epoch
+
+    def open_log(
+        self,
+        directory: LogDirectory,
+        name: TopicPartition,
+        topic_id: Uuid | None,
+        config: LogConfig,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        high_watermark: int = 0,
+    ) -> PartitionLog:
+        """Open or create one partition's log without taking it over. With topic_id None it is read from the directory."""
+        path = f"{directory.path}/{partition_directory(name)}"
+        metadata = f"{path}/{PARTITION_METADATA_FILE}"
+        parts = open_directory(
+            self._disk,
+            path,
+            config,
+            self._clock.now_ms(),
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            note=self._note,
+        )
+        if topic_id is None:
+            topic_id = ZERO_UUID
+            if self._disk.exists(metadata):
+                topic_id = parse_partition_metadata(self._disk.read_bytes(metadata))
+        elif not self._disk.exists(metadata):
+            self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
+        return PartitionLog(
+            self._disk,
+            path,
+            name,
+            topic_id,
+            config,
+            parts,
+            high_watermark=high_watermark,
+            delete_later=self._delete_files_later,
+            randrange=self._randrange,
+        )
+
+    def shut_down(self, broker_epoch: int) -> None:
+        """Flush and close all logs, write the checkpoints and, per directory where all went well, the clean mark. Blocks."""
+        self.remove_expired_deletions(None)
+        for directory in self.directories:
+            if directory.online:
+                try:
+                    self._close_directory(directory, broker_epoch)
+                except OSError as error:
+                    directory.failure = error
+                    self._note(f"{directory.path} was not closed cleanly: {error}")
+            directory.unlock()
+        self.logs.clear()
+        self._home.clear()
+
+    def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
+        logs = self._logs_in(directory)
+        for log in logs.values():
+            log.close()
+        directory.write_recovery_points({name: log.recovery_point for name, log in logs.items()})
+        directory.write_log_starts(_log_starts(logs))
+        directory.write_high_watermarks({name: log.high_watermark for name, log in logs.items()})
+        directory.mark_clean(broker_epoch)
+
+    # -- partitions
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self.logs.get(topic_partition)
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        directory_id: Uuid | None = None,
+    ) -> PartitionLog:
+        """The partition's log; a new one goes into the given directory, else into the one with the fewest partitions.
+
+        Raises LogRefused KAFKA_STORAGE_ERROR when no directory serves, INCONSISTENT_TOPIC_ID when another topic of this
+        name left the log.
+        """
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            if log.topic_id == ZERO_UUID:
+                self._disk.write_atomic(
+                    f"{log.directory}/{PARTITION_METADATA_FILE}",
+                    format_partition_metadata(topic_id),
+                    sync=False,
+                )
+                log.topic_id = topic_id
+            elif log.topic_id != topic_id:
+                raise LogRefused(
+                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is kept under another topic id"
+                )
+            return log
+        directory = self._directory_for_new(directory_id)
+        try:
+            log = self.open_log(directory, topic_partition, topic_id, config, clean=True)
+        except OSError as error:
+            self.fail_directory(directory, error)
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._adopt(log, directory)
+        return log
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        return self._home.get(topic_partition)
+
+    def delete_later(self, topic_partition: TopicPartition) -> None:
+        """Rename the directory now, remove it after file.delete.delay.ms."""
+        self._retire(topic_partition, DELETE_SUFFIX)
+
+    def mark_stray(self, topic_partition: TopicPartition) -> None:
+        """The metadata knows nothing of this log: rename its directory to `-stray` and drop it from service."""
+        self._retire(topic_partition, STRAY_SUFFIX)
+
+    def _retire(self, topic_partition: TopicPartition, suffix: str) -> None:
+        log = self.logs.pop(topic_partition, None)
+        directory = self._home.pop(topic_partition, None)
+        if log is None or directory is None:
+            return
+        log.release()
+        target = f"{directory.path}/{marked_name(topic_partition, suffix)}"
+        self._disk.rename(log.directory, target)
+        if suffix == DELETE_SUFFIX:
+            due = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
+            self._doomed.append((due, target, True))
+
+    def log_dirs(self) -> list[LogDirStatus]:
+        result = []
+        for directory in self.directories:
+            total = usable = -1
+            if directory.online:
+                total, usable = self._disk.usage(directory.path)
+            result.append(
+                LogDirStatus(
+                    directory.path,
+                    directory.directory_id,
+                    directory.online,
+                    total,
+                    usable,
+                    self._logs_in(directory),
+                )
+            )
+        return result
+
+    def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
+        """Take a directory offline with all its partitions."""
+        if directory.failure is None:
+            directory.failure = error
+            self._note(f"log directory {directory.path} is offline: {error}")
+        for name in list(self._logs_in(directory)):
+            self.logs.pop(name).release()
+            del self._home[name]
+
+    # -- periodic work
+
+    def checkpoint_high_watermarks(self) -> None:
+        """replica.high.watermark.checkpoint.interval.ms. Blocks for a sync when anything has moved."""
+        for directory in self._online():
+            marks = {name: log.high_watermark for name, log in self._logs_in(directory).items()}
+            self._guard(directory, partial(directory.write_high_watermarks, marks))
+
+    def begin_flush(self) -> FlushPlan:
+        """What is not durable yet; run the plan in a thread, then hand it to `finish_flush`."""
+        logs = [log for log in self.logs.values() if log.recovery_point < log.log_end_offset]
+        return FlushPlan([(log, log.begin_flush()) for log in logs])
+
+    def finish_flush(self, plan: FlushPlan) -> None:
+        """Move the recovery points of what was synced, and write the recovery-point and log-start checkpoints."""
+        for log, flush in plan.items:
+            log.finish_flush(flush)
+        for directory in self._online():
+            logs = self._logs_in(directory)
+            points = {name: log.recovery_point for name, log in logs.items()}
+            self._guard(directory, partial(directory.write_recovery_points, points))
+            self._guard(directory, partial(directory.write_log_starts, _log_starts(logs)))
+
+    def flush_and_checkpoint_recovery_points(self) -> None:
+        """All three steps at once. Blocks."""
+        plan = self.begin_flush()
+        plan.run()
+        self.finish_flush(plan)
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """log.retention.check.interval.ms: how many segments went."""
+        count = 0
+        for name in sorted(self.logs):
+            log = self.logs.get(name)
+            if log is None:
+                continue
+            try:
+                count += log.enforce_retention(now_ms)
+            except OSError as error:
+                self.fail_directory(self._home[name], error)
+        return count
+
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """producer.id.expiration.check.interval.ms."""
+        for log in self.logs.values():
+            log.remove_expired_producers(now_ms, expiration_ms)
+
+    def remove_expired_deletions(self, monotonic_ms: int | None) -> int:
+        """Remove files and directories whose delay is over (None: all). How many went."""
+        due = [item for item in self._doomed if monotonic_ms is None or item[0] <= monotonic_ms]
+        self._doomed = [item for item in self._doomed if item not in due]
+        for _, path, is_directory in due:
+            try:
+                if is_directory:
+                    self._disk.remove_tree(path)
+                else:
+                    self._disk.remove(path)
+            except FileNotFoundError:
+                # Its partition's directory was deleted before.
+                continue
+            except OSError as error:
+                self._note(f"{path} could not be removed: {error}")
+        return len(due)
+
+    def _delete_files_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        due = self._clock.monotonic_ms() + delay_ms
+        self._doomed += [(due, path, False) for path in paths]
+
+    def _adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
+        self.logs[log.topic_partition] = log
+        self._home[log.topic_partition] = directory
+
+    def _online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.online]
+
+    def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+        return {name: log for name, log in self.logs.items() if self._home[name] is directory}
+
+    def _directory_for_new(self, directory_id: Uuid | None) -> LogDirectory:
+        online = self._online()
+        if not online:
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        for directory in online:
+            if directory.directory_id == directory_id:
+                return directory
+        counts = dict.fromkeys((directory.path for directory in online), 0)
+        for directory in self._home.values():
+            if directory.path in counts:
+                counts[directory.path] += 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def _guard(self, directory: LogDirectory, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self.fail_directory(directory, error)
+
+
+def _log_starts(logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
+    """Kafka lists only partitions whose start lies above their first segment's base."""
+    return {
+        name: log.log_start_offset
+        for name, log in logs.items()
+        if log.log_start_offset > log.segments[0].base_offset
+    }

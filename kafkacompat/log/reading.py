@@ -1,0 +1,163 @@
+"""What can be asked of a partition's log without changing it, and the state it is answered from.
+
+Duty: offsets, reads, lookups by time and epoch. Must not know: how the log grows (log.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+from kafkacompat.log import lookup
+from kafkacompat.ports import (
+    EMPTY_RECORDS,
+    AbortedTransaction,
+    LogRead,
+    LogRefused,
+    ProducerStateEntry,
+    TimestampOffset,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.log.epoch_cache import LeaderEpochCache
+    from kafkacompat.log.producer_state import ProducerState
+    from kafkacompat.log.segment import Segment
+    from kafkacompat.log.segment_list import SegmentList
+    from kafkacompat.log.snapshots import SnapshotStore
+
+
+class LogParts:
+    """What opening a directory gives (recovery.open_log)."""
+
+    __slots__ = (
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "state",
+    )
+
+    def __init__(
+        self,
+        segments: list[Segment],
+        epochs: LeaderEpochCache,
+        state: ProducerState,
+        snapshots: SnapshotStore,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+    ) -> None:
+        self.segments = segments
+        self.epochs = epochs
+        self.state = state
+        self.snapshots = snapshots
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+
+
+class ReadableLog:
+    """Offsets absolute, sizes in bytes. Expected refusals are LogRefused; OSError passes through."""
+
+    __slots__ = (
+        "_epochs",
+        "_latest_epoch",
+        "_segments",
+        "_state",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        segments: SegmentList,
+        parts: LogParts,
+        high_watermark: int,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self._segments = segments
+        self._epochs = parts.epochs
+        self._latest_epoch = parts.epochs.latest_epoch()
+        self._state = parts.state
+        self.log_start_offset = parts.log_start_offset
+        self.log_end_offset = parts.log_end_offset
+        self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._state.first_unstable_offset
+        return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments.items
+
+    @property
+    def producer_state(self) -> ProducerState:
+        return self._state
+
+    @property
+    def epoch_entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), ascending."""
+        return self._epochs.entries
+
+    def latest_epoch(self) -> int:
+        return self._latest_epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        return self._epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        return self._epochs.epoch_for_offset(offset)
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise LogRefused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}]",
+            )
+        if offset >= upper_bound_offset:
+            return LogRead(EMPTY_RECORDS)
+        return self._segments.read(
+            offset, max_bytes, upper_bound_offset, minimum_one_batch, self.log_end_offset
+        )
+
+    def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
+        if not self.log_start_offset <= offset < upper_bound_offset:
+            return 0
+        return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        return lookup.aborted_transactions(
+            self._segments.from_offset(fetch_offset), fetch_offset, upper_bound_offset
+        )
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        return lookup.offset_for_timestamp(self._segments.items, timestamp_ms, self.log_start_offset)
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        return lookup.offset_of_max_timestamp(self._segments.from_offset(self.log_start_offset))
+
+    def size_bytes(self) -> int:
+        return self._segments.size()
+
+    def segment_base_offset(self, offset: int) -> int:
+        return self._segments.base_of(offset)
+
+    def active_producers(self) -> list[ProducerStateEntry]:
+        return list(self._state.active())
+
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
+        return self._state.remove_expired(now_ms, expiration_ms)
