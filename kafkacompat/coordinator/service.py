@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.gather import gather
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
-from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.shard import LOAD_STEP_BYTES, Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.deferred import Deferred
@@ -76,6 +76,7 @@ class CoordinatorSettings:
     retention_check_interval_ms: int = 600_000
     compression: int = 0
     """offsets.topic.compression.codec, as the batch's attributes have it."""
+    load_step_bytes: int = LOAD_STEP_BYTES
 
 
 class GroupCoordinator:
@@ -150,6 +151,7 @@ class GroupCoordinator:
             self._workers,
             self._make_machine,
             compression=self._settings.compression,
+            load_step_bytes=self._settings.load_step_bytes,
             on_active=self._became_active,
         )
 

@@ -1,0 +1,250 @@
+"""Doubles of the doors, and a coordinator standing on them: a clock that is told the time, timers that run when it passes, a log
+in memory. No test of coordinators sleeps."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from kafkacompat.api.context import ProduceResult, RequestContext
+from kafkacompat.controller.image import (
+    BrokerEndpoint,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from kafkacompat.coordinator.service import CoordinatorSettings, GroupCoordinator
+from kafkacompat.deferred import Deferred
+from kafkacompat.group.environment import GroupSettings
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.ports import LogRead
+from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
+from kafkacompat.wire.errors import ErrorCode
+
+START_MS = 1_800_000_000_000
+NODE_ID = 1
+
+
+class Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Time:
+    """Clock and Timers in one; `advance` runs whatever is due, in order."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self._queue: list[tuple[int, int, Handle, Callable[[], None]]] = []
+        self._count = 0
+
+    def now_ms(self) -> int:
+        return START_MS + self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Handle:
+        handle = Handle()
+        self._count += 1
+        heapq.heappush(self._queue, (max(monotonic_ms, self.ms), self._count, handle, callback))
+        return handle
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
+        return self.call_at(self.ms + delay_ms, callback)
+
+    def advance(self, ms: int) -> None:
+        end = self.ms + ms
+        while self._queue and self._queue[0][0] <= end:
+            at, _, handle, callback = heapq.heappop(self._queue)
+            self.ms = at
+            if not handle.cancelled:
+                callback()
+        self.ms = end
+
+    def pending(self) -> int:
+        return sum(not handle.cancelled for _, _, handle, _ in self._queue)
+
+
+class Counter:
+    """Random that counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def uuid(self) -> bytes:
+        self.count += 1
+        return (self.count + (7 << 100)).to_bytes(16, "big")
+
+    def randrange(self, stop: int) -> int:
+        return 0
+
+
+class MemoryLog:
+    """As much of Log as loading and committing ask for."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+
+    def append(self, batch: bytes | bytearray) -> int:
+        copy = bytearray(batch)
+        stamp_offset_and_epoch(copy, self.log_end_offset, 0)
+        (header,) = iterate_batches(copy)
+        self.batches.append(bytes(copy))
+        self.log_end_offset = header.last_offset + 1
+        return header.last_offset
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        taken = b""
+        for batch in self.batches:
+            (header,) = iterate_batches(batch)
+            if header.last_offset < offset:
+                continue
+            if taken and len(taken) + len(batch) > max_bytes:
+                break
+            taken += batch
+        return LogRead(taken)
+
+
+class Partitions:
+    """PartitionService of one replica. `refusal` fails appends; `held` keeps the high watermark where it is."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, MemoryLog] = {}
+        self.led = True
+        self.refusal: ErrorCode | None = None
+        self.held = False
+        self._waiting: list[tuple[dict[TopicPartition, int], Deferred[Any]]] = []
+
+    def append(
+        self, partition: TopicPartition, records: Any, acks: int, api_version: int, internal_allowed: bool
+    ) -> ProduceResult:
+        assert acks == -1
+        assert internal_allowed
+        if self.refusal is not None:
+            return ProduceResult(self.refusal)
+        log = self.logs.setdefault(partition, MemoryLog())
+        last_offset = log.append(records)
+        if not self.held:
+            log.high_watermark = log.log_end_offset
+        return ProduceResult(ErrorCode.NONE, last_offset=last_offset)
+
+    def when_replicated(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> Deferred[Any] | None:
+        if all(self.logs[name].high_watermark >= end for name, end in ends.items()):
+            return None
+        deferred: Deferred[Any] = Deferred()
+        self._waiting.append((dict(ends), deferred))
+        return deferred
+
+    def release(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Let the high watermark go on, or fail whoever waits for it."""
+        self.held = False
+        if error is ErrorCode.NONE:
+            for log in self.logs.values():
+                log.high_watermark = log.log_end_offset
+        waiting, self._waiting = self._waiting, []
+        for ends, deferred in waiting:
+            deferred.resolve(dict.fromkeys(ends, error))
+
+    def log(self, partition: TopicPartition) -> MemoryLog | None:
+        return self.logs.setdefault(partition, MemoryLog()) if self.led else None
+
+
+def topic_image(name: str, partitions: int, topic_id: bytes | None = None, leader: int = NODE_ID) -> TopicImage:
+    one = PartitionImage((NODE_ID,), (bytes(16),), (NODE_ID,), (), (), (), (), leader, False, 0, 0)
+    given = name.encode()[:16].ljust(16, b"\1") if topic_id is None else topic_id
+    return TopicImage(name, given, dict.fromkeys(range(partitions), one))
+
+
+def image_of(topics: Iterable[TopicImage]) -> MetadataImage:
+    listed = list(topics)
+    endpoint = BrokerEndpoint("broker.example", 9092, 0)
+    broker = BrokerImage(
+        NODE_ID, 1, bytes(16), {"PLAINTEXT": endpoint}, {}, None, False, False, (bytes(16),)
+    )
+    return MetadataImage(
+        offset=1,
+        brokers={NODE_ID: broker},
+        topics={topic.name: topic for topic in listed},
+        topics_by_id={topic.id: topic for topic in listed},
+    )
+
+
+def context(api_key: int = 0, version: int = 9, client_id: str | None = "client") -> RequestContext:
+    return RequestContext(api_key, version, 1, client_id, 1, "PLAINTEXT", "127.0.0.1")
+
+
+class AutoCreate:
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def request(self, topics: Iterable[str]) -> None:
+        self.asked += topics
+
+
+class World:
+    """A coordinator that leads all partitions of the offsets topic, with topics `t` (3 partitions) and `u` (1)."""
+
+    def __init__(
+        self, group: GroupSettings | None = None, partitions: Partitions | None = None, count: int = 1
+    ) -> None:
+        self.time = Time()
+        self.partitions = partitions or Partitions()
+        self.random = Counter()
+        self.settings = CoordinatorSettings(group=group or GroupSettings())
+        self.image = image_of([])
+        self.count = count
+        self.coordinator = self._make()
+        self.auto_create = AutoCreate()
+        self.publish([topic_image(OFFSETS_TOPIC, count), topic_image("t", 3), topic_image("u", 1)])
+        self.time.advance(0)
+
+    def _make(self) -> GroupCoordinator:
+        coordinator = GroupCoordinator(
+            NODE_ID,
+            self.partitions,  # type: ignore[arg-type]  # as much of the service as is used
+            self.time,
+            self.time,
+            self.random,
+            None,
+            self.settings,
+        )
+        coordinator.start()
+        return coordinator
+
+    def publish(self, topics: Iterable[TopicImage]) -> None:
+        old, self.image = self.image, image_of(topics)
+        self.coordinator.on_image(old, self.image)
+
+    def restart(self) -> None:
+        """A new coordinator over the same logs."""
+        self.coordinator.stop()
+        self.coordinator = self._make()
+        self.coordinator.on_image(image_of([]), self.image)
+        self.time.advance(0)
+
+    @property
+    def node(self) -> Any:
+        return SimpleNamespace(
+            node_id=NODE_ID, image=self.image, groups=self.coordinator, auto_create=self.auto_create
+        )
+
+    def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:
+        """A handler's answer; the Deferred itself while it is parked."""
+        assert handler.min_version <= version <= handler.max_version
+        answer = handler.function(self.node, context(handler.key, version, client_id), request)
+        if isinstance(answer, Deferred) and answer.done:
+            return answer.result()
+        return answer
+
+    def log(self, partition: int = 0) -> MemoryLog:
+        return self.partitions.logs[TopicPartition(OFFSETS_TOPIC, partition)]

@@ -1,0 +1,31 @@
+"""The group coordinator's settings out of the broker's. Knows Kafka's names for them and nothing of what they do."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kafkacompat.coordinator.service import CoordinatorSettings
+from kafkacompat.coordinator.shard import LOAD_STEP_BYTES
+from kafkacompat.group.environment import GroupSettings
+
+
+class Numbers(Protocol):
+    def int(self, name: str) -> int: ...
+
+
+def coordinator_settings(config: Numbers) -> CoordinatorSettings:
+    """From the settings in effect at start; none of them is dynamic in Kafka either."""
+    return CoordinatorSettings(
+        group=GroupSettings(
+            min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
+            max_size=config.int("group.max.size"),
+            offset_metadata_max_size=config.int("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
+        ),
+        commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+        retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
+        compression=config.int("offsets.topic.compression.codec"),
+        load_step_bytes=min(config.int("offsets.load.buffer.size"), LOAD_STEP_BYTES),
+    )
