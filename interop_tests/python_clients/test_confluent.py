@@ -424,8 +424,7 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
     """F5: the member that was replaced is told so at its next call."""
     group = unique("group")
     settings = {"group.id": group, "group.instance.id": "only one"}
-    errors: list[KafkaError] = []
-    first = make_consumer(settings | {"error_cb": errors.append})
+    first = make_consumer(settings)
     first.subscribe([topic])
     wait_until(lambda: first.poll(0.1) is None and first.assignment(), "the first has the partition", 20)
     second = make_consumer(settings)
@@ -433,8 +432,9 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
 
     def is_fenced() -> bool:
         second.poll(0.05)
-        first.poll(0.05)
-        return any(error.fatal() and "fenced" in str(error) for error in errors)
+        message = first.poll(0.05)
+        error = message.error() if message is not None else None
+        return error is not None and error.code() == KafkaError._FATAL and "fenced" in str(error)
 
     wait_until(is_fenced, "the first is fenced", 20)
 
