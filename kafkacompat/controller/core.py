@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafkacompat.controller.features import elr_enabled, metadata_transactions_supported, metadata_version
+from kafkacompat.controller.features import (
+    METADATA_VERSION,
+    elr_enabled,
+    metadata_transactions_supported,
+    metadata_version,
+)
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, unframe
 from kafkacompat.controller.replay import Replayer
@@ -62,7 +67,7 @@ class ControllerCore:
         """What a new active controller writes first: an end to a transaction left open, or the first records of a new log."""
         if self._replayer.in_transaction:
             return [MetadataRecord(AbortTransactionRecord(reason="Controller failover"), 0)]
-        if self.image.features or self.image.topics or self.image.brokers:
+        if METADATA_VERSION in self.image.features:
             return []
         records = list(bootstrap)
         levels = {

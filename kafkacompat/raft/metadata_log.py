@@ -21,7 +21,7 @@ from kafkacompat.records.batch import parse_header
 from kafkacompat.records.validate import ValidatedBatch
 
 if TYPE_CHECKING:
-    from kafkacompat.log.log import LogFlush
+    from kafkacompat.log.flush import LogFlush
     from kafkacompat.ports import Clock, Disk, LogRead
 
 FULL_FLUSH_BYTES = 1024 * 1024
