@@ -43,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "console": set(),
     "pipeline": set(),
     "broker": EVERYTHING,
+    "data_directories": EVERYTHING,
     "cli": EVERYTHING,
     "testing": EVERYTHING,
     "__main__": EVERYTHING,

@@ -1,0 +1,172 @@
+"""Part of the composition root: directories formatted, checked and locked, and the metadata log opened for raft.
+
+Knows raft's storage and the log package, and joins the two; it knows no record, no listener, no client.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkacompat.config import ServerConfig, parse_voters
+from kafkacompat.ids import ZERO_UUID, uuid_to_text
+from kafkacompat.ports import Clock, Disk, Random, Workers
+from kafkacompat.raft.driver import RaftDriver
+from kafkacompat.raft.lock import DirectoryLocks
+from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
+from kafkacompat.raft.snapshot import parse_snapshot
+from kafkacompat.raft.storage import (
+    BOOTSTRAP_CHECKPOINT,
+    METADATA_PARTITION,
+    DirectorySet,
+    FormatRequest,
+    StorageProblem,
+    format_storage,
+    is_formatted,
+    load_directories,
+)
+from kafkacompat.raft.voters import Voter
+
+
+@dataclass(slots=True)
+class NodeDirectories:
+    """A node's directories, checked and locked. `log_dirs` are absolute, in the order of the setting."""
+
+    identity: DirectorySet
+    log_dirs: tuple[str, ...]
+    bootstrap_values: tuple[bytes, ...]
+    """Framed records that a new metadata log begins with."""
+    locks: DirectoryLocks
+
+
+def absolute_log_dirs(config: ServerConfig) -> tuple[str, ...]:
+    return tuple(os.path.abspath(path) for path in config.log_dirs)
+
+
+def absolute_metadata_dir(config: ServerConfig) -> str:
+    return os.path.abspath(config.metadata_log_dir)
+
+
+def format_node(
+    config: ServerConfig,
+    disk: Disk,
+    random: Random,
+    now_ms: int,
+    *,
+    cluster_id: str,
+    standalone: bool,
+    ignore_formatted: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> None:
+    """What kafka-storage format does. `standalone`: a dynamic quorum of this node alone. Raises StorageProblem."""
+    from kafkacompat.controller.bootstrap import bootstrap_values
+
+    request = FormatRequest(
+        log_dirs=absolute_log_dirs(config),
+        metadata_log_dir=absolute_metadata_dir(config),
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        bootstrap_values=bootstrap_values(),
+        controller_listeners=controller_listeners(config) if standalone else (),
+        ignore_formatted=ignore_formatted,
+    )
+    format_storage(disk, request, random, now_ms, progress)
+
+
+def open_directories(
+    config: ServerConfig, disk: Disk, random: Random, now_ms: int, *, format_if_empty: bool
+) -> NodeDirectories:
+    """Lock all directories, format them if they are new and that is wanted, check their identity. Raises StorageProblem."""
+    log_dirs, metadata_dir = absolute_log_dirs(config), absolute_metadata_dir(config)
+    every = tuple(dict.fromkeys((*log_dirs, metadata_dir)))
+    if format_if_empty:
+        for path in every:
+            disk.make_directory(path)
+    for path in every:
+        if not disk.exists(path):
+            raise StorageProblem(f"log directory {path} of log.dirs does not exist; format it first")
+    locks = DirectoryLocks(every)
+    try:
+        if format_if_empty and not is_formatted(disk, log_dirs, metadata_dir):
+            format_node(
+                config,
+                disk,
+                random,
+                now_ms,
+                cluster_id=uuid_to_text(random.uuid()),
+                standalone=not parse_voters(config),
+            )
+        identity = load_directories(disk, log_dirs, metadata_dir, config.node_id, random, now_ms)
+        return NodeDirectories(identity, log_dirs, _bootstrap_values(disk, metadata_dir), locks)
+    except BaseException:
+        locks.release()
+        raise
+
+
+def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:
+    path = posixpath.join(metadata_dir, BOOTSTRAP_CHECKPOINT)
+    if not disk.exists(path):
+        from kafkacompat.controller.bootstrap import bootstrap_values
+
+        return bootstrap_values()
+    return tuple(parse_snapshot(disk.read_bytes(path)).values)
+
+
+def controller_listeners(config: ServerConfig) -> tuple[tuple[str, str, int], ...]:
+    """(name, host, port) of this node's controller endpoints, the default one first."""
+    advertised = {each.listener_name: each for each in config.advertised_listeners()}
+    return tuple(
+        (each.listener_name, each.host, each.port)
+        for each in (
+            advertised.get(endpoint.listener_name, endpoint) for endpoint in config.controller_listeners()
+        )
+    )
+
+
+@dataclass(slots=True)
+class MetadataStore:
+    """The metadata log's files and the driver over them."""
+
+    log: PartitionMetadataLog
+    driver: RaftDriver
+
+    def close(self) -> None:
+        """After everything is committed: leave the files as Kafka does at a clean stop. Blocks."""
+        self.log.close()
+
+
+def open_metadata_store(
+    config: ServerConfig,
+    directories: NodeDirectories,
+    disk: Disk,
+    workers: Workers,
+    clock: Clock,
+    *,
+    fail: Callable[[BaseException], None],
+    note: Callable[[str], None],
+) -> MetadataStore:
+    """Open `__cluster_metadata-0`. Every batch is checked at each start, as in Kafka: a quorum rests on it."""
+    identity = directories.identity
+    log_config = metadata_log_config(
+        config.int("metadata.log.segment.bytes"), config.int("metadata.log.segment.ms")
+    )
+    log = open_metadata_log(disk, identity.metadata_directory, log_config, clock, clean=False, note=note)
+    voters = tuple(
+        Voter(node_id, ZERO_UUID, ((config.controller_listener_names[0], host, port),))
+        for node_id, (host, port) in parse_voters(config).items()
+    )
+    driver = RaftDriver(
+        node_id=config.node_id,
+        directory_id=identity.metadata_directory_id,
+        directory=posixpath.join(identity.metadata_directory, METADATA_PARTITION),
+        log=log,
+        disk=disk,
+        workers=workers,
+        clock=clock,
+        static_voters=voters,
+        own_listeners=controller_listeners(config),
+        fail=fail,
+    )
+    return MetadataStore(log, driver)
