@@ -2,17 +2,12 @@
 
 The shell around `core`: it calls logs, parks requests and wakes them. Knows no request, response or version. Fetches
 are fetch.py's; it is told of every advance through `watch`.
-
-flush.messages: Kafka syncs inside the append. Here the append stays in the loop's thread, the sync goes to a worker,
-and the produce that crossed the limit is answered when the sync is done (`when_flushed`): the promise to the
-client is the same, and nobody else waits.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup, ProduceResult
@@ -20,6 +15,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.lookup import delete_to, look_up
 from kafkacompat.partition.waiters import Waiter, WaitList
 from kafkacompat.ports import LogRefused
@@ -73,11 +69,9 @@ class PartitionManager:
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
         self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self._flushes: dict[TopicPartition, Deferred[None]] = {}
-        """Syncs under way that produces wait for; almost always empty."""
+        self._flushes = Flushes(workers)
         self._log_manager = log_manager
         self._clock = clock
-        self._workers = workers
         self._log_config = log_config
         self._replications: WaitList[ParkedReplication] = WaitList(clock, timers)
         self._watchers: list[Callable[[PartitionCore], None]] = []
@@ -113,7 +107,7 @@ class PartitionManager:
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
             if log.config.flush_messages != NEVER_FLUSH:
-                self._count_towards_flush(core, info.last_offset - info.first_offset + 1)
+                self._flushes.appended(core, info.last_offset - info.first_offset + 1)
             if core.maybe_advance_high_watermark():
                 self._advanced(core)
         return ProduceResult(
@@ -167,28 +161,7 @@ class PartitionManager:
         self, partitions: Mapping[TopicPartition, int]
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
         """When the syncs that flush.messages asked for on these partitions are done; None when there are none."""
-        if not self._flushes:
-            return None
-        pending = {name: self._flushes[name] for name in partitions if name in self._flushes}
-        if not pending:
-            return None
-        errors: dict[TopicPartition, ErrorCode] = {}
-        answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
-
-        def note(name: TopicPartition, flush: Deferred[None]) -> None:
-            try:
-                flush.result()
-            except OSError as error:
-                logger.error("flush of %s failed: %s", name, error)
-                errors[name] = ErrorCode.KAFKA_STORAGE_ERROR
-            else:
-                errors[name] = ErrorCode.NONE
-            if len(errors) == len(pending):
-                answer.resolve(errors)
-
-        for name, flush in pending.items():
-            flush.on_done(partial(note, name))
-        return answer
+        return self._flushes.when_flushed(partitions)
 
     # Lookups
 
@@ -343,21 +316,6 @@ class PartitionManager:
                     ErrorCode.NONE if core.has_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
                 )
         return len(errors) == len(waiter.ends)
-
-    def _count_towards_flush(self, core: PartitionCore, records: int) -> None:
-        core.unflushed += records
-        if core.unflushed < core.log.config.flush_messages:
-            return
-        core.unflushed = 0
-        name = core.topic_partition
-        done = self._workers.submit(core.log.flush)
-        self._flushes[name] = done
-
-        def finished(flush: Deferred[None]) -> None:
-            if self._flushes.get(name) is flush:
-                del self._flushes[name]
-
-        done.on_done(finished)
 
     # Refusals
 

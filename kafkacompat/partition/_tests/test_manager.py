@@ -1,0 +1,364 @@
+"""Appends, waits for replication, lookups, roles: the partition manager over logs in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.partition._tests.fakes import (
+    World,
+    batch_of,
+    image_of,
+    partition_image,
+    topic_image,
+    with_partitions,
+)
+from kafkacompat.ports import TimestampOffset
+from kafkacompat.wire.errors import ErrorCode
+
+T0 = TopicPartition("t", 0)
+
+
+def two_replicas(**fields: object) -> World:
+    return World(topic_image("t", {0: partition_image(replicas=(1, 2), **fields)}))  # type: ignore[arg-type]
+
+
+def test_append_moves_the_high_watermark_of_a_lone_replica() -> None:
+    world = World(topic_image("t"))
+    result = world.produce("t", 0, b"a", b"b")
+    assert (result.error, result.base_offset, result.last_offset) == (ErrorCode.NONE, 0, 1)
+    assert result.log_start_offset == 0
+    assert world.log().high_watermark == 2
+
+
+def test_append_is_stamped_with_the_leader_epoch_t16() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=7)}))
+    world.produce()
+    assert world.log().epochs == [(7, 0)]
+    assert world.log().batches[0].epoch == 7
+
+
+def test_append_to_unknown_or_foreign_partitions() -> None:
+    world = World(
+        topic_image("t", {0: partition_image(), 1: partition_image(replicas=(1, 2), leader=2, epoch=4)})
+    )
+    assert world.produce("nope").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.produce("t", 5).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    foreign = world.produce("t", 1)
+    assert foreign.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (foreign.leader_id, foreign.leader_epoch) == (2, 4)
+
+
+def test_d13_internal_topics_are_refused_to_clients() -> None:
+    world = World(topic_image(OFFSETS_TOPIC))
+    assert world.produce(OFFSETS_TOPIC).error is ErrorCode.INVALID_TOPIC_EXCEPTION
+    allowed = world.manager.append(TopicPartition(OFFSETS_TOPIC, 0), batch_of(b"x"), -1, 13, True)
+    assert allowed.error is ErrorCode.NONE
+
+
+def test_d3_zstd_needs_version_seven() -> None:
+    world = World(topic_image("t"))
+    batch = batch_of(b"x", compression=4)
+    assert world.manager.append(T0, batch, 1, 6, False).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert world.manager.append(T0, batch, 1, 7, False).error is ErrorCode.NONE
+
+
+def test_t24_too_large_and_keyless_in_a_compacted_topic() -> None:
+    world = World(topic_image("t"))
+    world.log().config = LogConfig(max_message_bytes=80)
+    assert world.produce("t", 0, b"x" * 100).error is ErrorCode.MESSAGE_TOO_LARGE
+    world.log().config = LogConfig(cleanup_policy=("compact",))
+    refused = world.produce("t", 0, b"x", key=None)
+    assert refused.error is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in refused.record_errors] == [0]
+
+
+def test_disk_failure_is_a_storage_error_and_nothing_moved() -> None:
+    world = World(topic_image("t"))
+    world.log().fail_next = OSError(28, "no space left")
+    assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.log().high_watermark == 0
+    assert world.produce().base_offset == 0
+
+
+def test_acks_all_needs_min_isr_before_the_append() -> None:
+    world = two_replicas(isr=(1,))
+    world.log().config = LogConfig(min_insync_replicas=2)
+    assert world.produce(acks=-1).error is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert world.log().log_end_offset == 0
+    stored = world.produce(acks=1)
+    assert stored.error is ErrorCode.NONE
+    assert world.log().high_watermark == 0  # since 4.0 it stands still below min ISR
+
+
+def test_effective_min_isr_is_bounded_by_the_replicas() -> None:
+    world = World(topic_image("t"))
+    world.log().config = LogConfig(min_insync_replicas=3)
+    assert world.produce(acks=-1).error is ErrorCode.NONE
+    assert world.manager.when_replicated({T0: 1}, 1000) is None
+
+
+def test_replicated_at_once_with_one_replica() -> None:
+    world = World(topic_image("t"))
+    world.produce(acks=-1)
+    assert world.manager.when_replicated({T0: 1}, 1000) is None
+
+
+def test_produce_waits_for_the_follower() -> None:
+    world = two_replicas()
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    assert not waiting.done
+    core = world.manager.by_name[T0]
+    world.manager.follower_fetched(core, 2, 0)
+    assert not waiting.done
+    world.manager.follower_fetched(core, 2, 1)
+    assert waiting.result() == {T0: ErrorCode.NONE}
+    assert world.log().high_watermark == 1
+
+
+def test_d14_timeout_answers_request_timed_out_and_keeps_the_data() -> None:
+    world = two_replicas()
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    world.timers.advance(999)
+    assert not waiting.done
+    world.timers.advance(1)
+    assert waiting.result() == {T0: ErrorCode.REQUEST_TIMED_OUT}
+    assert world.log().log_end_offset == 1
+
+
+def test_isr_that_shrank_after_the_append_is_told() -> None:
+    world = two_replicas()
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    assert waiting.result() == {T0: ErrorCode.NONE}
+    world.log().config = LogConfig(min_insync_replicas=2)
+    world.publish(
+        with_partitions(
+            world.image, "t", {0: replace(partition_image(replicas=(1, 2), isr=(1,)), partition_epoch=1)}
+        )
+    )
+    after = world.manager.when_replicated({T0: 1}, 1000)
+    assert after is not None
+    assert after.result() == {T0: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+
+
+def test_lost_leadership_ends_the_wait() -> None:
+    world = two_replicas()
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), leader=2, epoch=1)}))
+    assert waiting.result() == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert world.manager.log(T0) is None
+
+
+def test_an_isr_shrink_lets_the_high_watermark_go_on() -> None:
+    world = two_replicas()
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    world.publish(
+        with_partitions(
+            world.image, "t", {0: replace(partition_image(replicas=(1, 2), isr=(1,)), partition_epoch=1)}
+        )
+    )
+    assert waiting.result() == {T0: ErrorCode.NONE}
+
+
+def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> None:
+    world = World(topic_image("t"))
+    world.log().config = LogConfig(flush_messages=2)
+    world.produce()
+    assert world.manager.when_flushed({T0: 1}) is None
+    world.produce()
+    first = world.manager.when_flushed({T0: 2})
+    world.produce("t", 0, b"a", b"b")
+    second = world.manager.when_flushed({T0: 4})
+    assert first is not None
+    assert second is not None
+    assert len(world.workers.submitted) == 1
+    world.workers.run()
+    assert first.result() == {T0: ErrorCode.NONE}
+    assert not second.done
+    world.workers.run()
+    assert second.result() == {T0: ErrorCode.NONE}
+    assert world.log().flushed_to == 4
+    assert world.manager.when_flushed({T0: 4}) is None
+
+
+def test_a_failed_sync_is_a_storage_error() -> None:
+    world = World(topic_image("t"))
+    world.log().config = LogConfig(flush_messages=1)
+    world.log().fail_flush = OSError(5, "broken")
+    world.produce()
+    waiting = world.manager.when_flushed({T0: 1})
+    assert waiting is not None
+    world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def look_up(
+    world: World, timestamp_ms: int, *, committed: bool = False, epoch: int = -1, replica: int = -1
+) -> tuple[int, ...]:
+    found = world.manager.list_offset(T0, timestamp_ms, committed, epoch, replica)
+    return (found.error, found.timestamp_ms, found.offset, found.leader_epoch)
+
+
+def test_t33_e19_list_offset_special_values() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=3)}))
+    for _ in range(4):
+        world.produce()
+        world.clock.ms += 10
+    log = world.log()
+    log.log_start_offset = 1
+    log.first_unstable_offset = 2
+    start = 1_700_000_000_000
+    assert look_up(world, -1) == (0, -1, 4, 3)
+    assert look_up(world, -1, committed=True) == (0, -1, 2, 3)
+    assert look_up(world, -2) == (0, -1, 1, 3)
+    assert look_up(world, -4) == (0, -1, 1, 3)
+    assert look_up(world, -5) == (0, -1, -1, -1)
+    assert look_up(world, -6) == (0, -1, -1, -1)
+    assert look_up(world, -3) == (0, start + 30, 3, 3)
+    assert look_up(world, 0) == (0, start + 10, 1, 3)
+    assert look_up(world, start + 11) == (0, start + 20, 2, 3)
+    assert look_up(world, -7)[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_t33_e20_no_match_and_matches_beyond_what_may_be_read_are_minus_one() -> None:
+    world = World(topic_image("t"))
+    assert look_up(world, -3) == (0, -1, -1, -1)
+    world.produce()
+    assert look_up(world, world.clock.ms + 1) == (0, -1, -1, -1)
+    world.log().first_unstable_offset = 0
+    assert look_up(world, 0, committed=True) == (0, -1, -1, -1)
+
+
+def test_t33_the_epoch_is_the_records_not_the_current_one() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=1)}))
+    world.produce()
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=2)}))
+    assert look_up(world, 0)[3] == 1
+    assert look_up(world, -1)[3] == 2
+
+
+def test_e14_list_offset_is_fenced_by_epoch() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=3)}))
+    assert look_up(world, -1, epoch=2)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert look_up(world, -1, epoch=4)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert look_up(world, -1, epoch=3)[0] == ErrorCode.NONE
+
+
+def test_e23_offsets_are_not_available_until_the_high_watermark_reached_the_epoch() -> None:
+    world = two_replicas()
+    world.produce()
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), epoch=1)}))
+    assert look_up(world, -1)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert look_up(world, -2)[0] == ErrorCode.NONE
+    assert look_up(world, -1, replica=2) == (0, -1, 1, 1)
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    assert look_up(world, -1) == (0, -1, 1, 1)
+
+
+def test_t34_e24_unknown_epoch_is_undefined_without_an_error() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=3)}))
+    world.produce()
+    assert world.manager.end_offset_for_epoch(T0, -1, 3) == (ErrorCode.NONE, 3, 1)
+    assert world.manager.end_offset_for_epoch(T0, -1, 9) == (ErrorCode.NONE, -1, -1)
+    assert world.manager.end_offset_for_epoch(T0, 2, 3) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+
+
+def delete(world: World, offset: int, partition: TopicPartition = T0) -> tuple[ErrorCode, int]:
+    return world.manager.delete_records({partition: offset}, 1000).result()[partition]
+
+
+def test_e27_t46_delete_records() -> None:
+    world = World(topic_image("t"), topic_image(OFFSETS_TOPIC))
+    for _ in range(3):
+        world.produce()
+    assert delete(world, 2) == (ErrorCode.NONE, 2)
+    assert delete(world, 1) == (ErrorCode.NONE, 2)
+    assert delete(world, 4) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(world, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(world, -1) == (ErrorCode.NONE, 3)
+    assert delete(world, 0, TopicPartition("no", 0)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    assert delete(world, 0, TopicPartition(OFFSETS_TOPIC, 0)) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+    world.log().config = LogConfig(cleanup_policy=("compact",))
+    assert delete(world, 0) == (ErrorCode.POLICY_VIOLATION, -1)
+    world.log().config = LogConfig(cleanup_policy=())
+    assert delete(world, 0) == (ErrorCode.NONE, 3)
+
+
+def test_images_make_and_drop_logs() -> None:
+    world = World(topic_image("t", 2))
+    assert set(world.log_manager.logs) == {T0, TopicPartition("t", 1)}
+    world.publish(with_partitions(world.image, "t", {index: partition_image() for index in range(3)}))
+    assert world.produce("t", 2).error is ErrorCode.NONE
+    world.publish(MetadataImage(offset=200))
+    assert world.log_manager.deleted == [TopicPartition("t", index) for index in range(3)]
+    assert world.produce().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_t17_a_topic_made_anew_gets_a_new_log() -> None:
+    world = World(topic_image("t"))
+    world.produce()
+    old = world.log()
+    world.publish(image_of(topic_image("t", generation=1)))
+    assert world.log() is not old
+    assert world.log().topic_id == topic_image("t", generation=1).id
+    assert world.produce().base_offset == 0
+
+
+def test_a_partition_moved_away_is_dropped() -> None:
+    world = World(topic_image("t"))
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(2,), leader=2, epoch=1)}))
+    assert world.log_manager.deleted == [T0]
+    assert world.produce().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_an_older_image_changes_nothing() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=5)}))
+    core = world.manager.by_name[T0]
+    assert not core.become(partition_image(leader=2, epoch=4))
+    assert core.is_leader
+
+
+def test_a_log_that_cannot_be_opened_is_a_storage_error_and_the_others_live() -> None:
+    world = World()
+    world.log_manager.broken.add(T0)
+    world.publish(image_of(topic_image("t", 2)))
+    assert world.produce("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.produce("t", 1).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("key", "reached"),
+    [
+        ((ConfigResourceType.TOPIC, "t"), {"t"}),
+        ((ConfigResourceType.BROKER, ""), {"t", "u"}),
+        ((ConfigResourceType.GROUP, "t"), set()),
+    ],
+)
+def test_changed_settings_reach_the_logs_they_concern(key: tuple[int, str], reached: set[str]) -> None:
+    world = World(topic_image("t"), topic_image("u"))
+    changed = LogConfig(retention_ms=7)
+    world.log_configs = {"t": changed, "u": changed}
+    world.publish(replace(world.image, configs={key: {"retention.ms": "7"}}))
+    assert {topic for topic in ("t", "u") if world.log(topic).config is changed} == reached
+
+
+def test_timestamp_beyond_the_high_watermark_is_hidden() -> None:
+    world = two_replicas()
+    world.produce()
+    assert world.log().offset_for_timestamp(0) == TimestampOffset(world.clock.ms, 0, 0)
+    assert look_up(world, 0) == (0, -1, -1, -1)

@@ -1,0 +1,244 @@
+"""Fetch sessions (KIP-227): every case of Kafka's session table, E9-E13, and eviction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkacompat.api.context import FetchRequestPartition
+from kafkacompat.partition.sessions import (
+    EVICTION_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    MAX_EPOCH,
+    FetchContext,
+    FetchSessionCache,
+    next_epoch,
+)
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import EpochEndOffset, PartitionData
+
+TOPIC_ID = b"t" * 16
+
+
+def cache_of(slots: int = 10) -> FetchSessionCache:
+    ids = iter(range(1, 1000))
+    return FetchSessionCache(slots, lambda: next(ids))
+
+
+def asked(
+    partition: int, offset: int = 0, topic: str = "t", topic_id: bytes = TOPIC_ID
+) -> FetchRequestPartition:
+    return FetchRequestPartition(topic_id, topic, partition, offset, 1000)
+
+
+def open_context(
+    cache: FetchSessionCache,
+    session_id: int,
+    epoch: int,
+    partitions: Sequence[FetchRequestPartition] = (),
+    forgotten: Sequence[tuple[bytes, str, int]] = (),
+    *,
+    ids: bool = True,
+    privileged: bool = False,
+    now_ms: int = 0,
+) -> FetchContext:
+    return cache.open(
+        session_id, epoch, partitions, forgotten, uses_topic_ids=ids, privileged=privileged, now_ms=now_ms
+    )
+
+
+def data(partition: int = 0, high_watermark: int = 5, records: bytes = b"", **fields: Any) -> PartitionData:
+    fields.setdefault("log_start_offset", 0)
+    return PartitionData(partition_index=partition, high_watermark=high_watermark, records=records, **fields)
+
+
+def answer(context: FetchContext, now_ms: int = 0, **by_partition: PartitionData) -> tuple[int, list[int]]:
+    """(session id, partitions sent) when every partition of the context is answered, `p<n>` overriding the default."""
+    pairs = [(one, by_partition.get(f"p{one.partition}", data(one.partition))) for one in context.partitions]
+    session_id, selected = context.select(pairs, now_ms)
+    return session_id, [one.partition for one, _ in selected]
+
+
+def session_with(cache: FetchSessionCache, *partitions: int, **options: Any) -> int:
+    context = open_context(cache, 0, INITIAL_EPOCH, [asked(one) for one in partitions], **options)
+    return answer(context, options.get("now_ms", 0))[0]
+
+
+def test_e12_epoch_after_the_last_is_one() -> None:
+    assert next_epoch(0) == 1
+    assert next_epoch(MAX_EPOCH) == 1
+    assert next_epoch(FINAL_EPOCH) == FINAL_EPOCH
+
+
+def test_sessionless_fetch_gets_id_zero_and_makes_no_session() -> None:
+    cache = cache_of()
+    assert answer(open_context(cache, 0, FINAL_EPOCH, [asked(0), asked(1)])) == (0, [0, 1])
+    assert len(cache) == 0
+
+
+def test_e9_full_fetch_makes_a_session_and_lists_partitions_in_request_order() -> None:
+    cache = cache_of()
+    session_id, sent = answer(open_context(cache, 0, INITIAL_EPOCH, [asked(1), asked(0)]))
+    assert (session_id, sent) == (1, [1, 0])
+    session = cache.get(1)
+    assert session is not None
+    assert session.epoch == 1
+
+
+def test_even_an_empty_full_fetch_makes_a_session() -> None:
+    cache = cache_of()
+    assert answer(open_context(cache, 0, INITIAL_EPOCH)) == (1, [])
+
+
+def test_full_fetch_with_an_id_replaces_that_session() -> None:
+    cache = cache_of()
+    old = session_with(cache, 0)
+    new, _ = answer(open_context(cache, old, INITIAL_EPOCH, [asked(0)]))
+    assert new != old
+    assert cache.get(old) is None
+
+
+def test_final_epoch_closes_the_session() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0)
+    assert answer(open_context(cache, session_id, FINAL_EPOCH, [asked(0)])) == (0, [0])
+    assert len(cache) == 0
+
+
+def test_e11_unknown_id_wrong_epoch_and_other_kind_of_topics() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0)
+    assert open_context(cache, 77, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert open_context(cache, session_id, 2).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert open_context(cache, session_id, 1, ids=False).error is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert open_context(cache, session_id, 1).error is ErrorCode.NONE
+
+
+def test_e10_incremental_answer_omits_what_did_not_change() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0, 1)
+    assert answer(open_context(cache, session_id, 1)) == (session_id, [])
+    moved = answer(open_context(cache, session_id, 2), p1=data(1, high_watermark=6))
+    assert moved == (session_id, [1])
+    assert answer(open_context(cache, session_id, 3), p1=data(1, high_watermark=6)) == (session_id, [])
+
+
+def test_log_start_divergence_and_preferred_replica_are_news() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0, 1, 2)
+    context = open_context(cache, session_id, 1)
+    news = answer(
+        context,
+        p0=data(0, log_start_offset=3),
+        p1=data(1, diverging_epoch=EpochEndOffset(epoch=1, end_offset=2)),
+        p2=data(2, preferred_read_replica=7),
+    )
+    assert news == (session_id, [0, 1, 2])
+
+
+def test_an_error_is_told_and_so_is_the_success_after_it() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0)
+    refused = data(0, high_watermark=-1, log_start_offset=-1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert answer(open_context(cache, session_id, 1), p0=refused)[1] == [0]
+    assert answer(open_context(cache, session_id, 2), p0=refused)[1] == [0]
+    assert answer(open_context(cache, session_id, 3))[1] == [0]
+    assert answer(open_context(cache, session_id, 4))[1] == []
+
+
+def test_partitions_are_added_changed_and_forgotten() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0, 1)
+    context = open_context(cache, session_id, 1, [asked(1, offset=9), asked(2)], [(TOPIC_ID, "t", 0)])
+    assert [(one.partition, one.fetch_offset) for one in context.partitions] == [(1, 9), (2, 0)]
+
+
+def test_e13_forgetting_what_is_not_there_is_tolerated() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0)
+    context = open_context(cache, session_id, 1, (), [(b"x" * 16, "x", 4)])
+    assert context.error is ErrorCode.NONE
+
+
+def test_session_with_no_partition_left_closes() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0)
+    context = open_context(cache, session_id, 1, (), [(TOPIC_ID, "t", 0)])
+    assert answer(context) == (0, [])
+    assert len(cache) == 0
+
+
+def test_sessions_by_name_are_keyed_by_name() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0, ids=False)
+    context = open_context(cache, session_id, 1, [asked(0, offset=4, topic_id=bytes(16))], ids=False)
+    assert [(one.topic, one.fetch_offset) for one in context.partitions] == [("t", 4)]
+
+
+def test_who_got_records_goes_to_the_end_of_the_order() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0, 1, 2)
+    answer(open_context(cache, session_id, 1), p0=data(0, records=b"some"))
+    assert [one.partition for one in open_context(cache, session_id, 2).partitions] == [1, 2, 0]
+
+
+def test_e12_epoch_wraps_in_a_session() -> None:
+    cache = cache_of()
+    session_id = session_with(cache, 0)
+    session = cache.get(session_id)
+    assert session is not None
+    session.epoch = MAX_EPOCH
+    assert open_context(cache, session_id, MAX_EPOCH).error is ErrorCode.NONE
+    assert open_context(cache, session_id, 1).error is ErrorCode.NONE
+
+
+def test_full_cache_gives_no_session_to_a_newcomer() -> None:
+    cache = cache_of(slots=1)
+    first = session_with(cache, 0)
+    assert session_with(cache, 0) == 0
+    assert cache.get(first) is not None
+
+
+def test_no_slots_no_sessions() -> None:
+    assert session_with(cache_of(slots=0), 0) == 0
+
+
+def test_the_least_recently_used_goes_when_it_has_been_idle() -> None:
+    cache = cache_of(slots=2)
+    first, second = session_with(cache, 0), session_with(cache, 1)
+    open_context(cache, first, 1, now_ms=1000)
+    third = session_with(cache, 2, now_ms=EVICTION_MS + 1)
+    assert cache.get(second) is None
+    assert cache.get(first) is not None
+    assert cache.get(third) is not None
+    assert cache.evictions == 1
+
+
+def test_a_follower_pushes_a_consumer_out_but_not_another_follower() -> None:
+    cache = cache_of(slots=2)
+    follower = session_with(cache, 0, privileged=True)
+    consumer = session_with(cache, 0, 1, 2, 3)
+    newcomer = session_with(cache, 0, privileged=True)
+    assert newcomer != 0
+    assert cache.get(consumer) is None
+    assert cache.get(follower) is not None
+    assert session_with(cache, 0, 1, 2, privileged=True) == 0
+
+
+def test_a_consumer_pushes_out_an_old_smaller_session_in_use() -> None:
+    cache = cache_of(slots=1)
+    first = session_with(cache, 0)
+    later = EVICTION_MS + 10
+    open_context(cache, first, 1, now_ms=later)
+    assert session_with(cache, 0, 1, now_ms=later + 1) != 0
+    assert cache.get(first) is None
+
+
+def test_a_smaller_consumer_does_not_push_out_a_larger_session() -> None:
+    cache = cache_of(slots=1)
+    first = session_with(cache, 0, 1, 2)
+    later = EVICTION_MS + 10
+    open_context(cache, first, 1, now_ms=later)
+    assert session_with(cache, 0, now_ms=later + 1) == 0
+    assert cache.get(first) is not None

@@ -1,0 +1,86 @@
+"""flush.messages: syncs that produces wait for. One at a time for a partition, in a worker; the loop goes on.
+
+Kafka syncs inside the append. Here the append stays in the loop's thread and the produce that crossed the limit is
+answered when a sync that covers it is done: the promise to the client is the same, and nobody else waits. Knows
+nothing of requests; a failed sync is KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Workers
+
+logger = logging.getLogger(__name__)
+
+
+class Flushes:
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
+        self._next: dict[TopicPartition, Deferred[ErrorCode]] = {}
+        """Asked for while one runs: begins when that is done, and so covers everything appended till then."""
+
+    def appended(self, core: PartitionCore, records: int) -> None:
+        """Count records towards the limit; past it, a sync begins."""
+        core.unflushed += records
+        if core.unflushed < core.log.config.flush_messages:
+            return
+        core.unflushed = 0
+        if core.topic_partition in self._running:
+            self._next.setdefault(core.topic_partition, Deferred())
+        else:
+            self._start(core, Deferred())
+
+    def _start(self, core: PartitionCore, answer: Deferred[ErrorCode]) -> None:
+        self._running[core.topic_partition] = answer
+        flush = core.log.begin_flush()
+        self._workers.submit(flush.run).on_done(partial(self._finished, core, flush, answer))
+
+    def _finished(
+        self, core: PartitionCore, flush: Any, answer: Deferred[ErrorCode], done: Deferred[None]
+    ) -> None:
+        error = ErrorCode.NONE
+        try:
+            done.result()
+        except OSError as failure:
+            logger.error("flush of %s failed: %s", core.topic_partition, failure)
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            core.log.finish_flush(flush)
+        del self._running[core.topic_partition]
+        following = self._next.pop(core.topic_partition, None)
+        if following is not None:
+            self._start(core, following)
+        answer.resolve(error)
+
+    def when_flushed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
+        """NONE or the error of each partition that has a sync to wait for; None when none has."""
+        if not self._running:
+            return None
+        waited = {name: self._next.get(name) or self._running.get(name) for name in partitions}
+        pending = {name: flush for name, flush in waited.items() if flush is not None}
+        if not pending:
+            return None
+        errors: dict[TopicPartition, ErrorCode] = {}
+        answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
+
+        def note(name: TopicPartition, flush: Deferred[ErrorCode]) -> None:
+            errors[name] = flush.result()
+            if len(errors) == len(pending):
+                answer.resolve(errors)
+
+        for name, flush in pending.items():
+            flush.on_done(partial(note, name))
+        return answer
