@@ -94,6 +94,7 @@ class MemoryLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
+        self.reads = 0
 
     def append(self, batch: bytes | bytearray) -> int:
         copy = bytearray(batch)
@@ -104,6 +105,7 @@ class MemoryLog:
         return header.last_offset
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        self.reads += 1
         taken = b""
         for batch in self.batches:
             (header,) = iterate_batches(batch)

@@ -1,0 +1,388 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete, DeleteGroups, DescribeGroups, ListGroups, through the handlers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.delete_groups import HANDLER as DELETE
+from kafkacompat.api.describe_groups import HANDLER as DESCRIBE
+from kafkacompat.api.list_groups import HANDLER as LIST
+from kafkacompat.api.offset_commit import HANDLER as COMMIT
+from kafkacompat.api.offset_delete import HANDLER as OFFSET_DELETE
+from kafkacompat.api.offset_fetch import HANDLER as FETCH
+from kafkacompat.coordinator._tests.clients import (
+    beat,
+    commit,
+    fetch,
+    form_group,
+    join,
+    leave,
+    member_id_of,
+    subscription,
+    sync,
+)
+from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.group.environment import GroupSettings
+from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkacompat.wire.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafkacompat.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_f17_anybody_may_commit_to_an_empty_or_absent_group(version: int) -> None:
+    world = World()
+    assert commit(world, 7, version=version, metadata="note") == E.NONE
+    assert commit(world, 8, version=version) == E.NONE
+    assert (fetch(world).committed_offset, fetch(world).metadata) == (8, "")
+
+
+def test_f17_the_empty_group_id_is_allowed() -> None:
+    world = World()
+    assert commit(world, 7, group="") == E.NONE
+    assert fetch(world, group="").committed_offset == 7
+    assert [each.group_id for each in listed(world)] == [""]
+
+
+def test_t35_metadata_comes_back_as_it_was_also_after_a_restart() -> None:
+    world = World()
+    note = '{"bolt":"x","ümlaut":"\U0001f600"}'
+    commit(world, 7, metadata=note)
+    assert fetch(world).metadata == note
+    world.restart()
+    assert fetch(world).metadata == note
+    commit(world, 8, metadata=None)
+    assert fetch(world).metadata == ""
+
+
+def test_f19_metadata_too_large_is_counted_in_characters() -> None:
+    world = World()
+    assert commit(world, 7, metadata="ü" * 4096) == E.NONE
+    assert commit(world, 8, metadata="x" * 4097) == E.OFFSET_METADATA_TOO_LARGE
+    assert commit(world, 8, metadata="\U0001f600" * 2049) == E.OFFSET_METADATA_TOO_LARGE
+    assert fetch(world).committed_offset == 7
+
+
+@pytest.mark.parametrize(("version", "code"), [(8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)])
+def test_a_generation_in_an_absent_group(version: int, code: E) -> None:
+    assert commit(World(), 7, generation=0, member_id="m", version=version) == code
+
+
+def test_f17_f18_commits_to_a_group_with_members() -> None:
+    world = World()
+    first, second = member_id_of(world), member_id_of(world)
+    waiting = [join(world, first), join(world, second)]
+    world.time.advance(6_000)
+    assert waiting[0].done
+    assert commit(world, 1, member_id=first, generation=1) == E.REBALANCE_IN_PROGRESS
+    assert commit(world, 1, member_id=first, generation=2) == E.ILLEGAL_GENERATION
+    sync(world, second, 1)
+    sync(world, first, 1, {})
+    assert commit(world, 1, member_id=first, generation=1) == E.NONE
+    assert commit(world, 1) == E.UNKNOWN_MEMBER_ID
+    assert commit(world, 1, member_id="x", generation=1) == E.UNKNOWN_MEMBER_ID
+    assert commit(world, 1, member_id=first, generation=1, instance="i") == E.UNKNOWN_MEMBER_ID
+    join(world, first)
+    assert commit(world, 2, member_id=second, generation=1) == E.NONE
+
+
+def test_a_commit_keeps_the_session_alive() -> None:
+    world = World()
+    (first,) = form_group(world, session=6_000)
+    for offset in range(5):
+        world.time.advance(4_000)
+        assert commit(world, offset, member_id=first, generation=1) == E.NONE
+
+
+def test_f19_unknown_topics_and_partitions_are_refused_beside_those_that_exist() -> None:
+    world = World()
+    request = OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in (0, 9)],
+            )
+            for name in ("t", "absent")
+        ],
+    )
+    answer = world.call(COMMIT, request, 9)
+    errors = {
+        (topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions
+    }
+    unknown = E.UNKNOWN_TOPIC_OR_PARTITION
+    assert errors == {("t", 0): 0, ("t", 9): unknown, ("absent", 0): unknown, ("absent", 9): unknown}
+    assert len(answer.topics) == 2
+    assert fetch(world).committed_offset == 5
+    assert commit(world, 5, topic="absent", version=10) == E.UNKNOWN_TOPIC_ID
+
+
+def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
+    world = World()
+    commit(world, 1)
+    for refusal, told in (
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ):
+        world.partitions.refusal = refusal
+        assert commit(world, 2) == told
+        assert fetch(world).committed_offset == 1
+
+
+def test_offsets_show_once_they_are_committed() -> None:
+    world = World()
+    commit(world, 1)
+    world.partitions.held = True
+    waiting = commit(world, 2)
+    reading = fetch(world)
+    assert not waiting.done
+    assert not reading.done
+    world.partitions.release()
+    assert waiting.result().topics[0].partitions[0].error_code == 0
+    assert reading.result().groups[0].topics[0].partitions[0].committed_offset == 2
+
+
+def test_a_commit_that_is_not_replicated_in_time() -> None:
+    world = World()
+    world.partitions.held = True
+    waiting = commit(world, 2)
+    world.partitions.release(E.REQUEST_TIMED_OUT)
+    assert waiting.result().topics[0].partitions[0].error_code == E.COORDINATOR_NOT_AVAILABLE
+
+
+def test_f20_no_offset_is_no_error() -> None:
+    world = World()
+    for group in ("absent", "g"):
+        answer = fetch(world, group=group)
+        assert (answer.error_code, answer.committed_offset, answer.committed_leader_epoch) == (0, -1, -1)
+        assert answer.metadata == ""
+        commit(world, 1, partition=1)
+
+
+def fetch_old(world: World, version: int, topics: list[tuple[str, list[int]]] | None) -> Any:
+    listed = None
+    if topics is not None:
+        listed = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics]
+    return world.call(FETCH, OffsetFetchRequest(group_id="g", topics=listed), version)
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+def test_f22_one_group_a_request(version: int) -> None:
+    world = World()
+    commit(world, 5)
+    answer = fetch_old(world, version, [("t", [0, 1]), ("absent", [0])])
+    offsets = {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
+    assert offsets == {("t", 0): 5, ("t", 1): -1, ("absent", 0): -1}
+    if version >= 2:
+        everything = fetch_old(world, version, None)
+        assert [(topic.name, [each.committed_offset for each in topic.partitions]) for topic in everything.topics] == [("t", [5])]
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_t35_f22_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
+    world = World()
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=2), world.image.topics["t"]])
+    if version < 8:
+        answer = fetch_old(world, version, [("t", [0, 1])])
+        if version < 2:
+            assert answer.error_code == 0
+            assert [each.error_code for each in answer.topics[0].partitions] == [E.NOT_COORDINATOR] * 2
+            assert [each.committed_offset for each in answer.topics[0].partitions] == [-1, -1]
+        else:
+            assert (answer.error_code, answer.topics) == (E.NOT_COORDINATOR, [])
+    else:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+        assert world.call(FETCH, request, version).groups[0].error_code == E.NOT_COORDINATOR
+
+
+def test_f21_topic_ids() -> None:
+    world = World()
+    commit(world, 5)
+    commit(world, 6, topic="u")
+    ids = {name: world.image.topics[name].id for name in ("t", "u")}
+    asked = [
+        OffsetFetchRequestTopics(topic_id=ids["t"], partition_indexes=[0]),
+        OffsetFetchRequestTopics(topic_id=b"?" * 16, partition_indexes=[3]),
+    ]
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=asked), OffsetFetchRequestGroup(group_id="g", topics=None)]
+    answer = world.call(FETCH, OffsetFetchRequest(groups=groups), 10)
+    known, unknown = answer.groups[0].topics
+    assert (known.topic_id, known.name, known.partitions[0].committed_offset) == (ids["t"], "", 5)
+    assert (unknown.topic_id, unknown.partitions[0].error_code) == (b"?" * 16, E.UNKNOWN_TOPIC_ID)
+    assert {each.topic_id: each.partitions[0].committed_offset for each in answer.groups[1].topics} == {
+        ids["t"]: 5,
+        ids["u"]: 6,
+    }
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_gone() -> None:
+    world = World()
+    commit(world, 5)
+    commit(world, 6, topic="u")
+    keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
+    world.publish([*keep, topic_image("t", 3, b"n" * 16)])
+    assert fetch(world).committed_offset == -1
+    commit(world, 9)
+    world.publish(keep)
+    assert fetch(world).committed_offset == -1
+    world.restart()
+    assert fetch(world).committed_offset == -1
+    assert fetch(world, topic="u").committed_offset == 6
+
+
+def delete_offsets(world: World, topic: str, group: str = "g", index: int = 0) -> Any:
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])],
+    )
+    return world.call(OFFSET_DELETE, request, 0)
+
+
+def test_f26_offset_delete() -> None:
+    world = World()
+    assert delete_offsets(world, "t").error_code == E.GROUP_ID_NOT_FOUND
+    assert delete_offsets(world, "t", group="").error_code == E.INVALID_GROUP_ID
+    commit(world, 5)
+    assert delete_offsets(world, "t", index=9).topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    for _ in range(2):
+        assert delete_offsets(world, "t").topics[0].partitions[0].error_code == 0
+    assert fetch(world).committed_offset == -1
+    world.restart()
+    assert fetch(world).committed_offset == -1
+
+
+def test_f26_offset_delete_spares_what_the_group_subscribes_to() -> None:
+    world = World()
+    (first,) = form_group(world)
+    commit(world, 5, member_id=first, generation=1)
+    commit(world, 6, topic="u", member_id=first, generation=1)
+    subscribed = delete_offsets(world, "t").topics[0].partitions[0]
+    assert subscribed.error_code == E.GROUP_SUBSCRIBED_TO_TOPIC
+    assert delete_offsets(world, "u").topics[0].partitions[0].error_code == 0
+    assert (fetch(world).committed_offset, fetch(world, topic="u").committed_offset) == (5, -1)
+    form_group(world, group="connect-g", kind="connect")
+    assert delete_offsets(world, "t", group="connect-g").error_code == E.NON_EMPTY_GROUP
+
+
+def test_f26_delete_groups() -> None:
+    world = World()
+    (first,) = form_group(world)
+    commit(world, 1, group="simple")
+    answer = world.call(DELETE, DeleteGroupsRequest(groups_names=["g", "simple", "absent"]), 2)
+    assert [(each.group_id, each.error_code) for each in answer.results] == [
+        ("g", E.NON_EMPTY_GROUP),
+        ("simple", 0),
+        ("absent", E.GROUP_ID_NOT_FOUND),
+    ]
+    leave(world, (first, None))
+    assert world.call(DELETE, DeleteGroupsRequest(groups_names=["g"]), 0).results[0].error_code == 0
+    world.restart()
+    assert listed(world) == []
+    assert fetch(world, group="simple").committed_offset == -1
+
+
+def listed(world: World, version: int = 5, **filters: list[str]) -> list[Any]:
+    answer = world.call(LIST, ListGroupsRequest(**filters), version)  # type: ignore[arg-type]
+    assert answer.error_code == 0
+    return list(answer.groups)
+
+
+def test_f25_t47_list_groups() -> None:
+    world = World(count=5)
+    form_group(world)
+    for index in range(10):
+        commit(world, 1, group=f"simple-{index}")
+    groups = {each.group_id: each for each in listed(world)}
+    assert len(listed(world)) == len(groups) == 11
+    assert (groups["g"].protocol_type, groups["g"].group_state, groups["g"].group_type) == ("consumer", "Stable", "classic")
+    assert (groups["simple-1"].protocol_type, groups["simple-1"].group_state) == ("", "Empty")
+    assert [each.group_id for each in listed(world, states_filter=["sTABLE"])] == ["g"]
+    assert len(listed(world, types_filter=["Classic"])) == 11
+    assert listed(world, types_filter=["consumer"]) == []
+    assert listed(world, types_filter=["nonsense"]) == []
+
+
+def describe(world: World, *groups: str, version: int = 6, operations: bool = False) -> list[Any]:
+    request = DescribeGroupsRequest(groups=list(groups), include_authorized_operations=operations)
+    return list(world.call(DESCRIBE, request, version).groups)
+
+
+def test_f23_describe_an_unknown_group() -> None:
+    (old,) = describe(World(), "x", version=5)
+    assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
+    (new,) = describe(World(), "x", version=6)
+    assert (new.group_state, new.error_code, new.error_message) == ("Dead", E.GROUP_ID_NOT_FOUND, "Group x not found.")
+
+
+def test_f24_describe_shows_members_whole_only_when_stable() -> None:
+    world = World()
+    first, second = form_group(world, 2)
+    (group,) = describe(world, "g", operations=True)
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+    assert group.authorized_operations == 3400
+    members = {each.member_id: each for each in group.members}
+    assert (members[first].client_host, members[first].client_id) == ("/127.0.0.1", "client")
+    assert (members[second].member_metadata, members[second].member_assignment) == (subscription("t"), b"a1")
+    join(world, first)
+    (group,) = describe(world, "g")
+    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
+    assert [each.member_metadata for each in group.members] == [b"", b""]
+    assert group.authorized_operations == -(2**31)
+
+
+def test_offsets_expire_by_the_state_of_their_group() -> None:
+    day = 86_400_000
+    world = World(GroupSettings(offsets_retention_ms=7 * day))
+    (first,) = form_group(world, session=1_800_000)
+    commit(world, 1, member_id=first, generation=1)
+    commit(world, 1, topic="u", member_id=first, generation=1)
+    commit(world, 1, group="simple")
+    commit(world, 1, group="short", retention=day, version=4)
+    form_group(world, group="connect-g", kind="connect", session=1_800_000)
+
+    def pass_days(days: int) -> None:
+        for _ in range(days * 72):
+            world.time.advance(1_200_000)
+            assert beat(world, first, 1) == E.NONE
+        world.time.advance(600_000)
+        assert beat(world, first, 1) == E.NONE
+
+    pass_days(1)
+    assert (fetch(world, group="short").committed_offset, fetch(world, group="simple").committed_offset) == (-1, 1)
+    commit(world, 2, group="simple")
+    pass_days(6)
+    assert (fetch(world).committed_offset, fetch(world, topic="u").committed_offset) == (1, -1)
+    assert fetch(world, group="simple").committed_offset == 2
+    pass_days(1)
+    assert fetch(world, group="simple").committed_offset == -1
+    assert "simple" not in {each.group_id for each in listed(world)}
+    leave(world, (first, None))
+    for _ in range(7):
+        assert fetch(world).committed_offset == 1
+        world.time.advance(day)
+    world.time.advance(600_000)
+    assert fetch(world).committed_offset == -1
+    assert listed(world) == []
+    world.restart()
+    assert listed(world) == []

@@ -1,0 +1,437 @@
+"""Shards: loading what Kafka wrote, leadership coming and going, refusals, timers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.delete_groups import HANDLER as DELETE
+from kafkacompat.api.find_coordinator import HANDLER as FIND
+from kafkacompat.api.list_groups import HANDLER as LIST
+from kafkacompat.coordinator._tests.clients import (
+    beat,
+    commit,
+    fetch,
+    form_group,
+    join,
+    leave,
+    member_id_of,
+    sync,
+)
+from kafkacompat.coordinator._tests.harness import (
+    MemoryLog,
+    Partitions,
+    Time,
+    World,
+    image_of,
+    topic_image,
+)
+from kafkacompat.coordinator._tests.test_join import parked
+from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
+from kafkacompat.coordinator.settings import coordinator_settings
+from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.records import CommittedOffset, OffsetRecord, empty_group_record, encode_record
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.record import Record
+from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+
+NAME = TopicPartition(OFFSETS_TOPIC, 0)
+Pair = tuple[bytes, bytes | None]
+
+
+def pair(offset: int | None, *, topic: str = "t", partition: int = 0, group: str = "g") -> Pair:
+    value = None if offset is None else CommittedOffset(offset, -1, "", 1_000)
+    return encode_record(OffsetRecord(group, topic, partition, value))
+
+
+def batch(*pairs: Pair, producer: int = -1, compression: int = 0) -> bytearray:
+    records = [Record(index, 1_000, key, value) for index, (key, value) in enumerate(pairs)]
+    return build_batch(
+        records,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        is_transactional=producer >= 0,
+        compression=compression,
+    )
+
+
+def marker(producer: int, committed: bool) -> bytearray:
+    return build_end_transaction_marker(
+        committed=committed, coordinator_epoch=0, producer_id=producer, producer_epoch=0, timestamp_ms=1_000
+    )
+
+
+def world_of(*batches: bytearray) -> World:
+    """A coordinator started over a log that holds these."""
+    partitions = Partitions()
+    log = partitions.logs.setdefault(NAME, MemoryLog())
+    for each in batches:
+        log.append(each)
+    log.high_watermark = log.log_end_offset
+    return World(partitions=partitions)
+
+
+# Transactional commits in logs that Kafka wrote
+
+
+def test_f35_offsets_of_an_open_transaction_are_not_seen() -> None:
+    world = world_of(batch(pair(1)), batch(pair(5), pair(6, partition=1), producer=9))
+    assert fetch(world).committed_offset == 1
+    assert (fetch(world, stable=True).error_code, fetch(world, stable=True).committed_offset) == (
+        E.UNSTABLE_OFFSET_COMMIT,
+        -1,
+    )
+    assert fetch(world, partition=1).committed_offset == -1
+    assert fetch(world, partition=2, stable=True).error_code == 0
+
+
+@pytest.mark.parametrize(("committed", "offset"), [(True, 5), (False, 1)])
+def test_f35_the_marker_decides(committed: bool, offset: int) -> None:
+    world = world_of(batch(pair(1)), batch(pair(5), producer=9), marker(9, committed))
+    assert fetch(world, stable=True).committed_offset == offset
+
+
+def test_t36_the_commit_that_stands_later_in_the_log_wins() -> None:
+    world = world_of(batch(pair(5), producer=9), batch(pair(7)), marker(9, True))
+    assert fetch(world, stable=True).committed_offset == 7
+    both = world_of(batch(pair(5), producer=9), batch(pair(6), producer=10), marker(10, True), marker(9, True))
+    assert fetch(both).committed_offset == 6
+
+
+def test_t36_a_tombstone_also_removes_what_is_pending() -> None:
+    world = world_of(batch(pair(5), producer=9), batch(pair(None)), marker(9, True))
+    assert fetch(world, stable=True).committed_offset == -1
+    open_one = world_of(batch(pair(5), producer=9))
+    assert delete_offsets(open_one, "t").topics[0].partitions[0].error_code == 0
+    assert fetch(open_one, stable=True).error_code == 0
+
+
+def test_an_open_transaction_keeps_its_group() -> None:
+    world = world_of(batch(pair(5), producer=9))
+    world.time.advance(600_000 * 3)
+    assert [each.group_id for each in listed(world)] == ["g"]
+
+
+# Groups of kinds that are not served yet
+
+
+def key(record_type: int, group: str = "k", member: str | None = None) -> bytes:
+    body = record_type.to_bytes(2, "big") + len(group).to_bytes(2, "big") + group.encode()
+    return body if member is None else body + len(member).to_bytes(2, "big") + member.encode()
+
+
+def test_a_consumer_group_is_carried() -> None:
+    records = [(key(5, member="m"), b"\0\0x"), (key(3), b"\0\0y"), (key(8, member="m"), b"\0\0z")]
+    world = world_of(batch(pair(3, group="k")), batch(*records))
+    end = world.log().log_end_offset
+    assert fetch(world, group="k").committed_offset == 3
+    assert listed(world) == []
+    assert describe(world, "k")[0].error_code == E.GROUP_ID_NOT_FOUND
+    refused = join(world, group="k")
+    assert (refused.error_code, refused.member_id) == (E.INCONSISTENT_GROUP_PROTOCOL, "")
+    assert sync(world, "m", 1, group="k").error_code == E.UNKNOWN_MEMBER_ID
+    assert beat(world, "m", 1, group="k") == E.UNKNOWN_MEMBER_ID
+    assert leave(world, ("m", None), group="k").members[0].error_code == E.UNKNOWN_MEMBER_ID
+    assert commit(world, 4, group="k") == E.UNKNOWN_MEMBER_ID
+    assert commit(world, 4, group="k", member_id="m", generation=1) == E.UNKNOWN_MEMBER_ID
+    assert delete_offsets(world, "t", group="k").error_code == E.GROUP_ID_NOT_FOUND
+    assert deleted(world, "k") == E.NON_EMPTY_GROUP
+    world.time.advance(86_400_000 * 30)
+    assert fetch(world, group="k").committed_offset == 3
+    assert world.log().log_end_offset == end
+
+
+def deleted(world: World, group: str) -> int:
+    return int(world.call(DELETE, DeleteGroupsRequest(groups_names=[group]), 2).results[0].error_code)
+
+
+def test_a_carried_group_without_members_takes_commits_and_is_not_deleted() -> None:
+    world = world_of(batch((key(5, member="m"), b"\0\0"), (key(3), b"\0\0")), batch((key(5, member="m"), None)))
+    assert commit(world, 4, group="k") == E.NONE
+    assert commit(world, 4, group="k", member_id="m", generation=0) == E.UNKNOWN_MEMBER_ID
+    assert deleted(world, "k") == E.GROUP_ID_NOT_FOUND
+    assert join(world, group="k").error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    world.restart()
+    assert fetch(world, group="k").committed_offset == 4
+
+
+def test_a_share_group_takes_no_commits() -> None:
+    world = world_of(batch((key(11), b"\0\0")))
+    assert commit(world, 4, group="k") == E.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_whose_carried_records_are_gone_is_free_again() -> None:
+    world = world_of(batch((key(3), b"\0\0"), (key(6), b"\0\0")), batch((key(6), None), (key(3), None)))
+    assert join(world, group="k").error_code == E.MEMBER_ID_REQUIRED
+    downgraded = world_of(
+        batch((key(3), b"\0\0")), batch((key(3), None), encode_record(empty_group_record("k", 1)))
+    )
+    assert [each.group_id for each in listed(downgraded)] == ["k"]
+
+
+def test_unknown_types_are_passed_over_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    world = world_of(batch((b"\0\x63whatever", b"x"), pair(4)))
+    assert fetch(world).committed_offset == 4
+    assert "unknown type 99" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        batch((b"\0\1\0", b"\0\0")),
+        batch((pair(1)[0], b"\0\x63")),
+        batch((key(3), b"\0\0"), (key(11), b"\0\0")),
+        batch((b"", b"")),
+    ],
+)
+def test_what_cannot_be_read_fails_the_shard_and_keeps_the_log(bad: bytearray, caplog: pytest.LogCaptureFixture) -> None:
+    world = world_of(batch(pair(1)), bad)
+    end = world.log().log_end_offset
+    assert commit(world, 2) == E.NOT_COORDINATOR
+    assert listed(world) == []
+    assert world.log().log_end_offset == end
+    assert "cannot be loaded" in caplog.text
+
+
+def test_a_flipped_bit_fails_the_shard() -> None:
+    good = batch(pair(1))
+    good[-1] ^= 1
+    assert commit(world_of(good), 2) == E.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_compressed_batches_are_loaded(compression: int) -> None:
+    assert fetch(world_of(batch(pair(4), pair(5, partition=1), compression=compression)), partition=1).committed_offset == 5
+
+
+# Loading and leadership
+
+
+def loading_world() -> World:
+    world = world_of(*[batch(pair(index)) for index in range(50)])
+    world.coordinator.stop()
+    world.coordinator = world._make()
+    world.coordinator.on_image(image_of([]), world.image)
+    return world
+
+
+def test_f34_requests_while_a_shard_loads() -> None:
+    world = loading_world()
+    assert commit(world, 1) == E.COORDINATOR_LOAD_IN_PROGRESS
+    answer = world.call(LIST, ListGroupsRequest(), 5)
+    assert (answer.error_code, answer.groups) == (E.COORDINATOR_LOAD_IN_PROGRESS, [])
+    assert join(world).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert beat(world, "m", 1) == E.NONE
+    world.time.advance(0)
+    assert fetch(world).committed_offset == 49
+
+
+def test_a_topic_deleted_while_a_shard_loads_loses_its_offsets() -> None:
+    world = loading_world()
+    world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
+    world.time.advance(0)
+    assert fetch(world).committed_offset == -1
+
+
+def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
+    world = loading_world()
+    (shard,) = world.coordinator._shards
+    shard._load_step_bytes = 200
+    assert shard.state is ShardState.LOADING
+    before = world.log().reads
+    world.time.advance(0)
+    assert world.log().reads - before == 50
+    assert shard.state is ShardState.ACTIVE
+    assert fetch(world).committed_offset == 49
+
+
+def test_members_get_a_whole_session_after_a_restart() -> None:
+    world = World()
+    first, second = form_group(world, 2, session=10_000)
+    world.time.advance(9_000)
+    world.restart()
+    world.time.advance(9_000)
+    assert beat(world, first, 1) == E.NONE
+    assert sync(world, first, 1).assignment == b"a0"
+    world.time.advance(1_000)
+    assert beat(world, first, 1) == E.REBALANCE_IN_PROGRESS
+    assert beat(world, second, 1) == E.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_that_is_too_large_after_a_restart_starts_over() -> None:
+    world = World()
+    first, _ = form_group(world, 2)
+    world.settings = type(world.settings)(group=GroupSettings(max_size=1))
+    world.restart()
+    assert beat(world, first, 1) == E.REBALANCE_IN_PROGRESS
+
+
+def test_f34_losing_leadership_answers_all_who_wait() -> None:
+    world = World()
+    ids = [member_id_of(world) for _ in range(2)]
+    waiting = [join(world, each) for each in ids]
+    moved = [topic_image(OFFSETS_TOPIC, 1, leader=2), world.image.topics["t"]]
+    world.publish(moved)
+    assert [each.result().error_code for each in waiting] == [E.NOT_COORDINATOR] * 2
+    for answer in (commit(world, 1), beat(world, ids[0], 1), join(world).error_code):
+        assert answer == E.NOT_COORDINATOR
+    assert world.time.pending() == 1
+    world.publish([topic_image(OFFSETS_TOPIC, 1), *moved[1:]])
+    world.time.advance(0)
+    assert commit(world, 1) == E.NONE
+
+
+def test_losing_leadership_answers_those_who_wait_for_a_plan_and_for_the_log() -> None:
+    world = World()
+    ids = [member_id_of(world) for _ in range(2)]
+    waiting = [join(world, each) for each in ids]
+    world.time.advance(6_000)
+    follower = sync(world, ids[1], 1)
+    world.partitions.held = True
+    leader = sync(world, ids[0], 1, {})
+    committing = commit(world, 1, group="other")
+    assert waiting[0].done
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=2)])
+    assert [follower.result().error_code, leader.result().error_code] == [E.NOT_COORDINATOR] * 2
+    world.partitions.release(E.NOT_LEADER_OR_FOLLOWER)
+    assert committing.result().topics[0].partitions[0].error_code == E.NOT_COORDINATOR
+
+
+def test_a_group_that_cannot_be_written_does_not_exist() -> None:
+    world = World()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    answer = join(world)
+    assert (answer.error_code, answer.member_id) == (E.COORDINATOR_NOT_AVAILABLE, "")
+    assert join(world, version=3).error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    assert listed(world) == []
+    assert world.time.pending() == 1
+
+
+def test_a_log_that_is_not_there_yet_is_found_at_the_next_request() -> None:
+    partitions = Partitions()
+    partitions.led = False
+    world = World(partitions=partitions)
+    assert commit(world, 1) == E.NOT_COORDINATOR
+    partitions.led = True
+    assert commit(world, 1) == E.NONE
+
+
+def test_nothing_is_served_before_the_start_and_after_the_stop() -> None:
+    world = World()
+    waiting = join(world, member_id_of(world))
+    world.coordinator.stop()
+    assert waiting.result().error_code == E.NOT_COORDINATOR
+    assert not world.coordinator.is_active()
+    assert commit(world, 1) == E.COORDINATOR_NOT_AVAILABLE
+    assert beat(world, "m", 1) == E.COORDINATOR_NOT_AVAILABLE
+    assert world.call(LIST, ListGroupsRequest(), 5).error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert world.time.pending() == 0
+
+
+def test_empty_partitions_cost_little() -> None:
+    world = World(count=50)
+    shards = list(world.coordinator._shards)
+    assert len(shards) == 50
+    assert all(shard.state is ShardState.ACTIVE for shard in shards)
+    assert world.time.pending() == 1
+    assert sum(sys.getsizeof(shard) for shard in shards) < 50_000
+
+
+def test_every_operation_is_one_batch() -> None:
+    world = World()
+    form_group(world, 3)
+    assert len(world.log().batches) == 2
+
+
+# FindCoordinator
+
+
+def find(world: World, *keys: str, kind: int = 0, version: int = 6) -> Any:
+    request = FindCoordinatorRequest(key_type=kind)
+    if version < 4:
+        (request.key,) = keys
+    else:
+        request.coordinator_keys = list(keys)
+    return world.call(FIND, request, version)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_f1_find_coordinator(version: int) -> None:
+    answer = find(World(), "g", version=version)
+    found = answer if version < 4 else answer.coordinators[0]
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "broker.example", 9092)
+    assert found.error_message == ("NONE" if version < 4 else "")
+
+
+def test_f2_t41_the_offsets_topic_is_asked_for_on_first_use() -> None:
+    world = World()
+    world.publish([world.image.topics["t"]])
+    (answer,) = find(world, "g").coordinators
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (E.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+    old = find(world, "g", version=0)
+    assert (old.error_code, old.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
+    assert world.auto_create.asked == [OFFSETS_TOPIC] * 2
+
+
+def test_t40_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
+    world = World()
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=-1)])
+    assert find(world, "g").coordinators[0].error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5)])
+    assert find(world, "g").coordinators[0].error_code == E.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, -1])
+def test_f3_other_kinds_of_coordinators_are_refused(kind: int) -> None:
+    (answer,) = find(World(), "x", kind=kind).coordinators
+    assert (answer.error_code, answer.node_id, answer.key) == (E.INVALID_REQUEST, -1, "x")
+
+
+def test_f33_groups_lie_where_kafka_puts_them() -> None:
+    world = World(count=50)
+    commit(world, 1, group="facts-classic")
+    assert world.log(46).log_end_offset == 1
+    assert world.coordinator.partition_for("facts-consumer") == 20
+    assert partition_for_key("facts-txg", 50) == 15
+
+
+# Timers and settings
+
+
+def test_a_timer_put_off_rings_once_at_the_later_time() -> None:
+    time = Time()
+    rung: list[tuple[int, int]] = []
+    timers = ShardTimers(time, time, lambda operation: operation(time.ms))
+    for delay in (100, 250, 200):
+        timers.schedule(("a",), delay, lambda at: rung.append((0, at)))
+    timers.schedule(("b",), 50, lambda at: rung.append((1, at)))
+    timers.schedule(("b",), 20, lambda at: rung.append((2, at)))
+    timers.schedule(("c",), 10, lambda at: rung.append((3, at)))
+    timers.cancel(("c",))
+    time.advance(1_000)
+    assert rung == [(2, 20), (0, 200)]
+    assert len(timers) == 0
+
+
+def test_settings_have_kafkas_names() -> None:
+    asked: dict[str, int] = {}
+
+    class Numbers:
+        def int(self, name: str) -> int:
+            return asked.setdefault(name, 2 + len(asked))
+
+    settings = coordinator_settings(Numbers())
+    assert settings.group.offsets_retention_ms == asked["offsets.retention.minutes"] * 60_000
+    assert settings.group.max_size == asked["group.max.size"]
+    assert settings.load_step_bytes == asked["offsets.load.buffer.size"]
