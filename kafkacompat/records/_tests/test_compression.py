@@ -1,0 +1,103 @@
+"""The four codecs: round trips, the framings of other clients, damage, and bodies that unfold without end."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.records import compression
+from kafkacompat.records.compression import (
+    DecompressedTooLarge,
+    DecompressionFailed,
+    compress,
+    decompress,
+)
+
+CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
+TEXT = b"the quick brown fox " * 9000
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, *CODECS])
+@given(body=st.binary(max_size=200))
+@settings(max_examples=30)
+def test_round_trip(codec: int, body: bytes) -> None:
+    assert decompress(codec, compress(codec, body)) == body or (codec == compression.SNAPPY and not body)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_large_bodies_and_levels(codec: int) -> None:
+    for level in (None, 1, 9):
+        assert decompress(codec, memoryview(compress(codec, TEXT, level))) == TEXT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_body_beyond_the_bound_is_refused_before_it_unfolds(codec: int) -> None:
+    bomb = compress(codec, bytes(10_000_000))
+    with pytest.raises(DecompressedTooLarge):
+        decompress(codec, bomb, 1_000_000)
+    assert len(decompress(codec, bomb, 10_000_000)) == 10_000_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_garbage_fails(codec: int) -> None:
+    with pytest.raises(DecompressionFailed):
+        decompress(codec, b"\x99" * 100)
+
+
+@pytest.mark.parametrize("codec", [compression.GZIP, compression.SNAPPY, compression.LZ4])
+def test_a_cut_body_fails(codec: int) -> None:
+    packed = compress(codec, TEXT)
+    with pytest.raises(DecompressionFailed):
+        decompress(codec, packed[:-7])
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codecs_fail(codec: int) -> None:
+    with pytest.raises(DecompressionFailed):
+        decompress(codec, b"abc")
+
+
+def test_bare_snappy_block_is_read() -> None:
+    """D17: clients other than Java's send a block without the xerial header."""
+    assert decompress(compression.SNAPPY, snappy.compress(TEXT)) == TEXT
+
+
+def test_xerial_framing_is_javas() -> None:
+    packed = compress(compression.SNAPPY, TEXT)
+    assert packed[:16] == bytes.fromhex("82534e41505059000000000100000001")
+    first = struct.unpack_from(">i", packed, 16)[0]
+    assert snappy.uncompress(packed[20 : 20 + first]) == TEXT[: 32 * 1024]
+
+
+def test_a_snappy_block_that_lies_about_its_size() -> None:
+    with pytest.raises(DecompressionFailed):
+        decompress(compression.SNAPPY, b"\xff\xff\xff\x7f" + b"\x00" * 10)
+
+
+def test_several_gzip_members_zstd_frames_and_lz4_frames() -> None:
+    assert decompress(compression.GZIP, gzip.compress(b"one") + gzip.compress(b"two")) == b"onetwo"
+    frames = zstandard.compress(b"one") + zstandard.compress(b"two")
+    assert decompress(compression.ZSTD, frames) == b"onetwo"
+    assert decompress(compression.LZ4, lz4.frame.compress(b"one") + lz4.frame.compress(b"two")) == b"onetwo"
+
+
+def test_gzip_is_rfc_1952() -> None:
+    packed = compress(compression.GZIP, TEXT)
+    assert packed[:3] == b"\x1f\x8b\x08"
+    assert zlib.decompress(packed, 31) == TEXT
+
+
+def test_lz4_frames_as_java_writes_them() -> None:
+    packed = compress(compression.LZ4, TEXT)
+    flags, block = packed[4], packed[5]
+    assert packed[:4] == b"\x04\x22\x4d\x18"
+    assert flags == 0x60, "version 1, independent blocks, no checksums, no content size"
+    assert block == 0x40, "blocks of 64 KiB"

@@ -1,0 +1,303 @@
+"""What a Produce's batch is refused for, with Kafka's codes, and what is stamped or written anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.ports import LogRefused
+from kafkacompat.records import compression
+from kafkacompat.records.batch import HEADER_SIZE, assemble, build_batch, has_valid_crc, parse_header
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record, encode_record, encode_records
+from kafkacompat.records.validate import Origin, ValidatedBatch, validate_produce
+from kafkacompat.wire.errors import ErrorCode
+
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+CONFIG = LogConfig()
+
+
+def records(count: int = 3, *, key: bytes | None = b"k") -> list[Record]:
+    return [Record(i, NOW_MS + i, key, b"value %d" % i) for i in range(count)]
+
+
+def validate(
+    batch: bytes | bytearray, *, origin: Origin = Origin.CLIENT, zstd: bool = True, **config: object
+) -> ValidatedBatch:
+    changed = dataclasses.replace(CONFIG, **config)  # type: ignore[arg-type]
+    return validate_produce(batch, changed, NOW_MS, zstd_allowed=zstd, origin=origin)
+
+
+def refusal(batch: bytes | bytearray, **kwargs: object) -> LogRefused:
+    with pytest.raises(LogRefused) as caught:
+        validate(batch, **kwargs)  # type: ignore[arg-type]
+    return caught.value
+
+
+def with_body(body: bytes | bytearray, count: int, codec: int = 0) -> bytearray:
+    """A batch with a good crc around any body."""
+    return assemble(
+        body if not codec else compression.compress(codec, body),
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=codec,
+        last_offset_delta=count - 1,
+        base_timestamp_ms=NOW_MS,
+        max_timestamp_ms=NOW_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=count,
+    )
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_sound_batch_stays_in_its_buffer(codec: int) -> None:
+    batch = build_batch(records(), compression=codec)
+    before = bytes(batch)
+    checked = validate(batch)
+    assert isinstance(checked.buffer, memoryview)
+    assert checked.buffer.obj is batch
+    assert bytes(batch) == before
+    assert (checked.record_count, checked.last_offset_delta, checked.max_timestamp_ms) == (3, 2, NOW_MS + 2)
+    assert checked.compression == codec
+    assert checked.size == len(batch)
+
+
+def test_read_only_bytes_are_copied() -> None:
+    checked = validate(bytes(build_batch(records())))
+    assert isinstance(checked.buffer, bytearray)
+
+
+def test_bytes_after_the_batch_that_are_no_batch_are_dropped() -> None:
+    batch = build_batch(records())
+    assert validate(batch + b"\0" * 9).size == len(batch)
+
+
+@pytest.mark.parametrize("size", [0, 5, 16, 17, 60])
+def test_no_whole_batch_is_invalid(size: int) -> None:
+    """D16: empty records are refused, not left without an answer."""
+    assert refusal(build_batch(records())[:size]).code == ErrorCode.INVALID_RECORD
+
+
+def test_more_than_one_batch_is_invalid() -> None:
+    """D2."""
+    assert refusal(build_batch(records()) * 2).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_invalid(magic: int) -> None:
+    message = bytes((magic, 0)) + bytes(8 * magic) + struct.pack(">ii", -1, -1)
+    old = struct.pack(">qiI", 0, len(message) + 4, 0) + message
+    assert refusal(old).code == ErrorCode.INVALID_RECORD
+
+
+def test_unknown_magic_and_short_length_and_wrong_crc_are_corrupt() -> None:
+    magic, length, crc = (build_batch(records()) for _ in range(3))
+    magic[16] = 9
+    struct.pack_into(">i", length, 8, 20)
+    crc[-1] ^= 1
+    for batch in (magic, length, crc):
+        assert refusal(batch).code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_base_offset_must_be_zero_for_clients() -> None:
+    batch = build_batch(records(), base_offset=4)
+    assert refusal(batch).code == ErrorCode.INVALID_RECORD
+    assert validate(batch, origin=Origin.COORDINATOR).record_count == 3
+
+
+def test_too_large_is_told_before_the_crc() -> None:
+    """T24, D8."""
+    batch = build_batch(records())
+    batch[-1] ^= 1
+    assert refusal(batch, max_message_bytes=len(batch) - 1).code == ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal(batch, max_message_bytes=len(batch)).code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(23, 1), (23, 5), (23, -1), (57, 2), (57, 0), (57, -1), (57, 4)]
+)
+def test_count_and_offsets_must_agree(field: int, value: int) -> None:
+    """D11."""
+    batch = build_batch(records())
+    struct.pack_into(">i", batch, field, value)
+    renew_crc(batch)
+    assert refusal(batch).code == ErrorCode.INVALID_RECORD
+
+
+def renew_crc(batch: bytearray) -> None:
+    from kafkacompat.records.batch import crc_of
+
+    struct.pack_into(">I", batch, 17, crc_of(batch))
+
+
+def test_control_batches_come_only_from_the_broker() -> None:
+    """T25."""
+    marker = build_end_transaction_marker(
+        committed=False, coordinator_epoch=1, producer_id=3, producer_epoch=0, timestamp_ms=NOW_MS
+    )
+    assert refusal(marker).code == ErrorCode.INVALID_RECORD
+    assert validate(marker, origin=Origin.COORDINATOR, compression_type="lz4").is_control
+
+
+def test_a_producer_id_needs_a_sequence() -> None:
+    batch = build_batch(records(), producer_id=3, producer_epoch=0)
+    assert refusal(batch).code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codecs(codec: int) -> None:
+    batch = build_batch(records())
+    struct.pack_into(">h", batch, 21, codec)
+    renew_crc(batch)
+    assert refusal(batch).code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_body_that_cannot_be_opened(codec: int) -> None:
+    batch = with_body(b"\x99" * 40, 1)
+    struct.pack_into(">h", batch, 21, codec)
+    renew_crc(batch)
+    assert refusal(batch).code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_zstd_needs_version_7() -> None:
+    """D3."""
+    assert (
+        refusal(build_batch(records(), compression=4), zstd=False).code
+        == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    )
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_malformed_records_inside_a_good_crc(count: int, codec: int) -> None:
+    """D12: refused without naming records."""
+    good = encode_records(records(count), NOW_MS)
+    body = encode_record(records(count)[-1]._replace(headers=()), NOW_MS)
+    start = len(good) - len(body) - 1
+    assert good[start + 1 :] == body
+    trailing_in_record = good[:start] + bytes((good[start] + 2,)) + body + b"\0"
+    longer = good[:start] + bytes((good[start] + 2,)) + body
+    negative_headers = good[:-1] + b"\x01"
+    header_without_key = good[:start] + bytes((good[start] + 4,)) + body[:-1] + b"\x02\x01\x01"
+    for bad in (trailing_in_record, longer, negative_headers, header_without_key, good + b"\0", good[:-1]):
+        caught = refusal(with_body(bad, count, codec))
+        assert caught.code == ErrorCode.INVALID_RECORD
+        assert not caught.record_errors
+    assert (
+        validate(with_body(good, count, codec), message_timestamp_after_max_ms=HOUR_MS).record_count == count
+    )
+
+
+def test_keyless_records_in_a_compacted_topic_are_named() -> None:
+    """T24, D9."""
+    mixed = records()
+    mixed[1] = mixed[1]._replace(key=None)
+    caught = refusal(build_batch(mixed), cleanup_policy=("compact", "delete"))
+    assert caught.code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in caught.record_errors] == [1]
+    assert validate(build_batch(mixed)).record_count == 3
+
+
+def test_timestamps_too_far_ahead_or_behind_are_named() -> None:
+    """D10."""
+    ahead = [Record(0, NOW_MS, None, b""), Record(1, NOW_MS + HOUR_MS + 1, None, b"")]
+    caught = refusal(build_batch(ahead))
+    assert caught.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in caught.record_errors] == [1]
+    behind = [Record(0, NOW_MS, None, b""), Record(1, NOW_MS - 11, None, b"")]
+    assert (
+        refusal(build_batch(behind), message_timestamp_before_max_ms=10).code == ErrorCode.INVALID_TIMESTAMP
+    )
+    validate(build_batch([Record(0, NOW_MS + HOUR_MS, None, b"")]))
+    validate(build_batch([Record(0, -1, None, b"")]), message_timestamp_before_max_ms=10)
+    validate(build_batch(ahead), message_timestamp_type="LogAppendTime")
+
+
+def test_a_lying_max_timestamp_is_put_right() -> None:
+    batch = build_batch(records())
+    struct.pack_into(">q", batch, 35, NOW_MS + 10 * HOUR_MS)
+    renew_crc(batch)
+    checked = validate(batch)
+    header = parse_header(batch)
+    assert checked.max_timestamp_ms == header.max_timestamp_ms == NOW_MS + 2
+    assert has_valid_crc(batch, header)
+
+
+def test_log_append_time_is_stamped() -> None:
+    """D4, D10."""
+    batch = build_batch([Record(0, 5, None, b"x")])
+    checked = validate(batch, message_timestamp_type="LogAppendTime")
+    header = parse_header(batch)
+    assert checked.log_append_time
+    assert header.is_log_append_time
+    assert checked.max_timestamp_ms == header.max_timestamp_ms == NOW_MS
+    assert header.base_timestamp_ms == 5
+    assert has_valid_crc(batch, header)
+    assert [r.timestamp_ms for _, r in records_of(batch, header)] == [NOW_MS]
+
+
+def test_a_producers_append_time_bit_is_cleared_and_other_bits_kept() -> None:
+    """D18."""
+    batch = build_batch(records(), log_append_time_ms=NOW_MS - 7)
+    struct.pack_into(">h", batch, 21, 0x0108)
+    renew_crc(batch)
+    checked = validate(batch)
+    header = parse_header(batch)
+    assert not checked.log_append_time
+    assert header.attributes == 0x0100
+    assert has_valid_crc(batch, header)
+    assert (
+        refusal(
+            build_batch(records(), log_append_time_ms=NOW_MS), message_timestamp_type="LogAppendTime"
+        ).code
+        == ErrorCode.INVALID_TIMESTAMP
+    )
+
+
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("source", range(5))
+def test_the_topics_codec_wins(source: int, target: str) -> None:
+    sent = records(40)
+    batch = build_batch(
+        sent, compression=source, producer_id=9, producer_epoch=1, base_sequence=5, is_transactional=True
+    )
+    checked = validate(batch, compression_type=target)
+    header = parse_header(checked.buffer)
+    assert checked.compression == header.codec == compression.CODEC_OF_SETTING[target]
+    assert has_valid_crc(checked.buffer, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 5)
+    assert header.is_transactional
+    assert [r for _, r in records_of(checked.buffer, header)] == sent
+    assert (checked.buffer.obj is batch if isinstance(checked.buffer, memoryview) else True) == (
+        source == header.codec or isinstance(checked.buffer, bytearray)
+    )
+
+
+def test_size_after_re_encoding_counts() -> None:
+    sent = [Record(i, NOW_MS, None, b"x" * 500) for i in range(10)]
+    batch = build_batch(sent, compression=1)
+    assert len(batch) < 1000
+    assert (
+        refusal(batch, compression_type="uncompressed", max_message_bytes=1000).code
+        == ErrorCode.MESSAGE_TOO_LARGE
+    )
+
+
+def test_re_encoding_begins_with_the_first_records_timestamp() -> None:
+    body = encode_records([Record(0, NOW_MS + 5, None, b"a"), Record(1, NOW_MS + 3, None, b"b")], NOW_MS)
+    checked = validate(with_body(body, 2), compression_type="gzip")
+    header = parse_header(checked.buffer)
+    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (NOW_MS + 5, NOW_MS + 5)
+    assert [r.timestamp_ms for _, r in records_of(checked.buffer, header)] == [NOW_MS + 5, NOW_MS + 3]
+
+
+def test_header_size_is_what_the_format_says() -> None:
+    assert HEADER_SIZE == 61
