@@ -101,8 +101,12 @@ class PartitionMetadataLog:
             self._flush = None
 
     def drop_below(self, offset: int) -> None:
-        self.log.increment_log_start_offset(offset)
-        self.log.enforce_retention(self._clock.now_ms())
+        log, now_ms = self.log, self._clock.now_ms()
+        log.increment_log_start_offset(offset)
+        if offset == log.log_end_offset:
+            # An active segment is never dropped; a fresh one lets the old bytes go.
+            log.roll(offset, now_ms)
+        log.enforce_retention(now_ms)
 
     def close(self) -> None:
         """Blocks on the disk: flushes all and lets go."""
