@@ -214,6 +214,8 @@ class Connection:
             more = self._dispatch_frames()
             if self._output.queued_bytes and not self._full and not self._warming:
                 more = self._flush(wait_here) or more
+                # Sending may have made room below the bound that had stopped dispatch.
+                more = more or (self._buffer.has_frame() and self._may_dispatch())
         except OSError as error:
             if not isinstance(error, ConnectionError):
                 _log.exception("closing %s: a reply cannot be sent", self._name())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import logging
 import os
@@ -33,7 +34,8 @@ class BoundListener:
 
     def close(self) -> None:
         if self.socket.fileno() != -1:
-            trio.lowlevel.notify_closing(self.socket)
+            if trio.lowlevel.in_trio_run():
+                trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
 
 
@@ -117,6 +119,21 @@ def configure(sock: socket.socket, settings: NetworkSettings) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if settings.socket_send_buffer_bytes != SYSTEM_DEFAULT:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
+
+
+def with_addresses(settings: NetworkSettings) -> NetworkSettings:
+    """Host names in max.connections.per.ip.overrides replaced by their addresses, as Kafka does when it is set.
+
+    Asks the resolver, so it may block where there are names. ValueError naming the setting for an unknown host.
+    """
+    overrides: dict[str, int] = {}
+    for host, count in settings.max_connections_per_ip_overrides.items():
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ValueError(f"max.connections.per.ip.overrides: unknown host {host!r}") from error
+        overrides.update((textual_address(str(address[0])), count) for *_, address in found)
+    return dataclasses.replace(settings, max_connections_per_ip_overrides=overrides)
 
 
 def textual_address(address: str) -> str:

@@ -15,7 +15,7 @@ import trio
 from kafkacompat.config import EndPoint
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher
-from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
+from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure, with_addresses
 from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
 
@@ -35,8 +35,8 @@ class Server:
         self.clock = clock
         self.workers = workers
         self.listeners: tuple[BoundListener, ...] = ()
-        self._settings = settings
-        self._counts = ConnectionCounts(settings)
+        self._settings = with_addresses(settings)
+        self._counts = ConnectionCounts(self._settings)
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
         self._line: list[Connection] = []
@@ -53,8 +53,8 @@ class Server:
         return self._settings
 
     def update_settings(self, settings: NetworkSettings) -> None:
-        """Limits hold from now on; socket options for connections to come."""
-        self._settings = self._counts.settings = settings
+        """Limits hold from now on; socket options for connections to come. ValueError for an unknown host."""
+        self._settings = self._counts.settings = with_addresses(settings)
         self._announce_room()
 
     @property

@@ -1,0 +1,406 @@
+"""Order, bounds and endings of a connection, over real loopback sockets."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net import connection, output_queue
+from kafkacompat.net._tests.helpers import (
+    ScriptedDispatcher,
+    dial,
+    expect_closed,
+    framed,
+    receive_exactly,
+    receive_frame,
+    serving,
+    until,
+)
+from kafkacompat.net.dispatcher import CloseConnection
+from kafkacompat.net.receive_buffer import INITIAL_BYTES, ReceiveBuffer
+from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.ports import FileSlice
+from kafkacompat.wire.errors import WireError
+
+
+async def test_requests_are_answered_in_order_however_they_are_torn() -> None:
+    """A1, A3: frames cut anywhere, and many in one segment."""
+    dispatcher = ScriptedDispatcher()
+    bodies = [b"request %d " % number + b"x" * (number * 37) for number in range(60)]
+    stream_bytes = b"".join(map(framed, bodies))
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        for cut in range(0, len(stream_bytes), 1013):
+            await stream.send_all(stream_bytes[cut : cut + 1013])
+            await trio.sleep(0)
+        assert [await receive_frame(stream) for _ in bodies] == bodies
+    assert dispatcher.requests == bodies
+
+
+async def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
+    dispatcher = ScriptedDispatcher()
+    large = os.urandom(3 * 1024 * 1024)
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stream.send_all, framed(b"small") + framed(large) + framed(b"after"))
+            assert await receive_frame(stream) == b"small"
+            assert await receive_frame(stream) == large
+            assert await receive_frame(stream) == b"after"
+
+
+async def test_a_blocking_request_holds_later_ones_back() -> None:
+    """A2: as in Kafka, one parked request blocks everything pipelined behind it."""
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"one") + framed(b"park") + framed(b"two") + framed(b"three"))
+        assert await receive_frame(stream) == b"one"
+        await until(lambda: b"park" in dispatcher.pending)
+        assert dispatcher.requests == [b"one", b"park"]
+        dispatcher.resolve(b"park")
+        assert await receive_frame(stream) == b"done park"
+        assert await receive_frame(stream) == b"two"
+        assert await receive_frame(stream) == b"three"
+
+
+async def test_a_waiting_produce_holds_back_replies_but_not_requests() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(b"".join(map(framed, [b"later 1", b"later 2", b"two", b"later 3", b"last"])))
+        await until(lambda: len(dispatcher.requests) == 5)
+        dispatcher.resolve(b"later 2")
+        dispatcher.resolve(b"later 3")
+        served = server._connections[1]
+        await until(lambda: not served.in_line)
+        assert served.requests_in_flight == 5
+        dispatcher.resolve(b"later 1")
+        replies = [await receive_frame(stream) for _ in range(5)]
+    assert replies == [b"done later 1", b"done later 2", b"two", b"done later 3", b"last"]
+
+
+async def test_a_request_without_reply_leaves_no_gap() -> None:
+    """A17: acks=0."""
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(b"".join(map(framed, [b"a", b"silent", b"silent", b"b"])))
+        assert [await receive_frame(stream), await receive_frame(stream)] == [b"a", b"b"]
+
+
+async def test_what_a_client_sent_before_it_left_is_still_dispatched() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"silent") * 500)
+        await stream.aclose()
+        await until(lambda: len(dispatcher.closed) == 1)
+    assert len(dispatcher.requests) == 500
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
+async def test_a_size_out_of_bounds_closes_after_earlier_replies(size: int) -> None:
+    """A1: silently, and without taking the memory that the size promises."""
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher, NetworkSettings(socket_request_max_bytes=1024)) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"later") + struct.pack(">i", size))
+        await until(lambda: b"later" in dispatcher.pending)
+        dispatcher.resolve(b"later")
+        assert await receive_frame(stream) == b"done later"
+        await expect_closed(stream)
+        await until(lambda: len(dispatcher.closed) == 1)
+
+
+async def test_garbage_closes_its_connection_and_no_other() -> None:
+    """A4."""
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        good, bad = await dial(server), await dial(server)
+        await bad.send_all(framed(b"garbage") + framed(b"never"))
+        await expect_closed(bad)
+        await good.send_all(framed(b"hello"))
+        assert await receive_frame(good) == b"hello"
+    assert b"never" not in dispatcher.requests
+
+
+async def test_an_error_of_our_own_closes_its_connection_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatcher = ScriptedDispatcher()
+
+    def broken(frame: memoryview) -> None:
+        raise KeyError("bug")
+
+    dispatcher.answers[b"broken"] = broken
+    async with serving(dispatcher) as server:
+        bad, good = await dial(server), await dial(server)
+        await bad.send_all(framed(b"broken"))
+        await expect_closed(bad)
+        await good.send_all(framed(b"hello"))
+        assert await receive_frame(good) == b"hello"
+    assert "KeyError" in caplog.text
+
+
+async def test_a_reply_that_fails_closes_after_those_before_it() -> None:
+    """A17: a produce with acks=0 that fails later."""
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"later 1") + framed(b"later 2") + framed(b"unsent"))
+        await until(lambda: len(dispatcher.requests) == 3)
+        dispatcher.pending[b"later 2"].fail(CloseConnection("acks=0 failed"))
+        dispatcher.resolve(b"later 1")
+        assert await receive_frame(stream) == b"done later 1"
+        await expect_closed(stream)
+
+
+async def test_a_client_that_leaves_while_its_request_is_parked_is_noticed() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await stream.aclose()
+        await until(lambda: len(dispatcher.closed) == 1)
+        dispatcher.resolve(b"park")
+        await until(lambda: server.connection_count == 0)
+
+
+async def test_bytes_behind_a_parked_request_are_bounded() -> None:
+    """TCP holds the client back once the buffer and the kernel's are full; nothing is lost."""
+    dispatcher = ScriptedDispatcher()
+    settings = NetworkSettings(socket_receive_buffer_bytes=8192)
+    bodies = [b"%06d" % number + b"y" * 4000 for number in range(2000)]
+    async with serving(dispatcher, settings) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"park"))
+        sent = 0
+        with trio.move_on_after(0.3):
+            for body in bodies:
+                await stream.send_all(framed(body))
+                sent += 1
+        assert sent < len(bodies)
+        served = server._connections[1]
+        assert served._buffer.capacity == INITIAL_BYTES
+        assert dispatcher.requests == [b"park"]
+        dispatcher.resolve(b"park")
+        assert await receive_frame(stream) == b"done park"
+        assert [await receive_frame(stream) for _ in range(sent)] == bodies[:sent]
+
+
+async def test_a_client_that_does_not_read_stops_being_served() -> None:
+    dispatcher = ScriptedDispatcher()
+    reply = framed(b"z" * 100_000)
+    dispatcher.answers[b"much"] = lambda frame: [reply]
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        count = 400
+        await stream.send_all(framed(b"much") * count)
+        await until(lambda: bool(dispatcher.connections))
+        served = server._connections[1]
+        await until(lambda: served.unsent_bytes >= connection.REPLY_BYTES_MAX)
+        for _ in range(50):
+            await trio.sleep(0)
+        assert served.unsent_bytes < connection.REPLY_BYTES_MAX + len(reply)
+        assert len(dispatcher.requests) < count
+        other = await dial(server)
+        await other.send_all(framed(b"hello"))
+        assert await receive_frame(other) == b"hello"
+        for _ in range(count):
+            assert await receive_exactly(stream, len(reply)) == reply
+    assert len(dispatcher.requests) == count + 1
+
+
+async def test_replies_in_line_are_bounded() -> None:
+    dispatcher = ScriptedDispatcher()
+    bodies = [b"later %d" % number for number in range(connection.REPLIES_WAITING_MAX + 10)]
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(b"".join(map(framed, bodies)))
+        await until(lambda: len(dispatcher.requests) == connection.REPLIES_WAITING_MAX)
+        for body in bodies:
+            await until(lambda body=body: body in dispatcher.pending)  # type: ignore[misc]
+            assert len(dispatcher.pending) <= connection.REPLIES_WAITING_MAX
+            dispatcher.resolve(body)
+            assert await receive_frame(stream) == b"done " + body
+
+
+class CountingFile:
+    """A file that counts what goes through Python and can pretend not to be in the page cache."""
+
+    def __init__(self, path: Path, cold: bool = False) -> None:
+        self.path = str(path)
+        self._fd = os.open(path, os.O_RDONLY)
+        self.cold = cold
+        self.read_bytes = 0
+        self.sent: list[tuple[int, int, int]] = []
+
+    def try_read(self, position: int, length: int) -> bytes | None:
+        if self.cold:
+            return None
+        self.read_bytes += length
+        return os.pread(self._fd, length, position)
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        raise AssertionError("record bytes must not pass through Python")
+
+    def send_to(self, fileno: int, position: int, length: int) -> int:
+        sent = os.sendfile(fileno, self._fd, position, length)
+        self.sent.append((fileno, position, sent))
+        return sent
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@pytest.mark.parametrize("cold", [False, True])
+async def test_slices_leave_by_sendfile_and_no_record_byte_passes_through_python(
+    tmp_path: Path, cold: bool
+) -> None:
+    records = os.urandom(3_000_000)
+    path = tmp_path / "segment"
+    path.write_bytes(records)
+    file = CountingFile(path, cold)
+    begin, length = 17, len(records) - 40
+    dispatcher = ScriptedDispatcher()
+
+    def fetch(frame: memoryview) -> list[object]:
+        head = struct.pack(">i", length + 8) + b"head"
+        return [head, FileSlice(file, begin, length), memoryview(b"tail"), FileSlice(file, 0, 0)]  # type: ignore[arg-type]
+
+    dispatcher.answers[b"fetch"] = fetch  # type: ignore[assignment]
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"fetch") + framed(b"next") + framed(b"fetch"))
+        expected = b"head" + records[begin : begin + length] + b"tail"
+        assert await receive_frame(stream) == expected
+        assert await receive_frame(stream) == b"next"
+        assert await receive_frame(stream) == expected
+    file.close()
+    stretches = 2 * (length // output_queue.PROBED_BYTES + 1)
+    assert file.read_bytes <= 2 * stretches
+    assert sum(sent for _, _, sent in file.sent) == 2 * length * (2 if cold else 1)
+
+
+async def test_a_file_shorter_than_promised_closes_the_connection(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"short")
+    file = CountingFile(path)
+    dispatcher = ScriptedDispatcher()
+    dispatcher.answers[b"fetch"] = lambda frame: [struct.pack(">i", 100), FileSlice(file, 0, 100)]  # type: ignore[arg-type]
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"fetch"))
+        assert await receive_exactly(stream, 9) == struct.pack(">i", 100) + b"short"
+        await expect_closed(stream)
+    file.close()
+
+
+async def test_a_busy_connection_lets_others_have_their_turn() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        busy, quiet = await dial(server), await dial(server)
+        async with trio.open_nursery() as nursery:
+
+            async def flood() -> None:
+                while True:
+                    await busy.send_all(framed(b"silent") * 20_000)
+
+            nursery.start_soon(flood)
+            await until(lambda: len(dispatcher.requests) > 1000)
+            for number in range(20):
+                await quiet.send_all(framed(b"%d" % number))
+                assert await receive_frame(quiet) == b"%d" % number
+            nursery.cancel_scope.cancel()
+
+
+async def test_a_deferred_that_is_done_already_is_answered_at_once() -> None:
+    from kafkacompat.net.dispatcher import Pending
+
+    dispatcher = ScriptedDispatcher()
+    dispatcher.answers[b"ready"] = lambda frame: Pending(Deferred.of([framed(b"now")]), True)
+    dispatcher.answers[b"nothing"] = lambda frame: Pending(Deferred.of(None), False)
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"ready") + framed(b"nothing") + framed(b"end"))
+        assert [await receive_frame(stream), await receive_frame(stream)] == [b"now", b"end"]
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=40_000), max_size=12),
+    cuts=st.lists(st.integers(1, 70_000), min_size=1, max_size=40),
+)
+def test_the_buffer_gives_back_the_frames_it_was_fed(bodies: list[bytes], cuts: list[int]) -> None:
+    buffer = ReceiveBuffer(40_000)
+    stream = b"".join(map(framed, bodies))
+    received: list[bytes] = []
+    position = turn = 0
+    while position < len(stream):
+        room = buffer.room(hold=False)
+        assert room
+        count = min(len(room), cuts[turn % len(cuts)], len(stream) - position)
+        turn += 1
+        room[:count] = stream[position : position + count]
+        buffer.received(count)
+        position += count
+        while buffer.has_frame():
+            frame = buffer.next_frame()
+            assert frame is not None
+            received.append(bytes(frame))
+        assert buffer.next_frame() is None
+    assert received == bodies
+    assert len(buffer) == 0
+    buffer.shrink()
+    assert buffer.capacity == INITIAL_BYTES
+
+
+def test_a_promised_size_takes_no_memory() -> None:
+    buffer = ReceiveBuffer(100 * 1024 * 1024)
+    room = buffer.room(hold=False)
+    assert room is not None
+    room[:4] = struct.pack(">i", 100 * 1024 * 1024)
+    buffer.received(4)
+    assert buffer.next_frame() is None
+    buffer.room(hold=False)
+    assert buffer.capacity == INITIAL_BYTES
+
+
+def test_a_frame_in_use_is_not_moved_or_overwritten() -> None:
+    buffer = ReceiveBuffer(INITIAL_BYTES)
+    room = buffer.room(hold=False)
+    assert room is not None
+    room[:12] = framed(b"parked!!")
+    buffer.received(12)
+    frame = buffer.next_frame()
+    assert frame is not None
+    while (room := buffer.room(hold=True)) is not None:
+        room[:] = b"\0" * len(room)
+        buffer.received(len(room))
+    assert bytes(frame) == b"parked!!"
+    assert buffer.capacity == INITIAL_BYTES
+
+
+@given(size=st.integers(-(2**31), 2**31 - 1))
+def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
+    buffer = ReceiveBuffer(1000)
+    room = buffer.room(hold=False)
+    assert room is not None
+    room[:4] = struct.pack(">i", size)
+    buffer.received(4)
+    if 0 < size <= 1000:
+        assert buffer.next_frame() is None
+    elif size == 0:
+        assert buffer.next_frame() == b""
+    else:
+        assert buffer.has_frame()
+        with pytest.raises(WireError, match=r"socket\.request\.max\.bytes"):
+            buffer.next_frame()

@@ -1,0 +1,141 @@
+"""Timers, workers, waiting and chance."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import uuid_to_text
+from kafkacompat.net.runtime import (
+    CANCELLED_TIMERS_KEPT,
+    SystemRandom,
+    TrioClock,
+    TrioTimers,
+    TrioWorkers,
+    WorkersBusy,
+    wait_for,
+)
+
+
+async def test_timers_fire_in_order_and_never_early(autojump_clock: trio.testing.MockClock) -> None:
+    clock = TrioClock(1_000_000)
+    timers = TrioTimers(clock)
+    fired: list[tuple[str, int]] = []
+
+    def note(name: str) -> None:
+        fired.append((name, clock.monotonic_ms()))
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(timers.run)
+        start_ms = clock.monotonic_ms()
+        timers.call_after(50, lambda: note("b"))
+        timers.call_after(50, lambda: note("c"))
+        cancelled = timers.call_after(20, lambda: note("never"))
+        await trio.testing.wait_all_tasks_blocked()
+        timers.call_after(10, lambda: (note("a"), timers.call_after(100, lambda: note("d"))))  # type: ignore[arg-type,return-value]
+        cancelled.cancel()
+        cancelled.cancel()
+        assert len(timers) == 3
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert [name for name, _ in fired] == ["a", "b", "c", "d"]
+    for (_, at_ms), due_ms in zip(fired, (10, 50, 50, 110), strict=True):
+        assert due_ms <= at_ms - start_ms <= due_ms + 2
+    assert len(timers) == 0
+
+
+async def test_a_timer_that_fails_does_not_stop_the_others(autojump_clock: trio.testing.MockClock) -> None:
+    errors: list[Exception] = []
+    timers = TrioTimers(TrioClock(0), errors.append)
+    fired: list[int] = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(timers.run)
+        timers.call_after(1, lambda: [][0])
+        timers.call_after(1, lambda: fired.append(1))
+        await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    assert fired == [1]
+    assert isinstance(errors[0], IndexError)
+
+
+async def test_cancelled_timers_do_not_pile_up() -> None:
+    timers = TrioTimers(TrioClock(0))
+    for _ in range(10_000):
+        timers.call_after(1_000_000, lambda: None).cancel()
+    assert len(timers) == 0
+    assert len(timers._heap) <= CANCELLED_TIMERS_KEPT + 1
+
+
+async def test_nothing_wakes_while_no_timer_is_due(autojump_clock: trio.testing.MockClock) -> None:
+    class Wakes(trio.abc.Instrument):
+        count = 0
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            if task.name.endswith("TrioTimers.run"):
+                self.count += 1
+
+    timers = TrioTimers(TrioClock(0))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(timers.run)
+        for delay_ms in range(100, 200):
+            timers.call_after(3_600_000 + delay_ms, lambda: None).cancel()
+        timers.call_after(3_600_000, lambda: None)
+        await trio.testing.wait_all_tasks_blocked()
+        wakes = Wakes()
+        trio.lowlevel.add_instrument(wakes)
+        await trio.sleep(3599)
+        assert wakes.count == 0
+        await trio.sleep(2)
+        assert wakes.count == 1
+        trio.lowlevel.remove_instrument(wakes)
+        nursery.cancel_scope.cancel()
+
+
+async def test_workers_answer_in_the_loops_thread() -> None:
+    async with trio.open_nursery() as nursery:
+        workers = TrioWorkers(nursery, threads=2)
+        resolved_in: list[int] = []
+        deferred = workers.submit(threading.get_ident)
+        deferred.on_done(lambda _: resolved_in.append(threading.get_ident()))
+        assert await wait_for(deferred) != threading.get_ident()
+        assert resolved_in == [threading.get_ident()]
+        with pytest.raises(ZeroDivisionError):
+            await wait_for(workers.submit(lambda: 1 // 0))
+
+
+async def test_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.net.runtime.WORKER_JOBS_MAX", 2)
+    async with trio.open_nursery() as nursery:
+        workers = TrioWorkers(nursery)
+        accepted = [workers.submit(lambda: 1) for _ in range(2)]
+        with pytest.raises(WorkersBusy):
+            await wait_for(workers.submit(lambda: 1))
+        assert [await wait_for(each) for each in accepted] == [1, 1]
+        assert await wait_for(workers.submit(lambda: 2)) == 2
+
+
+async def test_waiting_may_be_given_up() -> None:
+    deferred: Deferred[int] = Deferred()
+    with trio.move_on_after(0) as scope:
+        await wait_for(deferred)
+    assert scope.cancelled_caught
+    deferred.resolve(1)
+    assert await wait_for(deferred) == 1
+
+
+def test_random_uuids_fit_everywhere() -> None:
+    random = SystemRandom()
+    uuids = {random.uuid() for _ in range(2000)}
+    assert len(uuids) == 2000
+    assert not any(uuid_to_text(uuid).startswith("-") for uuid in uuids)
+
+
+@given(stop=st.integers(1, 2**70))
+def test_randrange_stays_in_range(stop: int) -> None:
+    assert 0 <= SystemRandom().randrange(stop) < stop

@@ -1,0 +1,309 @@
+"""Listeners, bounds on connections, idleness, drain."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import socket
+
+import pytest
+import trio
+import trio.testing
+
+from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.net._tests.helpers import (
+    LOOPBACK,
+    ScriptedDispatcher,
+    dial,
+    expect_closed,
+    framed,
+    receive_frame,
+    serving,
+    until,
+)
+from kafkacompat.net.client import ConnectionLost, connect
+from kafkacompat.net.listener import accept_forever, bind, textual_address, with_addresses
+from kafkacompat.net.runtime import SystemClock
+from kafkacompat.net.server import Server
+from kafkacompat.net.settings import (
+    Admission,
+    ConnectionCounts,
+    NetworkSettings,
+    idle_too_long,
+    parse_overrides,
+)
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+def test_idleness_is_a_matter_of_figures() -> None:
+    """A20."""
+    assert not idle_too_long(599_999, 0, 0, 600_000)
+    assert idle_too_long(600_000, 0, 0, 600_000)
+    assert not idle_too_long(10**9, 0, 1, 600_000)
+    assert not idle_too_long(10**9, 0, 0, -1)
+
+
+async def test_idle_connections_are_closed_and_those_with_requests_in_flight_are_not() -> None:
+    """A20: through the sweeper, with a clock that the test moves."""
+    dispatcher = ScriptedDispatcher()
+    clock = HandClock()
+    async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
+        idle, parked = await dial(server), await dial(server)
+        await idle.send_all(framed(b"hello"))
+        assert await receive_frame(idle) == b"hello"
+        await parked.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        clock.ms = 1000
+        await expect_closed(idle)
+        assert server.connection_count == 1
+        dispatcher.resolve(b"park")
+        assert await receive_frame(parked) == b"done park"
+        clock.ms = 2000
+        await expect_closed(parked)
+
+
+async def test_several_listeners_tell_their_names() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher):
+        pass
+    async with trio.open_nursery() as nursery:
+        server = Server(dispatcher, NetworkSettings(), SystemClock(), None)  # type: ignore[arg-type]
+        bound = server.bind([LOOPBACK, EndPoint("SAFE", "127.0.0.1", 0, "SASL_PLAINTEXT")])
+        await nursery.start(server.run)
+        for listener in bound:
+            stream = await trio.open_tcp_stream(listener.host, listener.port)
+            await stream.send_all(framed(b"hello"))
+            assert await receive_frame(stream) == b"hello"
+        nursery.cancel_scope.cancel()
+    seen = [(info.listener_name, info.listener_is_sasl, info.client_host) for info in dispatcher.connections]
+    assert seen == [("PLAINTEXT", False, "127.0.0.1"), ("SAFE", True, "127.0.0.1")]
+
+
+def test_a_taken_port_is_an_error_that_names_the_setting() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        server = Server(ScriptedDispatcher(), NetworkSettings(), SystemClock(), None)  # type: ignore[arg-type]
+        with pytest.raises(
+            OSError, match=rf"listeners: .*PLAINTEXT://127\.0\.0\.1:{port}: .*in use"
+        ) as raised:
+            server.bind([LOOPBACK, EndPoint("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
+    assert raised.value.errno == errno.EADDRINUSE
+    assert server.listeners == ()
+
+
+def test_an_unknown_host_is_an_error_that_names_the_setting() -> None:
+    with pytest.raises(OSError, match=r"listeners: .*no-such-host\.invalid:1"):
+        bind(EndPoint("PLAINTEXT", "no-such-host.invalid", 1, "PLAINTEXT"), NetworkSettings())
+
+
+async def test_connections_per_address_are_bounded() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher, NetworkSettings(max_connections_per_ip=2)) as server:
+        first, second = await dial(server), await dial(server)
+        await expect_closed(await dial(server))
+        await first.aclose()
+        await until(lambda: server.connection_count == 1)
+        third = await dial(server)
+        for stream in (second, third):
+            await stream.send_all(framed(b"hello"))
+            assert await receive_frame(stream) == b"hello"
+
+
+async def test_at_the_total_bound_the_next_connection_waits_for_room() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher, NetworkSettings(max_connections=1)) as server:
+        first = await dial(server)
+        await first.send_all(framed(b"first"))
+        assert await receive_frame(first) == b"first"
+        second = await dial(server)  # the kernel's backlog holds it
+        await second.send_all(framed(b"second"))
+        for _ in range(20):
+            await trio.sleep(0)
+        assert dispatcher.requests == [b"first"]
+        await first.aclose()
+        assert await receive_frame(second) == b"second"
+        server.update_settings(dataclasses.replace(server.settings, max_connections=2))
+        third = await dial(server)
+        await third.send_all(framed(b"third"))
+        assert await receive_frame(third) == b"third"
+
+
+def test_the_inter_broker_listener_is_protected_from_the_total_bound() -> None:
+    counts = ConnectionCounts(NetworkSettings(max_connections=1, protected_listener="INTERNAL"))
+    assert counts.admit("PLAINTEXT", "a") is Admission.ADMITTED
+    assert not counts.may_accept("PLAINTEXT")
+    assert counts.may_accept("INTERNAL")
+    assert counts.admit("INTERNAL", "b") is Admission.PROTECTED
+    counts.release("PLAINTEXT", "a")
+    counts.release("INTERNAL", "b")
+    assert counts.total == 0
+    assert counts.by_address == {}
+
+
+def test_a_listener_has_a_bound_of_its_own() -> None:
+    counts = ConnectionCounts(NetworkSettings(listener_max_connections={"PLAINTEXT": 1}))
+    counts.admit("PLAINTEXT", "a")
+    assert not counts.may_accept("PLAINTEXT")
+    assert counts.may_accept("OTHER")
+
+
+def test_overrides_per_address() -> None:
+    overrides = parse_overrides("10.0.0.1:3, localhost:0,[::1]:7")
+    assert overrides == {"10.0.0.1": 3, "localhost": 0, "::1": 7}
+    counts = ConnectionCounts(NetworkSettings(max_connections_per_ip_overrides=overrides))
+    assert counts.admit("PLAINTEXT", "localhost") is Admission.REFUSED
+    assert counts.admit("PLAINTEXT", "10.0.0.1") is Admission.ADMITTED
+    with pytest.raises(ValueError, match=r"max\.connections\.per\.ip\.overrides"):
+        parse_overrides("10.0.0.1")
+
+
+def test_host_names_in_overrides_are_resolved() -> None:
+    settings = with_addresses(
+        NetworkSettings(max_connections_per_ip_overrides={"localhost": 4, "10.0.0.1": 2})
+    )
+    assert settings.max_connections_per_ip_overrides["127.0.0.1"] == 4
+    assert settings.max_connections_per_ip_overrides["10.0.0.1"] == 2
+    with pytest.raises(ValueError, match=r"max\.connections\.per\.ip\.overrides.*no-such-host"):
+        with_addresses(NetworkSettings(max_connections_per_ip_overrides={"no-such-host.invalid": 1}))
+
+
+async def test_the_least_recently_used_connection_makes_room_for_another_broker() -> None:
+    dispatcher = ScriptedDispatcher()
+    clock = HandClock()
+    settings = NetworkSettings(max_connections=2, protected_listener="INTERNAL")
+    async with trio.open_nursery() as nursery:
+        server = Server(dispatcher, settings, clock, None)  # type: ignore[arg-type]
+        outer, inner = server.bind([LOOPBACK, EndPoint("INTERNAL", "127.0.0.1", 0, "PLAINTEXT")])
+        await nursery.start(server.run)
+        clients = [await trio.open_tcp_stream("127.0.0.1", outer.port) for _ in range(2)]
+        for clock.ms, stream in ((1, clients[0]), (2, clients[1]), (3, clients[0])):
+            await stream.send_all(framed(b"hello"))
+            assert await receive_frame(stream) == b"hello"
+        broker = await trio.open_tcp_stream("127.0.0.1", inner.port)
+        await broker.send_all(framed(b"broker"))
+        assert await receive_frame(broker) == b"broker"
+        await expect_closed(clients[1])
+        await clients[0].send_all(framed(b"still"))
+        assert await receive_frame(clients[0]) == b"still"
+        nursery.cancel_scope.cancel()
+
+
+def test_settings_come_from_the_nodes_configuration() -> None:
+    config = ServerConfig.from_properties(
+        {
+            **defaults_without_file(),
+            "max.connections.per.ip.overrides": "127.0.0.1:5",
+            "listener.name.plaintext.max.connections": "9",
+            "connections.max.idle.ms": "1234",
+        }
+    )
+    settings = NetworkSettings.from_config(config)
+    assert settings == NetworkSettings(
+        connections_max_idle_ms=1234,
+        max_connections_per_ip_overrides={"127.0.0.1": 5},
+        listener_max_connections={"PLAINTEXT": 9},
+        protected_listener="PLAINTEXT",
+    )
+
+
+async def test_drain_answers_what_was_received_and_takes_nothing_more() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        parked, idle = await dial(server), await dial(server)
+        await parked.send_all(framed(b"park") + framed(b"behind"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await until(lambda: server.connection_count == 2)
+        port = server.listeners[0].port
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.drain, 15_000)
+            await expect_closed(idle)
+            with pytest.raises(OSError):
+                await trio.open_tcp_stream("127.0.0.1", port)
+            dispatcher.resolve(b"park")
+            assert await receive_frame(parked) == b"done park"
+            assert await receive_frame(parked) == b"behind"
+            await expect_closed(parked)
+        assert server.connection_count == 0
+    assert len(dispatcher.closed) == 2
+
+
+async def test_drain_ends_at_its_deadline() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        parked = await dial(server)
+        await parked.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await server.drain(10)
+        await expect_closed(parked)
+    assert len(dispatcher.closed) == 1
+
+
+async def test_accepting_goes_on_after_running_out_of_descriptors(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Exhausted:
+        """A listening socket that has no descriptor left, then one connection, then is closed."""
+
+        def __init__(self) -> None:
+            self.results: list[object] = [
+                OSError(errno.EMFILE, "Too many open files"),
+                OSError(errno.ECONNABORTED, "gone"),
+                ("connection", ("::ffff:10.1.2.3", 5, 0, 0)),
+                OSError(errno.EBADF, "closed"),
+            ]
+
+        def accept(self) -> object:
+            result = self.results.pop(0)
+            if isinstance(result, OSError):
+                raise result
+            return result
+
+        def fileno(self) -> int:
+            return 3 if self.results else -1
+
+    class Listener:
+        endpoint = LOOPBACK
+        socket = Exhausted()
+
+    async def always() -> None:
+        return
+
+    accepted: list[tuple[object, str, int]] = []
+    await accept_forever(Listener(), always, lambda *each: accepted.append(each))  # type: ignore[arg-type]
+    assert accepted == [("connection", "10.1.2.3", 5)]
+    assert "Too many open files" in caplog.text
+
+
+def test_addresses_are_textual() -> None:
+    assert textual_address("::ffff:127.0.0.1") == "127.0.0.1"
+    assert textual_address("fe80::1%eth0") == "fe80::1"
+
+
+async def test_the_client_matches_responses_and_reports_a_lost_connection() -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server, connect("127.0.0.1", server.listeners[0].port) as client:
+        answers: dict[int, bytes] = {}
+
+        async def ask(number: int) -> None:
+            answers[number] = await client.call(number, [framed(number.to_bytes(4, "big") + b"?")])
+
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(ask, number)
+        assert answers == {number: number.to_bytes(4, "big") + b"?" for number in range(20)}
+        with pytest.raises(ConnectionLost):
+            await client.call(1, [framed(b"garbage")])
+        with pytest.raises(ConnectionLost):
+            await client.call(2, [framed(b"hello")])
