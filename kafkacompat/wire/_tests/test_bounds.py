@@ -1,0 +1,211 @@
+"""Bounds of the codecs, the parts of replies, the primitives, and what importing a message costs."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.wire import primitives
+from kafkacompat.wire.codec import decode, encode, encode_parts
+from kafkacompat.wire.errors import EncodeError, ErrorCode, WireError
+from kafkacompat.wire.generate import main
+from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkacompat.wire.records_index import (
+    group_record_classes,
+    metadata_record_class,
+    share_record_classes,
+    transaction_record_classes,
+)
+
+
+@pytest.mark.parametrize(
+    "count", [b"\x7f\xff\xff\xff", b"\x00\x01\x00\x00", b"\xff\xff\xff\xfe", b"\x80\0\0\0"]
+)
+def test_absurd_array_lengths_are_refused_before_allocation(count: bytes) -> None:
+    with pytest.raises(WireError):
+        decode(MetadataRequest, 4, count + b"\0" * 20)
+
+
+@pytest.mark.parametrize(
+    "count", [b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\xff\x01", b"\xff\xff\xff\xff\x7f", b"\x80"]
+)
+def test_absurd_compact_lengths_are_refused(count: bytes) -> None:
+    """A13: a varint longer than five bytes, or of more than 32 bits, is no length."""
+    with pytest.raises(WireError):
+        decode(MetadataRequest, 9, count)
+
+
+def test_a_tag_past_the_end_is_refused() -> None:
+    """A11."""
+    with pytest.raises(WireError, match="tagged field"):
+        decode(MetadataRequest, 9, b"\0\0\0\0\1\5\x7fab")
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(WireError):
+        decode(MetadataRequest, 4, b"\0\0\0\1\0\2\xff\xfe\0")
+
+
+def test_every_truncation_is_refused() -> None:
+    topics = [MetadataRequestTopic(name="a" * 200), MetadataRequestTopic(name=None, topic_id=b"i" * 16)]
+    whole = encode(MetadataRequest(topics=topics), 12)
+    for length in range(len(whole)):
+        with pytest.raises(WireError):
+            decode(MetadataRequest, 12, whole[:length])
+
+
+def test_bytes_after_a_body_are_ignored() -> None:
+    """A6."""
+    message = MetadataRequest(topics=None)
+    assert decode(MetadataRequest, 9, encode(message, 9) + b"more") == message
+
+
+def test_null_and_empty_topics_differ() -> None:
+    """C1: the distinction that Metadata lives on."""
+    assert decode(MetadataRequest, 9, encode(MetadataRequest(topics=None), 9)).topics is None
+    assert decode(MetadataRequest, 9, encode(MetadataRequest(topics=[]), 9)).topics == []
+
+
+@pytest.mark.parametrize(
+    ("message", "version"),
+    [
+        (MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 4),
+        (MetadataRequest(topics=[MetadataRequestTopic(name="x" * 32768)]), 4),
+        (MetadataRequest(topics=[MetadataRequestTopic(name="x" * 32768)]), 9),
+        (ProduceRequest(timeout_ms=1 << 31), 9),
+    ],
+)
+def test_what_cannot_be_written_is_our_own_bug(message: Message, version: int) -> None:
+    with pytest.raises(EncodeError):
+        encode(message, version)
+
+
+class Slice:
+    """Stands for a slice of a file: it has a length and no bytes here."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def fetch_reply(*records: Any) -> FetchResponse:
+    partitions = [PartitionData(partition_index=i, records=value) for i, value in enumerate(records)]
+    return FetchResponse(responses=[FetchableTopicResponse(topic_id=b"t" * 16, partitions=partitions)])
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+def test_records_leave_as_parts_of_their_own(version: int) -> None:
+    large, slice_ = bytes(5000), Slice(100_000)
+    topics = [
+        FetchableTopicResponse(
+            topic="t", partitions=fetch_reply(large, b"small", slice_, None).responses[0].partitions
+        )
+    ]
+    if version > 12:
+        topics[0].topic_id, topics[0].topic = b"t" * 16, ""
+    reply = FetchResponse(responses=topics)
+    parts = encode_parts(reply, version, bytearray(b"HEAD"))
+    assert parts[0][:4] == b"HEAD"
+    assert [type(part) for part in parts] == [bytearray, bytes, bytearray, Slice, bytearray]
+    assert parts[1] is large
+    assert parts[3] is slice_
+    topics[0].partitions[2].records = bytes(100_000)
+    assert b"".join(part if isinstance(part, bytes | bytearray) else bytes(len(part)) for part in parts)[
+        4:
+    ] == encode(reply, version)
+
+
+def test_a_slice_of_nothing_is_no_part() -> None:
+    assert [type(part) for part in encode_parts(fetch_reply(Slice(0)), 13)] == [bytearray]
+
+
+def test_a_slice_needs_parts() -> None:
+    with pytest.raises(EncodeError):
+        encode(fetch_reply(Slice(5)), 13)
+
+
+def test_decoded_records_are_the_input_itself() -> None:
+    partition = PartitionProduceData(index=1, records=b"r" * 100)
+    data = bytearray(
+        encode(ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[partition])]), 9)
+    )
+    records = decode(ProduceRequest, 9, memoryview(data)).topic_data[0].partition_data[0].records
+    data[data.index(b"r")] = ord("R")
+    assert bytes(records[:2]) == b"Rr"
+
+
+@given(st.integers(min_value=-(1 << 31), max_value=(1 << 31) - 1))
+def test_varints_round_trip(value: int) -> None:
+    out = bytearray()
+    primitives.write_varint(out, value)
+    assert len(out) <= 5
+    assert primitives.read_varint(out, 0) == (value, len(out))
+    assert primitives.uvarint_size(value << 1 ^ value >> 31) == len(out)
+
+
+@given(st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1))
+def test_varlongs_round_trip(value: int) -> None:
+    out = bytearray()
+    primitives.write_varlong(out, value)
+    assert len(out) <= 10
+    assert primitives.read_varlong(out, 0) == (value, len(out))
+
+
+@given(st.one_of(st.none(), st.text(max_size=100)))
+def test_strings_round_trip(text: str | None) -> None:
+    wide, compact = bytearray(b"x"), bytearray(b"x")
+    primitives.write_nullable_string(wide, text)
+    primitives.write_compact_nullable_string(compact, text)
+    assert primitives.read_nullable_string(wide, 1) == (text, len(wide))
+    assert primitives.read_compact_nullable_string(compact, 1) == (text, len(compact))
+
+
+@pytest.mark.parametrize("read", [primitives.read_varint, primitives.read_varlong, primitives.read_uvarint])
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 4, b"\x80" * 11])
+def test_broken_varints_are_refused(read: Any, data: bytes) -> None:
+    """A13."""
+    with pytest.raises(WireError):
+        read(data, 0)
+
+
+def test_error_codes_are_kafkas() -> None:
+    assert (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNSUPPORTED_VERSION) == (0, -1, 35)
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.retriable
+    assert ErrorCode.NOT_LEADER_OR_FOLLOWER.invalid_metadata
+    assert not ErrorCode.OFFSET_OUT_OF_RANGE.retriable
+
+
+def test_records_are_found_by_type() -> None:
+    assert metadata_record_class(5).__name__ == "PartitionChangeRecord"
+    assert [cls.__name__ for cls in group_record_classes(2)] == ["GroupMetadataKey", "GroupMetadataValue"]
+    assert [cls.__name__ for cls in transaction_record_classes(0)] == [
+        "TransactionLogKey",
+        "TransactionLogValue",
+    ]
+    assert [cls.__name__ for cls in share_record_classes(1)] == ["ShareUpdateKey", "ShareUpdateValue"]
+    with pytest.raises(KeyError):
+        group_record_classes(18)
+
+
+def test_generated_modules_are_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_one_message_imports_only_itself() -> None:
+    code = (
+        "import sys; import kafkacompat.wire.frames, kafkacompat.wire.codec;"
+        "import kafkacompat.wire.messages.fetch_request;"
+        "print(sum(m.startswith('kafkacompat.wire.messages.') for m in sys.modules), 'construct' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert found.stdout.split() == ["1", "False"]
