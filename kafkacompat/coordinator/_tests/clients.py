@@ -107,7 +107,9 @@ def leave(world: World, *members: tuple[str, str | None], group: str = GROUP, ve
     if version < 3:
         request.member_id = members[0][0]
     else:
-        request.members = [MemberIdentity(member_id=each, group_instance_id=instance) for each, instance in members]
+        request.members = [
+            MemberIdentity(member_id=each, group_instance_id=instance) for each, instance in members
+        ]
     return world.call(LEAVE, request, version)
 
 

@@ -161,7 +161,9 @@ class Partitions:
         return self.logs.setdefault(partition, MemoryLog()) if self.led else None
 
 
-def topic_image(name: str, partitions: int, topic_id: bytes | None = None, leader: int = NODE_ID) -> TopicImage:
+def topic_image(
+    name: str, partitions: int, topic_id: bytes | None = None, leader: int = NODE_ID
+) -> TopicImage:
     one = PartitionImage((NODE_ID,), (bytes(16),), (NODE_ID,), (), (), (), (), leader, False, 0, 0)
     given = name.encode()[:16].ljust(16, b"\1") if topic_id is None else topic_id
     return TopicImage(name, given, dict.fromkeys(range(partitions), one))
@@ -170,9 +172,7 @@ def topic_image(name: str, partitions: int, topic_id: bytes | None = None, leade
 def image_of(topics: Iterable[TopicImage]) -> MetadataImage:
     listed = list(topics)
     endpoint = BrokerEndpoint("broker.example", 9092, 0)
-    broker = BrokerImage(
-        NODE_ID, 1, bytes(16), {"PLAINTEXT": endpoint}, {}, None, False, False, (bytes(16),)
-    )
+    broker = BrokerImage(NODE_ID, 1, bytes(16), {"PLAINTEXT": endpoint}, {}, None, False, False, (bytes(16),))
     return MetadataImage(
         offset=1,
         brokers={NODE_ID: broker},

@@ -55,7 +55,12 @@ class GroupPromises(RuleBasedStateMachine):
         member_id = getattr(answer, "member_id", "")
         if member_id and member_id not in self.ids:
             self.ids.append(member_id)
-        if hasattr(answer, "leader") and answer.error_code == 0 and answer.members and not answer.skip_assignment:
+        if (
+            hasattr(answer, "leader")
+            and answer.error_code == 0
+            and answer.members
+            and not answer.skip_assignment
+        ):
             # Two different leaders must never be told to plan the same generation.
             assert self.generations.setdefault(answer.generation_id, answer.leader) == answer.leader
             assert answer.leader in {each.member_id for each in answer.members}
@@ -187,12 +192,13 @@ class GroupPromises(RuleBasedStateMachine):
     def nobody_parked_is_forgotten(self) -> None:
         """A call that is not answered is held by a member, or waits for the log."""
         group = self.group()
-        held = set()
-        for each in [] if group is None else group.members.values():
-            held |= {id(each.awaiting_join), id(each.awaiting_sync)}
-        if not self.world.partitions._waiting:
-            assert all(call.done or id(call) in held for call in self.calls)
         self.calls = [call for call in self.calls if not call.done]
+        if not self.world.partitions._waiting:
+            members = [] if group is None else list(group.members.values())
+            held = sum(
+                (each.awaiting_join is not None) + (each.awaiting_sync is not None) for each in members
+            )
+            assert held == len(self.calls)
 
     def teardown(self) -> None:
         """When time runs on and the disk works, every call is answered and the group is left by all."""

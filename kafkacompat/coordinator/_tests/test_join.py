@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.coordinator._tests.clients import RANGE, beat, form_group, join, leave, member_id_of, subscription, sync
+from kafkacompat.coordinator._tests.clients import (
+    RANGE,
+    beat,
+    form_group,
+    join,
+    leave,
+    member_id_of,
+    subscription,
+    sync,
+)
 from kafkacompat.coordinator._tests.harness import World
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
@@ -60,7 +69,9 @@ def test_a_known_id_in_an_absent_group_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
-def test_f7_an_empty_group_takes_no_member_without_protocols(kind: str, protocols: tuple[tuple[str, bytes], ...]) -> None:
+def test_f7_an_empty_group_takes_no_member_without_protocols(
+    kind: str, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
     assert join(World(), kind=kind, protocols=protocols).error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -114,7 +125,11 @@ def test_f10_only_the_leader_is_told_of_the_members() -> None:
     assert [each.member_id for each in leader.members] == [first, second]
     assert [each.metadata for each in leader.members] == [RANGE[0][1]] * 2
     assert follower.members == []
-    assert (follower.protocol_type, follower.protocol_name, follower.skip_assignment) == ("consumer", "range", False)
+    assert (follower.protocol_type, follower.protocol_name, follower.skip_assignment) == (
+        "consumer",
+        "range",
+        False,
+    )
 
 
 def test_t37_a_second_joiner_makes_the_first_join_again() -> None:

@@ -120,14 +120,19 @@ def test_f19_unknown_topics_and_partitions_are_refused_beside_those_that_exist()
         topics=[
             OffsetCommitRequestTopic(
                 name=name,
-                partitions=[OffsetCommitRequestPartition(partition_index=index, committed_offset=5) for index in (0, 9)],
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
+                    for index in (0, 9)
+                ],
             )
             for name in ("t", "absent")
         ],
     )
     answer = world.call(COMMIT, request, 9)
     errors = {
-        (topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions
+        (topic.name, each.partition_index): each.error_code
+        for topic in answer.topics
+        for each in topic.partitions
     }
     unknown = E.UNKNOWN_TOPIC_OR_PARTITION
     assert errors == {("t", 0): 0, ("t", 9): unknown, ("absent", 0): unknown, ("absent", 9): unknown}
@@ -192,11 +197,17 @@ def test_f22_one_group_a_request(version: int) -> None:
     world = World()
     commit(world, 5)
     answer = fetch_old(world, version, [("t", [0, 1]), ("absent", [0])])
-    offsets = {(topic.name, each.partition_index): each.committed_offset for topic in answer.topics for each in topic.partitions}
+    offsets = {
+        (topic.name, each.partition_index): each.committed_offset
+        for topic in answer.topics
+        for each in topic.partitions
+    }
     assert offsets == {("t", 0): 5, ("t", 1): -1, ("absent", 0): -1}
     if version >= 2:
         everything = fetch_old(world, version, None)
-        assert [(topic.name, [each.committed_offset for each in topic.partitions]) for topic in everything.topics] == [("t", [5])]
+        assert [
+            (topic.name, [each.committed_offset for each in topic.partitions]) for topic in everything.topics
+        ] == [("t", [5])]
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -225,7 +236,10 @@ def test_f21_topic_ids() -> None:
         OffsetFetchRequestTopics(topic_id=ids["t"], partition_indexes=[0]),
         OffsetFetchRequestTopics(topic_id=b"?" * 16, partition_indexes=[3]),
     ]
-    groups = [OffsetFetchRequestGroup(group_id="g", topics=asked), OffsetFetchRequestGroup(group_id="g", topics=None)]
+    groups = [
+        OffsetFetchRequestGroup(group_id="g", topics=asked),
+        OffsetFetchRequestGroup(group_id="g", topics=None),
+    ]
     answer = world.call(FETCH, OffsetFetchRequest(groups=groups), 10)
     known, unknown = answer.groups[0].topics
     assert (known.topic_id, known.name, known.partitions[0].committed_offset) == (ids["t"], "", 5)
@@ -254,7 +268,11 @@ def test_offsets_of_a_topic_that_was_made_anew_are_gone() -> None:
 def delete_offsets(world: World, topic: str, group: str = "g", index: int = 0) -> Any:
     request = OffsetDeleteRequest(
         group_id=group,
-        topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])],
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)]
+            )
+        ],
     )
     return world.call(OFFSET_DELETE, request, 0)
 
@@ -264,7 +282,9 @@ def test_f26_offset_delete() -> None:
     assert delete_offsets(world, "t").error_code == E.GROUP_ID_NOT_FOUND
     assert delete_offsets(world, "t", group="").error_code == E.INVALID_GROUP_ID
     commit(world, 5)
-    assert delete_offsets(world, "t", index=9).topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert (
+        delete_offsets(world, "t", index=9).topics[0].partitions[0].error_code == E.UNKNOWN_TOPIC_OR_PARTITION
+    )
     for _ in range(2):
         assert delete_offsets(world, "t").topics[0].partitions[0].error_code == 0
     assert fetch(world).committed_offset == -1
@@ -315,7 +335,11 @@ def test_f25_t47_list_groups() -> None:
         commit(world, 1, group=f"simple-{index}")
     groups = {each.group_id: each for each in listed(world)}
     assert len(listed(world)) == len(groups) == 11
-    assert (groups["g"].protocol_type, groups["g"].group_state, groups["g"].group_type) == ("consumer", "Stable", "classic")
+    assert (groups["g"].protocol_type, groups["g"].group_state, groups["g"].group_type) == (
+        "consumer",
+        "Stable",
+        "classic",
+    )
     assert (groups["simple-1"].protocol_type, groups["simple-1"].group_state) == ("", "Empty")
     assert [each.group_id for each in listed(world, states_filter=["sTABLE"])] == ["g"]
     assert len(listed(world, types_filter=["Classic"])) == 11
@@ -332,7 +356,11 @@ def test_f23_describe_an_unknown_group() -> None:
     (old,) = describe(World(), "x", version=5)
     assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
     (new,) = describe(World(), "x", version=6)
-    assert (new.group_state, new.error_code, new.error_message) == ("Dead", E.GROUP_ID_NOT_FOUND, "Group x not found.")
+    assert (new.group_state, new.error_code, new.error_message) == (
+        "Dead",
+        E.GROUP_ID_NOT_FOUND,
+        "Group x not found.",
+    )
 
 
 def test_f24_describe_shows_members_whole_only_when_stable() -> None:
@@ -369,7 +397,10 @@ def test_offsets_expire_by_the_state_of_their_group() -> None:
         assert beat(world, first, 1) == E.NONE
 
     pass_days(1)
-    assert (fetch(world, group="short").committed_offset, fetch(world, group="simple").committed_offset) == (-1, 1)
+    assert (fetch(world, group="short").committed_offset, fetch(world, group="simple").committed_offset) == (
+        -1,
+        1,
+    )
     commit(world, 2, group="simple")
     pass_days(6)
     assert (fetch(world).committed_offset, fetch(world, topic="u").committed_offset) == (1, -1)

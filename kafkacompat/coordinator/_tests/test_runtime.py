@@ -28,7 +28,6 @@ from kafkacompat.coordinator._tests.harness import (
     image_of,
     topic_image,
 )
-from kafkacompat.coordinator._tests.test_join import parked
 from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.coordinator.settings import coordinator_settings
 from kafkacompat.coordinator.shard import ShardState
@@ -104,7 +103,9 @@ def test_f35_the_marker_decides(committed: bool, offset: int) -> None:
 def test_t36_the_commit_that_stands_later_in_the_log_wins() -> None:
     world = world_of(batch(pair(5), producer=9), batch(pair(7)), marker(9, True))
     assert fetch(world, stable=True).committed_offset == 7
-    both = world_of(batch(pair(5), producer=9), batch(pair(6), producer=10), marker(10, True), marker(9, True))
+    both = world_of(
+        batch(pair(5), producer=9), batch(pair(6), producer=10), marker(10, True), marker(9, True)
+    )
     assert fetch(both).committed_offset == 6
 
 
@@ -156,7 +157,9 @@ def deleted(world: World, group: str) -> int:
 
 
 def test_a_carried_group_without_members_takes_commits_and_is_not_deleted() -> None:
-    world = world_of(batch((key(5, member="m"), b"\0\0"), (key(3), b"\0\0")), batch((key(5, member="m"), None)))
+    world = world_of(
+        batch((key(5, member="m"), b"\0\0"), (key(3), b"\0\0")), batch((key(5, member="m"), None))
+    )
     assert commit(world, 4, group="k") == E.NONE
     assert commit(world, 4, group="k", member_id="m", generation=0) == E.UNKNOWN_MEMBER_ID
     assert deleted(world, "k") == E.GROUP_ID_NOT_FOUND
@@ -194,7 +197,9 @@ def test_unknown_types_are_passed_over_and_said(caplog: pytest.LogCaptureFixture
         batch((b"", b"")),
     ],
 )
-def test_what_cannot_be_read_fails_the_shard_and_keeps_the_log(bad: bytearray, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_read_fails_the_shard_and_keeps_the_log(
+    bad: bytearray, caplog: pytest.LogCaptureFixture
+) -> None:
     world = world_of(batch(pair(1)), bad)
     end = world.log().log_end_offset
     assert commit(world, 2) == E.NOT_COORDINATOR
@@ -211,7 +216,12 @@ def test_a_flipped_bit_fails_the_shard() -> None:
 
 @pytest.mark.parametrize("compression", range(5))
 def test_compressed_batches_are_loaded(compression: int) -> None:
-    assert fetch(world_of(batch(pair(4), pair(5, partition=1), compression=compression)), partition=1).committed_offset == 5
+    assert (
+        fetch(
+            world_of(batch(pair(4), pair(5, partition=1), compression=compression)), partition=1
+        ).committed_offset
+        == 5
+    )
 
 
 # Loading and leadership
@@ -378,7 +388,12 @@ def test_f2_t41_the_offsets_topic_is_asked_for_on_first_use() -> None:
     world = World()
     world.publish([world.image.topics["t"]])
     (answer,) = find(world, "g").coordinators
-    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (E.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (
+        E.COORDINATOR_NOT_AVAILABLE,
+        -1,
+        "",
+        -1,
+    )
     old = find(world, "g", version=0)
     assert (old.error_code, old.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
     assert world.auto_create.asked == [OFFSETS_TOPIC] * 2

@@ -15,7 +15,9 @@ def static_group(world: World, *instances: str, **options: Any) -> list[str]:
     world.time.advance(6_000)
     answers = [each.result() for each in waiting]
     ids = [answer.member_id for answer in answers]
-    parked = [sync(world, each, 1, instance=name) for each, name in list(zip(ids, instances, strict=True))[1:]]
+    parked = [
+        sync(world, each, 1, instance=name) for each, name in list(zip(ids, instances, strict=True))[1:]
+    ]
     plan = {each: each.encode() for each in ids}
     assert sync(world, ids[0], 1, plan, instance=instances[0]).assignment == ids[0].encode()
     assert all(each.result().error_code == 0 for each in parked)
@@ -139,7 +141,11 @@ def test_a_replacement_that_cannot_be_written_leaves_the_old_member_in_place() -
     leader, follower = static_group(world, "one", "two")
     world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
     refused = join(world, instance="two")
-    assert (refused.error_code, refused.generation_id, refused.leader) == (E.COORDINATOR_NOT_AVAILABLE, 1, leader)
+    assert (refused.error_code, refused.generation_id, refused.leader) == (
+        E.COORDINATOR_NOT_AVAILABLE,
+        1,
+        leader,
+    )
     world.partitions.refusal = None
     assert beat(world, follower, 1, instance="two") == E.NONE
     world.time.advance(10_000)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.coordinator._tests.clients import beat, form_group, join, leave, member_id_of, subscription, sync
+from kafkacompat.coordinator._tests.clients import (
+    beat,
+    form_group,
+    join,
+    leave,
+    member_id_of,
+    subscription,
+    sync,
+)
 from kafkacompat.coordinator._tests.harness import World
 from kafkacompat.coordinator._tests.test_join import parked
 from kafkacompat.wire.errors import ErrorCode as E
@@ -44,7 +52,11 @@ def test_f13_refusals_of_sync() -> None:
     assert parked(sync(world, second, 1, name=None, kind=None, version=4))
     join(world, leader, (("range", subscription("u")),))
     refused = sync(world, second, 1)
-    assert (refused.error_code, refused.assignment, refused.protocol_name) == (E.REBALANCE_IN_PROGRESS, b"", None)
+    assert (refused.error_code, refused.assignment, refused.protocol_name) == (
+        E.REBALANCE_IN_PROGRESS,
+        b"",
+        None,
+    )
 
 
 def test_an_empty_group_knows_nobody_to_sync() -> None:

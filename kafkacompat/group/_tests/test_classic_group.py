@@ -27,7 +27,9 @@ ALLOWED = {
 } | {(state, S.DEAD) for state in EVERY}
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.product(EVERY, EVERY)), ids=lambda state: state.value)
+@pytest.mark.parametrize(
+    ("before", "after"), list(itertools.product(EVERY, EVERY)), ids=lambda state: state.value
+)
 def test_every_pair_of_states_is_allowed_or_refused(before: S, after: S) -> None:
     group = ClassicGroup("g", before)
     if (before, after) in ALLOWED:
@@ -44,7 +46,9 @@ def test_a_rebalance_may_begin_where_the_table_says_so(state: S) -> None:
     assert ClassicGroup("g", state).can_rebalance() == ((state, S.PREPARING_REBALANCE) in ALLOWED)
 
 
-def member(name: str, protocols: Protocols, instance: str | None = None, rebalance_ms: int = 10) -> ClassicMember:
+def member(
+    name: str, protocols: Protocols, instance: str | None = None, rebalance_ms: int = 10
+) -> ClassicMember:
     return ClassicMember(name, instance, "c", "/h", rebalance_ms, 10, "consumer", protocols)
 
 
@@ -99,7 +103,15 @@ def test_topics_are_read_from_any_version_of_the_subscription() -> None:
 
 @pytest.mark.parametrize(
     "metadata",
-    [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\0\x7f\xff\xff\xff", b"\0\0\0\0\0\1\0\5ab", b"\0\0\0\0\0\1\xff\xffab", b"\0\0\0\0\0\1\0\1\xff"],
+    [
+        b"",
+        b"\0",
+        b"\xff\xff\0\0\0\0",
+        b"\0\0\x7f\xff\xff\xff",
+        b"\0\0\0\0\0\1\0\5ab",
+        b"\0\0\0\0\0\1\xff\xffab",
+        b"\0\0\0\0\0\1\0\1\xff",
+    ],
 )
 def test_what_is_no_subscription_is_refused(metadata: bytes) -> None:
     with pytest.raises(MalformedSubscription):

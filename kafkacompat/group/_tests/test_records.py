@@ -72,7 +72,9 @@ def test_older_values_of_commits_are_read(value: str, offset: int, epoch: int) -
 
 
 def test_a_commit_of_the_oldest_key_type_is_read() -> None:
-    record = decode_record(b"\0\0" + OFFSET_KEY[2:], bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009"))
+    record = decode_record(
+        b"\0\0" + OFFSET_KEY[2:], bytes.fromhex("0000 0000000000000005 0001 6d 0000000000000009")
+    )
     assert isinstance(record, OffsetRecord)
     assert record.value is not None
     assert (record.value.offset, record.value.metadata, record.value.commit_timestamp_ms) == (5, "m", 9)
