@@ -1,0 +1,462 @@
+"""Fetch: limits, long poll, errors, what each reader may see, over logs in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkacompat.api.context import FetchParameters, FetchRequestPartition
+from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.fakes import (
+    LISTENER,
+    World,
+    batch_of,
+    broker_image,
+    partition_image,
+    topic_image,
+    with_partitions,
+)
+from kafkacompat.ports import AbortedTransaction
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
+
+BATCH = len(batch_of(b"value"))
+PARTITION_MAX = 1 << 20
+
+
+def want(
+    world: World, partition: int = 0, offset: int = 0, topic: str = "t", **fields: Any
+) -> FetchRequestPartition:
+    known = world.image.topics.get(topic)
+    return FetchRequestPartition(
+        fields.pop("topic_id", known.id if known else b"?" * 16),
+        topic if known else fields.pop("name", None),
+        partition,
+        offset,
+        fields.pop("max_bytes", PARTITION_MAX),
+        **fields,
+    )
+
+
+def parameters(**changes: Any) -> FetchParameters:
+    fields: dict[str, Any] = {
+        "replica_id": -1,
+        "replica_epoch": -1,
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 25,
+        "read_committed": False,
+        "rack_id": "",
+        "session_id": 0,
+        "session_epoch": -1,
+        "uses_topic_ids": True,
+        "version": 17,
+        "client_host": "127.0.0.1",
+        "listener_name": LISTENER,
+    }
+    return FetchParameters(**{**fields, **changes})
+
+
+def fetch(
+    world: World, *partitions: FetchRequestPartition, **changes: Any
+) -> FetchResponse | Deferred[FetchResponse]:
+    return world.engine.fetch(parameters(**changes), partitions, ())
+
+
+def now(world: World, *partitions: FetchRequestPartition, **changes: Any) -> FetchResponse:
+    response = fetch(world, *partitions, **changes)
+    assert isinstance(response, FetchResponse), "the fetch parked"
+    return response
+
+
+def parked(world: World, *partitions: FetchRequestPartition, **changes: Any) -> Deferred[FetchResponse]:
+    response = fetch(world, *partitions, **changes)
+    assert isinstance(response, Deferred), "the fetch was answered at once"
+    assert not response.done
+    return response
+
+
+def rows(response: FetchResponse) -> list[PartitionData]:
+    return [row for topic in response.responses for row in topic.partitions]
+
+
+def one(response: FetchResponse) -> PartitionData:
+    (row,) = rows(response)
+    return row
+
+
+def sizes(response: FetchResponse) -> list[int]:
+    return [len(row.records) for row in rows(response)]
+
+
+def filled(partitions: int = 1, batches: int = 1) -> World:
+    world = World(topic_image("t", partitions))
+    for partition in range(partitions):
+        for _ in range(batches):
+            assert world.produce("t", partition).error is ErrorCode.NONE
+    return world
+
+
+def test_what_is_there_is_answered_at_once() -> None:
+    world = filled()
+    row = one(now(world, want(world)))
+    assert row.error_code == 0
+    assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (1, 1, 0)
+    assert row.records == world.log().batches[0].data
+    assert row.preferred_read_replica == -1  # T29
+    assert row.diverging_epoch is None
+
+
+def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:
+    world = filled(batches=3)
+    assert one(now(world, want(world))).aborted_transactions is None
+    assert one(now(world, want(world), read_committed=True)).aborted_transactions == []
+    world.log().aborted = [AbortedTransaction(9, 2), AbortedTransaction(4, 0)]
+    listed = one(now(world, want(world), read_committed=True)).aborted_transactions
+    assert listed is not None
+    assert [(abort.producer_id, abort.first_offset) for abort in listed] == [(4, 0), (9, 2)]
+    empty = one(now(world, want(world, offset=3), read_committed=True, max_wait_ms=0))
+    assert empty.aborted_transactions == []
+    assert empty.records == b""
+
+
+def test_t30_read_committed_stops_at_the_last_stable_offset() -> None:
+    world = filled(batches=3)
+    world.log().first_unstable_offset = 2
+    assert sizes(now(world, want(world), read_committed=True)) == [2 * BATCH]
+    assert sizes(now(world, want(world))) == [3 * BATCH]
+
+
+def test_t30_min_bytes_counts_only_what_is_committed() -> None:
+    world = filled(batches=3)
+    world.log().first_unstable_offset = 1
+    parked(world, want(world), read_committed=True, min_bytes=2 * BATCH)
+    assert sizes(now(world, want(world), min_bytes=2 * BATCH)) == [3 * BATCH]
+
+
+def test_t28_e3_offset_inside_a_batch_gives_the_whole_batch() -> None:
+    world = World(topic_image("t"))
+    world.produce("t", 0, b"a", b"b", b"c")
+    row = one(now(world, want(world, offset=1)))
+    assert row.records == world.log().batches[0].data
+
+
+def test_e1_t32_the_first_batch_comes_whole_whatever_the_limits() -> None:
+    world = filled(batches=2)
+    assert sizes(now(world, want(world, max_bytes=0))) == [BATCH]
+    assert sizes(now(world, want(world, max_bytes=BATCH - 1))) == [BATCH]
+    assert sizes(now(world, want(world), max_bytes=0)) == [BATCH]
+    world.fetch_max_bytes = 1
+    assert sizes(now(world, want(world))) == [BATCH]
+
+
+def test_t32_limits_hold_after_the_first_batch() -> None:
+    world = filled(partitions=3, batches=2)
+    wanted = [want(world, partition) for partition in range(3)]
+    assert sizes(now(world, *wanted)) == [2 * BATCH] * 3
+    # Within a partition the tail may be cut (E2); once the budget is used the rest gets nothing.
+    assert sizes(now(world, *wanted, max_bytes=2 * BATCH + BATCH // 2)) == [2 * BATCH, 0, 0]
+    assert sizes(now(world, *wanted, max_bytes=3 * BATCH)) == [2 * BATCH, BATCH, 0]
+    small = [want(world, partition, max_bytes=BATCH - 1) for partition in range(3)]
+    assert sizes(now(world, *small)) == [BATCH, 0, 0]
+
+
+def test_e1_the_exception_goes_to_the_first_partition_that_has_data() -> None:
+    world = filled(partitions=2)
+    assert sizes(now(world, want(world, 0, offset=1), want(world, 1), max_bytes=1)) == [0, BATCH]
+
+
+def test_t31_e6_out_of_range_only_outside_start_and_end() -> None:
+    world = filled(batches=3)
+    world.log().log_start_offset = 1
+    for offset, error in [(0, 1), (1, 0), (2, 0), (3, 0), (4, 1), (-1, 1)]:
+        row = one(now(world, want(world, offset=offset), max_wait_ms=0))
+        assert row.error_code == error, offset
+        if error:
+            assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (-1, -1, -1)
+
+
+def two_replicas() -> World:
+    return World(
+        topic_image("t", {0: partition_image(replicas=(1, 2), epoch=2)}),
+        brokers=[broker_image(1), broker_image(2)],
+    )
+
+
+def test_e7_between_high_watermark_and_end_is_empty_and_at_once() -> None:
+    world = two_replicas()
+    world.produce()
+    world.produce()
+    row = one(now(world, want(world, offset=1)))
+    assert (row.error_code, row.records, row.high_watermark) == (0, b"", 0)
+    parked(world, want(world, offset=0))
+
+
+def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark() -> None:
+    world = two_replicas()
+    world.produce()
+    consumer = parked(world, want(world))
+    assert sizes(now(world, want(world), replica_id=2)) == [BATCH]
+    assert not consumer.done
+    fetch(world, want(world, offset=1), replica_id=2)
+    assert world.log().high_watermark == 1
+    assert sizes(consumer.result()) == [BATCH]
+
+
+def test_a_replica_that_is_not_assigned_is_refused() -> None:
+    world = two_replicas()
+    assert one(now(world, want(world), replica_id=9)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    fenced = one(now(world, want(world, current_leader_epoch=2), replica_id=9))
+    assert fenced.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_e14_epochs_fence() -> None:
+    world = two_replicas()
+    assert one(now(world, want(world, current_leader_epoch=1))).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert one(now(world, want(world, current_leader_epoch=3))).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_e17_current_leader_only_with_stale_leaders_and_from_version_16() -> None:
+    world = World(
+        topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=4)}),
+        brokers=[broker_image(1), broker_image(2)],
+    )
+    response = now(world, want(world))
+    row = one(response)
+    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert row.current_leader is not None
+    assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 4)
+    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "host-2", 9002)]
+    old = now(world, want(world), version=15)
+    assert one(old).current_leader is None
+    assert old.node_endpoints == []
+
+
+def test_e15_divergence_is_told_with_watermarks_and_without_records() -> None:
+    world = World(topic_image("t", {0: partition_image(epoch=1)}))
+    world.produce()
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=3)}))
+    world.produce()
+    row = one(now(world, want(world, offset=2, last_fetched_epoch=1)))
+    assert row.diverging_epoch is not None
+    assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (1, 1)
+    assert row.records == b""
+    assert row.high_watermark == 2
+    between = one(now(world, want(world, offset=1, last_fetched_epoch=2)))
+    assert between.diverging_epoch is not None
+    unknown = one(now(world, want(world, offset=1, last_fetched_epoch=9)))
+    assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert sizes(now(world, want(world, offset=1, last_fetched_epoch=1))) == [BATCH]
+
+
+def test_zstd_topics_need_version_ten() -> None:
+    world = filled()
+    world.log().config = LogConfig(compression_type="zstd")
+    old = one(now(world, want(world), version=9, uses_topic_ids=False))
+    assert old.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert one(now(world, want(world), version=10, uses_topic_ids=False)).error_code == 0
+
+
+def test_e13_unknown_ids_and_names_do_not_end_the_wait_of_others_but_alone_they_do() -> None:
+    world = World(topic_image("t"))
+    assert one(now(world, want(world, topic="gone"))).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    by_name = one(now(world, want(world, topic="gone", name="gone"), uses_topic_ids=False))
+    assert by_name.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert one(now(world, want(world, partition=4))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    waiting = parked(world, want(world), want(world, topic="gone"))
+    world.timers.advance(500)
+    assert [row.error_code for row in rows(waiting.result())] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_e8_any_error_is_answered_at_once() -> None:
+    world = filled(partitions=2)
+    response = now(world, want(world, 0, offset=1), want(world, 1, offset=99))
+    assert [row.error_code for row in rows(response)] == [0, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def test_t27_long_poll_answers_at_max_wait_with_nothing() -> None:
+    world = filled()
+    waiting = parked(world, want(world, offset=1), max_wait_ms=300)
+    world.timers.advance(299)
+    assert not waiting.done
+    world.timers.advance(1)
+    assert sizes(waiting.result()) == [0]
+    assert world.engine.parked_count() == 0
+
+
+def test_no_wait_no_partitions_no_min_bytes_are_answered_at_once() -> None:
+    world = filled()
+    assert sizes(now(world, want(world, offset=1), max_wait_ms=0)) == [0]
+    assert sizes(now(world, want(world, offset=1), min_bytes=0)) == [0]
+    assert rows(now(world)) == []
+
+
+def test_an_append_wakes_those_who_wait_for_its_partition_only() -> None:
+    world = filled(partitions=2)
+    first = parked(world, want(world, 0, offset=1))
+    second = parked(world, want(world, 1, offset=1))
+    both = parked(world, want(world, 0, offset=1), want(world, 1, offset=1))
+    world.produce("t", 0)
+    assert sizes(first.result()) == [BATCH]
+    assert sizes(both.result()) == [BATCH, 0]
+    assert not second.done
+    assert world.engine.parked_count() == 1
+
+
+def test_min_bytes_are_summed_over_partitions() -> None:
+    world = filled(partitions=2)
+    waiting = parked(world, want(world, 0, offset=1), want(world, 1, offset=1), min_bytes=2 * BATCH)
+    world.produce("t", 0)
+    assert not waiting.done
+    world.produce("t", 1)
+    assert sizes(waiting.result()) == [BATCH, BATCH]
+
+
+def test_min_bytes_count_each_partition_up_to_its_limit_only() -> None:
+    world = filled()
+    waiting = parked(world, want(world, offset=1, max_bytes=10), min_bytes=BATCH)
+    world.produce()
+    world.produce()
+    assert not waiting.done
+    world.timers.advance(500)
+    assert sizes(waiting.result()) == [BATCH]
+
+
+def test_min_bytes_above_the_servers_limit_do_not_wait_for_ever() -> None:
+    world = filled()
+    world.fetch_max_bytes = BATCH
+    assert sizes(now(world, want(world), min_bytes=10**9)) == [BATCH]
+
+
+def test_held_wakeups_show_all_partitions_of_one_produce_at_once() -> None:
+    world = filled(partitions=2)
+    waiting = parked(world, want(world, 0, offset=1), want(world, 1, offset=1))
+    world.manager.hold_wakeups()
+    world.produce("t", 0)
+    world.produce("t", 1)
+    assert not waiting.done
+    world.manager.release_wakeups()
+    assert sizes(waiting.result()) == [BATCH, BATCH]
+
+
+def test_a_roll_to_a_new_segment_ends_the_wait() -> None:
+    world = filled()
+    world.log().segment_batches = 2
+    waiting = parked(world, want(world, offset=1), min_bytes=10 * BATCH)
+    world.produce()
+    assert sizes(waiting.result()) == [BATCH]
+
+
+def test_lost_leadership_and_deletion_end_the_wait() -> None:
+    world = World(topic_image("t", {0: partition_image(replicas=(1, 2), isr=(1,))}), topic_image("u"))
+    moved = parked(world, want(world))
+    deleted = parked(world, want(world, topic="u"))
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), leader=2, epoch=1)}))
+    assert one(moved.result()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    topics = {"t": world.image.topics["t"]}
+    world.publish(
+        type(world.image)(
+            offset=300, topics=topics, topics_by_id={topic.id: topic for topic in topics.values()}
+        )
+    )
+    assert one(deleted.result()).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_many_waiters_share_one_timer_and_all_that_are_due_are_served() -> None:
+    world = filled()
+    waiting = [parked(world, want(world, offset=1), max_wait_ms=100 + wait) for wait in (50, 0, 0, 10)]
+    assert len(world.timers.pending()) == 1
+    world.timers.advance(100)
+    assert [one_wait.done for one_wait in waiting] == [False, True, True, False]
+    world.timers.advance(50)
+    assert all(one_wait.done for one_wait in waiting)
+    assert world.timers.pending() == []
+
+
+def session_fetch(
+    world: World,
+    session_id: int,
+    epoch: int,
+    partitions: Sequence[FetchRequestPartition] = (),
+    **changes: Any,
+) -> FetchResponse | Deferred[FetchResponse]:
+    return world.engine.fetch(
+        parameters(session_id=session_id, session_epoch=epoch, **changes), partitions, ()
+    )
+
+
+def test_e10_an_incremental_fetch_parks_and_answers_with_its_id_and_no_topics() -> None:
+    world = filled()
+    full = session_fetch(world, 0, 0, [want(world, offset=1)], max_wait_ms=0)
+    assert isinstance(full, FetchResponse)
+    waiting = session_fetch(world, full.session_id, 1)
+    assert isinstance(waiting, Deferred)
+    world.timers.advance(500)
+    empty = waiting.result()
+    assert (empty.session_id, empty.responses) == (full.session_id, [])
+    again = session_fetch(world, full.session_id, 2)
+    assert isinstance(again, Deferred)
+    world.produce()
+    assert sizes(again.result()) == [BATCH]
+
+
+def test_e11_session_errors_are_top_level_with_id_zero() -> None:
+    world = filled()
+    response = session_fetch(world, 5, 3)
+    assert isinstance(response, FetchResponse)
+    assert (response.error_code, response.session_id, response.responses) == (
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        0,
+        [],
+    )
+
+
+def test_e13_an_unknown_id_in_a_session_yields_the_error_until_it_is_known() -> None:
+    world = World()
+    late = topic_image("late")
+    asked = FetchRequestPartition(late.id, None, 0, 0, 100)
+    full = session_fetch(world, 0, 0, [asked])
+    assert isinstance(full, FetchResponse)
+    assert one(full).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    second = session_fetch(world, full.session_id, 1)
+    assert isinstance(second, FetchResponse)
+    assert one(second).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    world.publish(
+        type(world.image)(
+            offset=1, topics={"late": late}, topics_by_id={late.id: late}, brokers=world.image.brokers
+        )
+    )
+    world.produce("late")
+    third = session_fetch(world, full.session_id, 2)
+    assert isinstance(third, FetchResponse)
+    assert sizes(third) == [BATCH]
+    assert third.responses[0].topic_id == late.id
+
+
+def test_fair_order_in_a_session_serves_the_starved_first() -> None:
+    world = filled(partitions=3)
+    wanted = [want(world, partition) for partition in range(3)]
+    full = session_fetch(world, 0, 0, wanted, max_bytes=0)
+    assert isinstance(full, FetchResponse)
+    order = []
+    for epoch in range(1, 5):
+        response = session_fetch(world, full.session_id, epoch, max_bytes=0)
+        assert isinstance(response, FetchResponse)
+        order += [row.partition_index for row in rows(response) if len(row.records)]
+    assert sorted(order[:3]) == [0, 1, 2]
+
+
+def test_partitions_of_one_topic_stand_together() -> None:
+    world = World(topic_image("t", 2), topic_image("u"))
+    response = now(world, want(world, 0), want(world, 1), want(world, topic="u"), max_wait_ms=0)
+    assert [(topic.topic, len(topic.partitions)) for topic in response.responses] == [("t", 2), ("u", 1)]
+    assert response.responses[0].topic_id == world.image.topics["t"].id
+
+
+def test_by_name_fetches_find_partitions_by_name() -> None:
+    world = filled()
+    row = one(now(world, want(world), uses_topic_ids=False, version=12))
+    assert len(row.records) == BATCH
+    assert world.manager.core(TopicPartition("t", 0)) is not None
