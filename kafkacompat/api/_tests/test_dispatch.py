@@ -1,0 +1,235 @@
+"""From bytes to bytes: what is served, what closes the connection, and what a handler's bug does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from kafkacompat.api import metadata
+from kafkacompat.api._tests.world import Api, empty_request, served_versions
+from kafkacompat.api.dispatch import Route
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.registry import BY_KEY, ENTRIES, load
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.dispatcher import CloseConnection, Pending
+from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.wire.apis import APIS
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.headers import request_header_bytes
+from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
+from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.produce_request import ProduceRequest
+
+OWN_KEYS = [0, 1, 2, 3, 17, 18, 19, 20, 21, 22, 23, 32, 33, 35, 36, 37, 44, 60, 61, 74, 75]
+FIRST_WITH_ERROR = {1: 7, 3: 13, 35: 3}
+"""Versions from which these have an error of the whole response."""
+LOCAL_KEYS = [key for key in OWN_KEYS if key not in (19, 20, 33, 37, 44)]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_the_table_says_what_the_modules_say_and_kafka_serves(entry: Any) -> None:
+    handler = load(entry.key)
+    assert (handler.key, handler.min_version, handler.max_version) == (
+        entry.key,
+        entry.min_version,
+        entry.max_version,
+    )
+    assert entry.advertised_min_version == (
+        handler.min_version if handler.advertised_min_version is None else handler.advertised_min_version
+    )
+    api = APIS[entry.key]
+    assert (api.name, api.oldest, api.latest) == (entry.name, entry.min_version, entry.max_version)
+
+
+def test_t9_topic_id_versions_come_together_with_metadata_10() -> None:
+    assert BY_KEY[0].max_version >= 13
+    assert BY_KEY[1].max_version >= 13
+    assert BY_KEY[3].max_version >= 10
+
+
+@pytest.mark.parametrize("key", LOCAL_KEYS)
+def test_t6_t26_every_version_answers_a_request_of_defaults(key: int) -> None:
+    for version in served_versions(key):
+        api = Api(topic_image("t"))
+        request = empty_request(key)
+        if key == 18 and version >= 3:
+            request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        response = api.send(request, version)
+        assert response is not None or key == 0, version  # a Produce of defaults has acks=0
+
+
+@pytest.mark.parametrize("key", OWN_KEYS)
+def test_a_bug_in_a_handler_is_answered_at_its_level_in_every_version(
+    key: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    for version in served_versions(key):
+        api = Api()
+        route = Route(key, version)
+        route.function = broken
+        api.dispatcher._routes[key, version] = route
+        request = empty_request(key)
+        if key == 0:
+            request.acks = 1
+        response = api.call(request, version)
+        if hasattr(response, "error_code"):
+            assert response.error_code == (-1 if version >= FIRST_WITH_ERROR.get(key, 0) else 0)
+    assert "failed" in caplog.text
+
+
+def test_a4_unknown_apis_and_versions_close_the_connection() -> None:
+    api = Api()
+    for key, version in [(999, 0), (24, 0), (52, 0), (58, 0), (3, 14), (3, -1), (1, 3), (0, 14)]:
+        with pytest.raises(CloseConnection):
+            api.raw(
+                key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7" + b"\xff\xff"
+            )
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_t4_produce_below_three_closes_the_connection_though_it_is_advertised(version: int) -> None:
+    api = Api()
+    with pytest.raises(CloseConnection):
+        api.raw(request_header_bytes(0, version, 1, "old") + bytes(20))
+
+
+def test_a4_an_undecodable_body_closes_the_connection() -> None:
+    api = Api()
+    frame = api.frame(MetadataRequest(topics=None), 9)
+    with pytest.raises(WireError):
+        api.raw(frame[:-1])
+    with pytest.raises(WireError):
+        api.raw(b"\0\3")
+
+
+def test_a6_trailing_bytes_are_ignored() -> None:
+    api = Api(topic_image("t"))
+    reply = api.raw(api.frame(MetadataRequest(topics=None), 9) + b"rest")
+    assert api.decoded(reply, 3, 9).topics[0].name == "t"
+
+
+def test_a8_a21_null_client_ids_and_negative_correlation_ids() -> None:
+    api = Api()
+    reply = api.raw(api.frame(MetadataRequest(topics=None), 9, client_id=None, correlation_id=-5))
+    api.decoded(reply, 3, 9, correlation_id=-5)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [(5, b""), (99, b"\xff" * 40), (32767, bytes(3)), (5, bytes(40)), (-1, b"\xff\xff")],
+)
+def test_t1_t2_b1_b2_too_new_api_versions_are_answered_as_version_zero(version: int, body: bytes) -> None:
+    api = Api()
+    frame = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\1\0" + body
+    (reply,) = api.raw(frame)
+    assert reply[:4] == (len(reply) - 4).to_bytes(4, "big")
+    assert reply[4:8] == b"\0\0\1\0"
+    response = decode(ApiVersionsResponse, 0, bytes(reply), 8)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(one.api_key, one.min_version, one.max_version) for one in response.api_keys] == [(18, 0, 4)]
+    assert len(reply) == 8 + len(encode(response, 0))
+
+
+def test_t3_the_reply_header_of_api_versions_has_no_tags() -> None:
+    api = Api()
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    (reply,) = api.raw(api.frame(request, 4))
+    assert decode(ApiVersionsResponse, 4, bytes(reply), 8).error_code == 0
+
+
+def parked_route(api: Api, key: int, version: int, answer: Deferred[Any]) -> Pending:
+    route = Route(key, version)
+    route.function = lambda *_: answer
+    api.dispatcher._routes[key, version] = route
+    pending = api.raw(api.frame(empty_request(key), version))
+    assert isinstance(pending, Pending)
+    return pending
+
+
+def test_parked_answers_leave_when_they_are_there() -> None:
+    api = Api()
+    answer: Deferred[Any] = Deferred()
+    pending = parked_route(api, 3, 9, answer)
+    assert pending.blocks
+    assert not pending.reply.done
+    answer.resolve(metadata.MetadataResponse(cluster_id="later"))
+    assert api.decoded(pending.reply.result(), 3, 9).cluster_id == "later"
+
+
+def test_parked_failures_are_answered_or_close() -> None:
+    api = Api()
+    answer: Deferred[Any] = Deferred()
+    pending = parked_route(api, 17, 1, answer)
+    answer.fail(ZeroDivisionError("a bug"))
+    assert api.decoded(pending.reply.result(), 17, 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    broken: Deferred[Any] = Deferred()
+    produce = parked_route(api, 0, 9, broken)
+    assert not produce.blocks
+    broken.fail(ZeroDivisionError("a bug"))
+    with pytest.raises(CloseConnection):
+        produce.reply.result()
+
+
+def test_a_deferred_that_is_done_is_an_immediate_reply() -> None:
+    api = Api()
+    route = Route(17, 1)
+    route.function = lambda node, context, request: Deferred.of(
+        load(17).error_response(request, ErrorCode.NONE, 1)
+    )
+    api.dispatcher._routes[17, 1] = route
+    assert api.call(empty_request(17), 1).error_code == 0
+
+
+def test_a_response_that_its_version_cannot_carry_is_a_bug_and_answered_as_one() -> None:
+    api = Api()
+    route = Route(17, 1)
+    route.function = lambda *_: object()
+    api.dispatcher._routes[17, 1] = route
+    assert api.call(empty_request(17), 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a17_a_bug_in_a_produce_without_acks_closes() -> None:
+    api = Api()
+    route = Route(0, 9)
+
+    def broken(*_: object) -> Any:
+        raise ZeroDivisionError("a bug")
+
+    route.function = broken
+    api.dispatcher._routes[0, 9] = route
+    with pytest.raises(CloseConnection):
+        api.raw(api.frame(ProduceRequest(acks=0), 9))
+
+
+def test_only_produce_lets_others_overtake() -> None:
+    assert [entry.key for entry in ENTRIES if not load(entry.key).blocks] == [0]
+
+
+def test_handlers_are_declared_immutable() -> None:
+    handler = load(3)
+    assert isinstance(handler, Handler)
+    with pytest.raises(AttributeError):
+        handler.key = 4  # type: ignore[misc]
+
+
+def test_a_dispatcher_imports_handlers_with_the_first_request_only() -> None:
+    code = (
+        "import sys, json; import kafkacompat.api.dispatch;"
+        "print(json.dumps(sorted(m for m in sys.modules if m.startswith('kafkacompat.'))))"
+    )
+    loaded = set(
+        json.loads(
+            subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout
+        )
+    )
+    handlers = {f"kafkacompat.api.{entry.module}" for entry in ENTRIES}
+    assert not loaded & handlers
+    assert "construct" not in loaded

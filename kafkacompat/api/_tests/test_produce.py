@@ -1,0 +1,226 @@
+"""Produce through the dispatcher: answers, refusals, silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.world import Api
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.net.dispatcher import CloseConnection, Pending
+from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+ALL_VERSIONS = range(3, 14)
+
+
+def request(
+    *parts: tuple[str, int, Any], acks: int = 1, transactional_id: str | None = None, api: Api | None = None
+) -> ProduceRequest:
+    """One topic entry for each part, named by name, and by id where the api knows it."""
+    topics = [] if api is None else api.node.image.topics
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                topic_id=topics[name].id if name in topics else b"?" * 16,  # type: ignore[call-overload]
+                partition_data=[PartitionProduceData(index=index, records=records)],
+            )
+            for name, index, records in parts
+        ],
+    )
+
+
+def results(response: Any) -> list[tuple[int, int, int]]:
+    """(index, error, base offset)."""
+    return [
+        (one.index, one.error_code, one.base_offset)
+        for topic in response.responses
+        for one in topic.partition_responses
+    ]
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+def test_t6_t26_each_version_appends_and_answers(version: int) -> None:
+    api = Api(topic_image("t", 2))
+    response = api.call(request(("t", 0, batch_of(b"a")), ("t", 1, batch_of(b"b")), api=api), version)
+    assert results(response) == [(0, 0, 0), (1, 0, 0)]
+    row = response.responses[0].partition_responses[0]
+    assert row.log_append_time_ms == -1  # D4
+    if version >= 5:
+        assert row.log_start_offset == 0
+    if version >= 13:
+        assert response.responses[0].topic_id == api.node.image.topics["t"].id
+    else:
+        assert response.responses[0].name == "t"
+
+
+def test_d4_append_time_is_told_where_the_topic_stamps_it() -> None:
+    api = Api(topic_image("t"))
+    api.world.log().config = LogConfig(message_timestamp_type="LogAppendTime")
+    api.world.clock.ms += 5
+    row = api.call(request(("t", 0, batch_of(b"a")), api=api), 9).responses[0].partition_responses[0]
+    assert row.log_append_time_ms == api.world.clock.ms
+
+
+def test_t23_acks_zero_gets_no_response() -> None:
+    api = Api(topic_image("t"))
+    assert api.send(request(("t", 0, batch_of(b"a")), acks=0, api=api), 9) is None
+    assert api.world.log().log_end_offset == 1
+
+
+def test_a17_an_error_with_acks_zero_closes_the_connection() -> None:
+    api = Api()
+    with pytest.raises(CloseConnection):
+        api.send(request(("t", 0, batch_of(b"a")), acks=0), 9)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_d15_other_acks_are_refused_on_every_partition_that_exists(acks: int) -> None:
+    api = Api(topic_image("t"))
+    response = api.call(request(("t", 0, batch_of(b"a")), ("no", 0, batch_of(b"a")), acks=acks, api=api), 9)
+    assert results(response) == [
+        (0, ErrorCode.INVALID_REQUIRED_ACKS, -1),
+        (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
+
+
+def test_unknown_topics_by_name_and_by_id() -> None:
+    api = Api(topic_image("t"))
+    asked = (("t", 9, batch_of(b"a")), ("no", 0, batch_of(b"a")))
+    assert [error for _, error, _ in results(api.call(request(*asked, api=api), 12))] == [3, 3]
+    assert [error for _, error, _ in results(api.call(request(*asked, api=api), 13))] == [3, 100]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [None, b"", b"short", bytes(61), batch_of(b"a") + batch_of(b"b"), batch_of(b"a", base_offset=4)],
+    ids=["null", "empty", "short", "zeros", "two", "offset"],
+)
+def test_d2_d16_what_is_not_one_batch_is_refused_and_always_answered(records: Any) -> None:
+    api = Api(topic_image("t"))
+    (row,) = results(api.call(request(("t", 0, records), api=api), 9))
+    assert row[1] in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+    assert api.world.log().log_end_offset == 0
+
+
+def test_a_wrong_crc_is_corrupt() -> None:
+    api = Api(topic_image("t"))
+    batch = batch_of(b"abc")
+    batch[-2] ^= 1
+    assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.CORRUPT_MESSAGE, -1)]
+
+
+def test_t25_control_batches_from_clients_are_refused() -> None:
+    api = Api(topic_image("t"))
+    batch = batch_of(b"a", is_control=True, producer_id=4, producer_epoch=0)
+    assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.INVALID_RECORD, -1)]
+
+
+def test_transactional_batches_are_refused_while_transactions_are_not_served() -> None:
+    api = Api(topic_image("t", 2))
+    batch = batch_of(b"a", is_transactional=True, producer_id=4, producer_epoch=0, base_sequence=0)
+    parts = (("t", 0, batch), ("t", 1, batch_of(b"b")))
+    with_id = api.call(request(*parts, transactional_id="tx", api=api), 9)
+    assert results(with_id) == [(0, ErrorCode.INVALID_TXN_STATE, -1), (1, 0, 0)]
+    without = api.call(request(*parts, api=api), 9)
+    assert {error for _, error, _ in results(without)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
+
+def test_d9_t24_single_records_are_named_from_version_eight() -> None:
+    api = Api(topic_image("t"))
+    api.world.log().config = LogConfig(cleanup_policy=("compact",))
+    asked = request(("t", 0, batch_of(b"a", b"b", key=None)), api=api)
+    row = api.call(asked, 8).responses[0].partition_responses[0]
+    assert row.error_code == ErrorCode.INVALID_RECORD
+    assert [one.batch_index for one in row.record_errors] == [0, 1]
+    assert row.error_message
+    assert results(api.call(asked, 7)) == [(0, ErrorCode.INVALID_RECORD, -1)]
+
+
+def test_d13_internal_topics_are_for_the_admin_client_only() -> None:
+    api = Api(topic_image(OFFSETS_TOPIC))
+    asked = request((OFFSETS_TOPIC, 0, batch_of(b"a")), api=api)
+    assert results(api.call(asked, 9))[0][1] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert results(api.call(asked, 9, client_id="__admin_client"))[0][1] == ErrorCode.NONE
+
+
+def test_d19_a_partition_twice_is_appended_once_with_its_last_mention() -> None:
+    api = Api(topic_image("t"))
+    response = api.call(request(("t", 0, batch_of(b"first")), ("t", 0, batch_of(b"second")), api=api), 9)
+    assert results(response) == [(0, 0, 0)]
+    assert b"second" in api.world.log().batches[0].data
+    assert len(api.world.log().batches) == 1
+
+
+def replicated(isr: tuple[int, ...] = (1, 2)) -> Api:
+    image = topic_image("t", {0: partition_image(replicas=(1, 2), isr=isr)})
+    return Api(image, brokers=[broker_image(1), broker_image(2)])
+
+
+def test_acks_all_parks_until_replicated_and_does_not_block() -> None:
+    api = replicated()
+    pending = api.send(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)
+    assert isinstance(pending, Pending)
+    assert not pending.blocks
+    assert results(api.call(request(("t", 0, batch_of(b"b")), acks=1, api=api), 9)) == [(0, 0, 1)]
+    api.world.manager.follower_fetched(api.world.manager.by_name["t", 0], 2, 1)
+    assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, 0, 0)]
+
+
+def test_d14_acks_all_times_out() -> None:
+    api = replicated()
+    pending = api.send(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)
+    assert isinstance(pending, Pending)
+    api.world.timers.advance(1000)
+    assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, ErrorCode.REQUEST_TIMED_OUT, 0)]
+
+
+def test_acks_all_is_immediate_with_one_replica() -> None:
+    api = Api(topic_image("t"))
+    assert results(api.call(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)) == [(0, 0, 0)]
+
+
+def test_flush_messages_delays_the_answer_until_the_sync() -> None:
+    api = Api(topic_image("t"))
+    api.world.log().config = LogConfig(flush_messages=1)
+    pending = api.send(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)
+    assert isinstance(pending, Pending)
+    api.world.workers.run()
+    assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, 0, 0)]
+
+
+def test_stale_leaders_are_named_from_version_ten() -> None:
+    image = topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=3)})
+    api = Api(image, brokers=[broker_image(1), broker_image(2)])
+    asked = request(("t", 0, batch_of(b"a")), api=api)
+    response = api.call(asked, 10)
+    leader = response.responses[0].partition_responses[0].current_leader
+    assert (leader.leader_id, leader.leader_epoch) == (2, 3)
+    assert [(node.node_id, node.host) for node in response.node_endpoints] == [(2, "host-2")]
+    assert api.call(asked, 9).node_endpoints == []
+
+
+def test_one_produce_to_several_partitions_wakes_a_fetch_once_with_all_of_it() -> None:
+    api = Api(topic_image("t", 2))
+    topic_id = api.node.image.topics["t"].id
+    wanted = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(2)]
+    fetch = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        session_epoch=-1,
+        topics=[FetchTopic(topic_id=topic_id, partitions=wanted)],
+    )
+    pending = api.send(fetch, 17)
+    assert isinstance(pending, Pending)
+    api.call(request(("t", 0, batch_of(b"a")), ("t", 1, batch_of(b"b")), api=api), 9)
+    response = api.decoded(pending.reply.result(), 1, 17)
+    assert [len(row.records) > 0 for row in response.responses[0].partitions] == [True, True]
+    assert api.world.manager.log(TopicPartition("t", 1)) is not None

@@ -1,0 +1,171 @@
+"""A node for handler tests: real partition manager and fetch engine over fakes, the other services recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkacompat.api.context import Node, RequestContext
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.registry import load
+from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
+from kafkacompat.config.describe import (
+    describe_broker,
+    describe_cluster_defaults,
+    describe_group,
+    describe_topic,
+)
+from kafkacompat.config.dynamic import DynamicConfig
+from kafkacompat.controller.image import BrokerImage, MetadataImage, TopicImage
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.dispatcher import ConnectionInfo, Pending
+from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
+from kafkacompat.wire.apis import request_class, response_class
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.headers import parse_response_header, request_header_bytes
+
+
+class FirstRandom:
+    def uuid(self) -> bytes:
+        return b"u" * 16
+
+    def randrange(self, stop: int) -> int:
+        return stop - 1
+
+
+class RecordingCreator:
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def request(self, topics: Sequence[str]) -> None:
+        self.asked.append(list(topics))
+
+
+class RecordingController:
+    """Keeps what it was asked; the test resolves the answers."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any, Deferred[Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(request: Any, context: RequestContext) -> Deferred[Any]:
+            answer: Deferred[Any] = Deferred()
+            self.calls.append((name, request, answer))
+            return answer
+
+        return call
+
+
+class FakeProducerIds:
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+
+    def next_producer_id(self) -> int | None:
+        return self.ids.pop(0) if self.ids else None
+
+
+class Settings:
+    """DynamicSettings over the real layers."""
+
+    def __init__(self, image: MetadataImage, static: ServerConfig) -> None:
+        self.config = DynamicConfig(static)
+        self.image = image
+
+    def int(self, name: str) -> int:  # type: ignore[valid-type]
+        return self.config.int(name)
+
+    def bool(self, name: str) -> bool:  # type: ignore[valid-type]
+        return self.config.bool(name)
+
+    def str(self, name: str) -> str | None:  # type: ignore[valid-type]
+        return self.config.str(name)
+
+    def log_config(self, topic: Any) -> LogConfig:
+        return self.config.log_config()
+
+    def describe_broker(self, name: Any) -> Sequence[Any]:
+        return describe_broker(self.config) if name else describe_cluster_defaults(self.config)
+
+    def describe_topic(self, topic: Any) -> Sequence[Any]:
+        return describe_topic(self.config, self.image.config(2, topic))
+
+    def describe_group(self, group: Any) -> Sequence[Any]:
+        return describe_group(self.config, self.image.config(32, group))
+
+
+class Api:
+    """Calls handlers through the dispatcher, bytes to bytes."""
+
+    def __init__(
+        self,
+        *topics: TopicImage,
+        brokers: Sequence[BrokerImage] | None = None,
+        overrides: dict[str, str] | None = None,
+    ) -> None:
+        self.world = World(*topics, brokers=brokers)
+        static = ServerConfig.from_properties(defaults_without_file(), overrides or {})
+        self.controller = RecordingController()
+        self.creator = RecordingCreator()
+        self.producer_ids = FakeProducerIds()
+        self.settings = Settings(self.world.image, static)
+        self.node = Node(
+            node_id=NODE_ID,
+            cluster_id="cluster",
+            config=static,
+            clock=self.world.clock,
+            random=FirstRandom(),
+            partitions=self.world.manager,
+            fetches=self.world.engine,
+            controller=self.controller,
+            groups=None,  # type: ignore[arg-type]
+            producer_ids=self.producer_ids,
+            log_manager=self.world.log_manager,
+            image=self.world.image,
+            auto_create=self.creator,
+            dynamic=self.settings,
+        )
+        self.dispatcher = ApiDispatcher(self.node)
+        self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)
+
+    def publish(self, image: MetadataImage) -> None:
+        self.world.publish(image)
+        self.node.image = self.settings.image = image
+
+    def raw(self, frame: bytes | bytearray) -> Any:
+        return self.dispatcher.dispatch(self.connection, memoryview(bytearray(frame)))
+
+    def frame(
+        self, request: Any, version: int, *, client_id: str | None = "test", correlation_id: int = 7
+    ) -> bytearray:
+        out = request_header_bytes(type(request).API_KEY, version, correlation_id, client_id)
+        return out + encode(request, version)
+
+    def send(self, request: Any, version: int, **options: Any) -> Any:
+        """What dispatch gives: the decoded response, a Pending, or None."""
+        reply = self.raw(self.frame(request, version, **options))
+        return self.decoded(reply, type(request).API_KEY, version) if isinstance(reply, list) else reply
+
+    def call(self, request: Any, version: int, **options: Any) -> Any:
+        """The decoded response; it must be immediate."""
+        response = self.send(request, version, **options)
+        assert response is not None
+        assert not isinstance(response, Pending), "the request is parked"
+        return response
+
+    def decoded(self, parts: Any, key: int, version: int, correlation_id: int = 7) -> Any:
+        data = b"".join(
+            bytes(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.read() for part in parts
+        )
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        echoed, position = parse_response_header(data[4:], key, version)
+        assert echoed == correlation_id
+        return decode(response_class(key), version, data[4:], position)
+
+
+def served_versions(key: int) -> list[int]:
+    handler = load(key)
+    return list(range(handler.min_version, handler.max_version + 1))
+
+
+def empty_request(key: int) -> Any:
+    return request_class(key)()
