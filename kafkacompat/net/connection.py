@@ -30,7 +30,7 @@ import trio
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
-from kafkacompat.net.output_queue import Flushed, OutputQueue, warm
+from kafkacompat.net.output_queue import Flushed, OutputQueue, SliceTooShort, warm
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.wire.errors import WireError
@@ -202,7 +202,10 @@ class Connection:
         self._replies.clear()
         self._wake_reader()
         self._host.closed(self)
-        self._host.dispatcher.connection_closed(self.info)
+        try:
+            self._host.dispatcher.connection_closed(self.info)
+        except Exception:  # must not end whichever task closes a connection
+            _log.exception("after closing %s: an error of the broker's own", self._name())
 
     def _turn(self, wait_here: bool) -> None:
         if self._stage is Stage.CLOSED:
@@ -216,14 +219,11 @@ class Connection:
                 more = self._flush(wait_here) or more
                 # Sending may have made room below the bound that had stopped dispatch.
                 more = more or (self._buffer.has_frame() and self._may_dispatch())
-        except OSError as error:
-            if not isinstance(error, ConnectionError):
-                _log.exception("closing %s: a reply cannot be sent", self._name())
-            self.close()
-            return
         except Exception:
             _log.exception("closing %s: an error of the broker's own", self._name())
             self.close()
+            return
+        if self.closed:
             return
         if self._stage is not Stage.OPEN and self._is_over():
             self.close()
@@ -297,7 +297,15 @@ class Connection:
 
     def _flush(self, wait_here: bool) -> bool:
         """Send; True when the turn's budget ended it. Arranges for whatever else stops it."""
-        result = self._output.flush(TURN_SENT_BYTES)
+        try:
+            result = self._output.flush(TURN_SENT_BYTES)
+        except (OSError, SliceTooShort) as error:
+            if isinstance(error, ConnectionError):
+                self._log_end(error)
+            else:
+                _log.error("closing %s: a reply cannot be sent: %s", self._name(), error)
+            self.close()
+            return False
         if result is Flushed.FULL:
             self._full = True
             if not wait_here:

@@ -150,6 +150,22 @@ async def test_an_error_of_our_own_closes_its_connection_and_is_logged(
     assert "KeyError" in caplog.text
 
 
+async def test_an_error_in_cleaning_up_leaves_other_connections_alone(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatcher = ScriptedDispatcher()
+    async with serving(dispatcher) as server:
+        monkeypatch.setattr(dispatcher, "connection_closed", lambda info: {}["bug"])
+        leaving, staying = await dial(server), await dial(server)
+        await leaving.send_all(framed(b"hello"))
+        assert await receive_frame(leaving) == b"hello"
+        await leaving.aclose()
+        await until(lambda: server.connection_count == 1)
+        await staying.send_all(framed(b"hello"))
+        assert await receive_frame(staying) == b"hello"
+        assert "KeyError" in caplog.text
+
+
 async def test_a_reply_that_fails_closes_after_those_before_it() -> None:
     """A17: a produce with acks=0 that fails later."""
     dispatcher = ScriptedDispatcher()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 
 import pytest
@@ -19,6 +20,7 @@ from kafkacompat.net.runtime import (
     TrioTimers,
     TrioWorkers,
     WorkersBusy,
+    freeze_long_lived,
     wait_for,
 )
 
@@ -139,3 +141,14 @@ def test_random_uuids_fit_everywhere() -> None:
 @given(stop=st.integers(1, 2**70))
 def test_randrange_stays_in_range(stop: int) -> None:
     assert 0 <= SystemRandom().randrange(stop) < stop
+
+
+def test_what_lives_long_is_out_of_the_collectors_sight() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        freeze_long_lived()
+        assert gc.get_freeze_count() > 1000
+        assert gc.get_threshold() > thresholds
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
