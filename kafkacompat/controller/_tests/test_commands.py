@@ -1,0 +1,415 @@
+"""Admin commands against the codes and texts that Apache Kafka 4.3.0 answered (traps C15-C21, G6, G7, T45, T46)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller._tests.harness import Harness
+from kafkacompat.wire.messages import alter_configs_request as old
+from kafkacompat.wire.messages import incremental_alter_configs_request as incremental
+from kafkacompat.wire.messages.create_partitions_request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+
+@pytest.fixture
+def node() -> Harness:
+    harness = Harness().start()
+    harness.serve()
+    create(harness, topic("ok", 2), topic("a.b"))
+    return harness
+
+
+def topic(name: str, partitions: int = 1, replication: int = 1, **configs: str | None) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication,
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        ],
+    )
+
+
+def assigned(name: str, *replicas: list[int], partitions: int = -1, replication: int = -1) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(replicas)
+        ],
+    )
+
+
+def says(actual: str | None, expected: str | None) -> bool:
+    """The same text; one that ends with a colon leaves the reason's words to the settings."""
+    if expected is not None and expected.endswith(":"):
+        return actual is not None and actual.startswith(expected)
+    return actual == expected
+
+
+def create(node: Harness, *topics: CreatableTopic, validate_only: bool = False) -> Any:
+    request = CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
+    return node.call(node.controller.create_topics, request).topics
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "text"),
+    [
+        (topic("ok"), 36, "Topic 'ok' already exists."),
+        (topic(""), 17, "Topic name is invalid: the empty string is not allowed"),
+        (topic("."), 17, "Topic name is invalid: '.' is not allowed"),
+        (topic(".."), 17, "Topic name is invalid: '..' is not allowed"),
+        (
+            topic("x/y"),
+            17,
+            "Topic name is invalid: 'x/y' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
+        (
+            topic("a" * 250),
+            17,
+            f"Topic name is invalid: the length of '{'a' * 250}' is longer than the max allowed length 249",
+        ),
+        (topic("a_b"), 17, "Topic 'a_b' collides with existing topic: a.b"),
+        (topic("__cluster_metadata"), 42, "Creation of internal topic __cluster_metadata is prohibited."),
+        (topic("p", 0), 37, "Number of partitions was set to an invalid non-positive value."),
+        (topic("p", 1, 0), 38, "Replication factor must be larger than 0, or -1 to use the default value."),
+        (
+            topic("p", 1, 2),
+            38,
+            "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
+            "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+        ),
+        (topic("p", 10001), 44, "Excessively large number of partitions per request."),
+        (topic("p", 10000), 44, "Unable to perform excessively large batch operation."),
+        (topic("p", foo="1"), 40, "Unknown topic config name: foo"),
+        (
+            topic("p", retention_ms="abc"),
+            40,
+            "Invalid value abc for configuration retention.ms:",
+        ),
+        (
+            topic("p", retention_ms="-5"),
+            40,
+            "Invalid value -5 for configuration retention.ms:",
+        ),
+        (topic("p", retention_ms=None), 40, "Null value not supported for topic configs: retention.ms"),
+        (
+            assigned("p", [9]),
+            39,
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        (assigned("p", [1, 1]), 39, "The manual partition assignment includes the broker 1 more than once."),
+        (assigned("p", []), 39, "The manual partition assignment includes an empty replica list."),
+        (
+            assigned("p", [1], replication=1),
+            42,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ),
+        (
+            assigned("p", [1], partitions=1),
+            42,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        ),
+    ],
+)
+def test_create_topics_refuses_as_kafka_does_c17_c19(
+    node: Harness, asked: CreatableTopic, code: int, text: str
+) -> None:
+    end = node.log.log_end_offset
+    (answer,) = create(node, asked)
+    assert (answer.name, answer.error_code) == (asked.name, code)
+    assert says(answer.error_message, text)
+    assert node.log.log_end_offset == end
+
+
+def test_mixed_topics_are_judged_one_by_one_t46(node: Harness) -> None:
+    answers = {
+        each.name: each
+        for each in create(node, topic("good"), topic("bad", foo="1"), topic("twice"), topic("twice"))
+    }
+    assert {name: each.error_code for name, each in answers.items()} == {"good": 0, "bad": 40, "twice": 42}
+    assert answers["twice"].error_message == "Duplicate topic name."
+    assert "good" in node.image.topics
+    assert "bad" not in node.image.topics
+
+
+def test_a_created_topic_is_described_with_sorted_settings_c15_c16(node: Harness) -> None:
+    (answer,) = create(node, topic("t", 3, retention_ms="5000"))
+    assert answer.error_message is None
+    assert (answer.num_partitions, answer.replication_factor, answer.topic_config_error_code) == (3, 1, 0)
+    assert answer.topic_id == node.image.topics["t"].id
+    names = [each.name for each in answer.configs]
+    assert names == sorted(names)
+    found = {each.name: (each.value, each.config_source) for each in answer.configs}
+    assert found["retention.ms"] == ("5000", 1)
+    assert found["segment.bytes"] == ("1073741824", 5)
+
+
+def test_minus_one_means_the_brokers_defaults_c18() -> None:
+    node = Harness(properties={"num.partitions": "4"}).start()
+    node.serve()
+    (answer,) = create(node, topic("t", -1, -1))
+    assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (0, 4, 1)
+
+
+def test_validate_only_answers_an_id_and_writes_nothing_c16(node: Harness) -> None:
+    end = node.log.log_end_offset
+    (answer,) = create(node, topic("t"), validate_only=True)
+    assert answer.error_code == 0
+    assert answer.topic_id != bytes(16)
+    assert node.log.log_end_offset == end
+
+
+def partitions(node: Harness, *topics: CreatePartitionsTopic) -> list[tuple[str, int, str | None]]:
+    answer = node.call(node.controller.create_partitions, CreatePartitionsRequest(topics=list(topics)))
+    return [(each.name, each.error_code, each.error_message) for each in answer.results]
+
+
+def grow(name: str, count: int, *assignments: list[int]) -> CreatePartitionsTopic:
+    given = [CreatePartitionsAssignment(broker_ids=ids) for ids in assignments] if assignments else None
+    return CreatePartitionsTopic(name=name, count=count, assignments=given)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "text"),
+    [
+        (grow("ok", 2), 37, "Topic already has 2 partition(s)."),
+        (grow("ok", 1), 37, "The topic ok currently has 2 partition(s); 1 would not be an increase."),
+        (grow("none", 3), 3, "This server does not host this topic-partition."),
+        (
+            grow("ok", 4, [1]),
+            39,
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (
+            grow("ok", 3, [7]),
+            39,
+            "The manual partition assignment includes broker 7, but no such broker is registered.",
+        ),
+        (grow("ok", 20_000), 44, "Unable to perform excessively large batch operation."),
+        (grow("ok", 3, [1]), 0, None),
+        (grow("ok", 5), 0, None),
+    ],
+)
+def test_create_partitions_answers_as_kafka_does_c21(
+    node: Harness, asked: CreatePartitionsTopic, code: int, text: str | None
+) -> None:
+    assert partitions(node, asked) == [(asked.name, code, text)]
+    assert len(node.image.topics["ok"].partitions) == (asked.count if code == 0 else 2)
+
+
+def test_the_same_topic_twice_is_refused_and_the_rest_done(node: Harness) -> None:
+    assert partitions(node, grow("ok", 3), grow("ok", 4), grow("a.b", 2)) == [
+        ("ok", 42, "Duplicate topic name."),
+        ("a.b", 0, None),
+    ]
+
+
+def test_delete_topics_by_name_or_id_c20(node: Harness) -> None:
+    known = node.image.topics["ok"].id
+    states = [
+        DeleteTopicState(name="a.b"),
+        DeleteTopicState(name=None, topic_id=known),
+        DeleteTopicState(name="none"),
+        DeleteTopicState(name=None, topic_id=b"\x05" * 16),
+        DeleteTopicState(name=None),
+        DeleteTopicState(name="x", topic_id=known),
+        DeleteTopicState(name="twice"),
+        DeleteTopicState(name="twice"),
+    ]
+    answer = node.call(node.controller.delete_topics, DeleteTopicsRequest(topics=states))
+    found = sorted((each.name or "", each.error_code) for each in answer.responses)
+    assert found == [("", 42), ("", 100), ("a.b", 0), ("none", 3), ("ok", 0), ("twice", 42), ("x", 42)]
+    assert node.image.topics == {}
+
+
+def alter(
+    node: Harness, kind: int, name: str, *changes: tuple[str, str | None, int], validate_only: bool = False
+) -> Any:
+    resource = incremental.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            incremental.AlterableConfig(name=key, value=value, config_operation=op)
+            for key, value, op in changes
+        ],
+    )
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    (answer,) = node.call(node.controller.incremental_alter_configs, request).responses
+    return answer.error_code, answer.error_message
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code", "text"),
+    [
+        (TOPIC, "ok", ("retention.ms", "5000", SET), 0, None),
+        (
+            TOPIC,
+            "ok",
+            ("retention.ms", "zz", SET),
+            40,
+            "Invalid value zz for configuration retention.ms:",
+        ),
+        (TOPIC, "ok", ("foo", "1", SET), 40, "Unknown topic config name: foo"),
+        (
+            TOPIC,
+            "ok",
+            ("retention.ms", "1", APPEND),
+            40,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (
+            TOPIC,
+            "ok",
+            ("retention.ms", "1", SUBTRACT),
+            40,
+            "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+        ),
+        (TOPIC, "ok", ("foo", "1", APPEND), 40, "Can't APPEND to key foo because its type is not LIST."),
+        (
+            TOPIC,
+            "ok",
+            ("cleanup.policy", "xx", APPEND),
+            40,
+            "Invalid value xx for configuration cleanup.policy:",
+        ),
+        (TOPIC, "none", ("retention.ms", "5000", SET), 3, "The topic 'none' does not exist."),
+        (TOPIC, "", ("retention.ms", "5000", SET), 42, "Default topic resources are not allowed."),
+        (TOPIC, "ok", ("retention.ms", None, SET), 42, "Null value not supported for : retention.ms"),
+        (TOPIC, "ok", ("retention.ms", "1", 9), 42, "Unknown operations type 9"),
+        (BROKER, "1", ("log.cleaner.threads", "2", SET), 0, None),
+        (
+            BROKER,
+            "5",
+            ("log.cleaner.threads", "2", SET),
+            42,
+            "Unexpected broker id, expected 1, but received 5",
+        ),
+        (BROKER, "x", ("log.cleaner.threads", "2", SET), 42, "Node id must be an integer, but it is: x"),
+        (
+            BROKER,
+            "1",
+            ("num.partitions", "2", SET),
+            42,
+            "Cannot update these configs dynamically: [num.partitions]",
+        ),
+        (BROKER, "1", ("foo.bar", "2", SET), 0, None),
+        (
+            BROKER,
+            "1",
+            ("log.cleaner.threads", "x", SET),
+            42,
+            "Invalid value x for configuration log.cleaner.threads:",
+        ),
+        (
+            BROKER,
+            "1",
+            ("min.insync.replicas", "1", SET),
+            40,
+            "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+        ),
+        (
+            BROKER,
+            "",
+            ("min.insync.replicas", None, DELETE),
+            40,
+            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+        ),
+        (GROUP, "g", ("consumer.session.timeout.ms", "50000", SET), 0, None),
+        (
+            GROUP,
+            "",
+            ("consumer.session.timeout.ms", "50000", SET),
+            42,
+            "Default group resources are not allowed.",
+        ),
+        (CLIENT_METRICS, "s", ("interval.ms", "1000", SET), 0, None),
+        (CLIENT_METRICS, "s", ("nothing", "1000", SET), 42, "Unknown client metrics configuration: nothing"),
+        (77, "x", ("a", "b", SET), 42, "Unknown resource type 77"),
+    ],
+)
+def test_incremental_alter_configs_answers_as_kafka_does_g6_t45(
+    node: Harness, kind: int, name: str, change: tuple[str, str | None, int], code: int, text: str | None
+) -> None:
+    answer = alter(node, kind, name, change)
+    assert answer[0] == code
+    assert says(answer[1], text)
+    stored = node.image.config(kind, name).get(change[0])
+    assert stored == (change[1] if code == 0 else ("1" if (kind, name) == (BROKER, "") else None))
+
+
+def test_list_operations_start_from_the_default_t45(node: Harness) -> None:
+    assert alter(node, TOPIC, "ok", ("cleanup.policy", "compact", APPEND)) == (0, None)
+    assert node.image.config(TOPIC, "ok")["cleanup.policy"] == "delete,compact"
+    assert alter(node, TOPIC, "ok", ("cleanup.policy", "compact", APPEND)) == (0, None)
+    assert alter(node, TOPIC, "ok", ("cleanup.policy", "delete", SUBTRACT)) == (0, None)
+    assert node.image.config(TOPIC, "ok")["cleanup.policy"] == "compact"
+    assert alter(node, TOPIC, "ok", ("cleanup.policy", None, DELETE)) == (0, None)
+    assert node.image.config(TOPIC, "ok") == {}
+
+
+def test_an_equal_value_writes_nothing_but_for_brokers(node: Harness) -> None:
+    alter(node, TOPIC, "ok", ("retention.ms", "5", SET))
+    end = node.log.log_end_offset
+    alter(node, TOPIC, "ok", ("retention.ms", "5", SET))
+    assert node.log.log_end_offset == end
+    alter(node, BROKER, "1", ("log.cleaner.threads", "2", SET))
+    end = node.log.log_end_offset
+    alter(node, BROKER, "1", ("log.cleaner.threads", "2", SET))
+    assert node.log.log_end_offset == end + 1
+
+
+def test_min_insync_replicas_clears_eligible_leaders(node: Harness) -> None:
+    end = node.log.log_end_offset
+    alter(node, TOPIC, "ok", ("min.insync.replicas", "2", SET))
+    assert [type(each).__name__ for each in node.messages(end)] == ["ConfigRecord", "ClearElrRecord"]
+    assert node.messages(end)[1].topic_name == "ok"
+    end = node.log.log_end_offset
+    alter(node, BROKER, "", ("min.insync.replicas", "2", SET))
+    assert node.messages(end)[1].topic_name == ""
+
+
+def test_a_resource_named_twice_is_refused_twice_g6(node: Harness) -> None:
+    resource = incremental.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="ok",
+        configs=[incremental.AlterableConfig(name="retention.ms", value="1", config_operation=SET)],
+    )
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource, resource])
+    answers = node.call(node.controller.incremental_alter_configs, request).responses
+    assert [(each.error_code, each.error_message) for each in answers] == [
+        (42, "Each resource must appear at most once.")
+    ] * 2
+    double = [("retention.ms", "1", SET), ("retention.ms", "2", SET)]
+    assert alter(node, TOPIC, "ok", *double) == (42, "Error due to duplicate config keys")
+
+
+def test_alter_configs_replaces_the_whole_set_g7(node: Harness) -> None:
+    alter(node, TOPIC, "ok", ("retention.ms", "5", SET), ("cleanup.policy", "compact", SET))
+    resource = old.AlterConfigsResource(
+        resource_type=TOPIC, resource_name="ok", configs=[old.AlterableConfig(name="retention.ms", value="7")]
+    )
+    answer = node.call(node.controller.alter_configs, old.AlterConfigsRequest(resources=[resource]))
+    assert (answer.responses[0].error_code, answer.responses[0].error_message) == (0, None)
+    assert node.image.config(TOPIC, "ok") == {"retention.ms": "7"}
+
+
+def test_validate_only_changes_no_setting(node: Harness) -> None:
+    assert alter(node, TOPIC, "ok", ("retention.ms", "5", SET), validate_only=True) == (0, None)
+    assert node.image.config(TOPIC, "ok") == {}

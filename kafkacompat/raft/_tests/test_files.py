@@ -1,0 +1,256 @@
+"""Files of the quorum against bytes that Apache Kafka 4.3.0 wrote, and refusals that name directory and setting."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.config import parse_properties
+from kafkacompat.ids import uuid_from_text, uuid_to_text
+from kafkacompat.raft._tests.support import CountingRandom, MemoryDisk
+from kafkacompat.raft.election_state import (
+    BrokenElectionState,
+    format_election_state,
+    parse_election_state,
+)
+from kafkacompat.raft.lock import DirectoryLocks
+from kafkacompat.raft.properties import format_properties
+from kafkacompat.raft.snapshot import (
+    BrokenSnapshot,
+    SnapshotContent,
+    format_snapshot,
+    pack_values,
+    parse_snapshot,
+    parse_snapshot_name,
+    snapshot_file_name,
+)
+from kafkacompat.raft.storage import (
+    FormatRequest,
+    MetaProperties,
+    StorageProblem,
+    format_meta_properties,
+    format_storage,
+    load_directories,
+    parse_meta_properties,
+)
+from kafkacompat.raft.voters import Voter
+from kafkacompat.records.batch import iterate_batches
+
+GOLDEN = Path(__file__).parent / "golden"
+NOW_MS = 1_795_234_709_000
+
+
+def test_meta_properties_as_kafka_writes_them() -> None:
+    text = (GOLDEN / "meta.properties").read_text()
+    meta = parse_meta_properties(text, "meta.properties")
+    assert meta == MetaProperties("AAAAAAAAAAAAAAAAAAAAbQ", 1, uuid_from_text("r7J9Y3ekS3G-9zlfz0ac8A"), 1)
+    assert format_meta_properties(meta, NOW_MS) == text
+
+
+def test_meta_properties_version_0_is_read() -> None:
+    assert parse_meta_properties("broker.id=7\nversion=0\n", "x") == MetaProperties(None, 7, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("version=2\n", "version 2"),
+        ("version=1\nnode.id=1\n", "cluster.id is missing"),
+        ("version=1\ncluster.id=x\nnode.id=one\n", "one"),
+        ("version=1\ncluster.id=x\nnode.id=1\ndirectory.id=short\n", "uuid"),
+    ],
+)
+def test_broken_meta_properties_name_the_file(text: str, reason: str) -> None:
+    with pytest.raises(StorageProblem, match=reason) as caught:
+        parse_meta_properties(text, "/data/meta.properties")
+    assert "/data/meta.properties" in str(caught.value)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(max_codepoint=0x24F), min_size=1), st.text(st.characters(max_codepoint=0x24F))
+    )
+)
+def test_properties_written_are_read_back(properties: dict[str, str]) -> None:
+    assert parse_properties(format_properties(properties, ("a comment",))) == properties
+
+
+@pytest.mark.parametrize(
+    ("text", "kraft_version"),
+    [
+        (
+            b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,'
+            b'"currentVoters":[{"voterId":1}],"data_version":0}',
+            0,
+        ),
+        (
+            b'{"leaderId":11,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}',
+            1,
+        ),
+    ],
+)
+def test_quorum_state_round_trip_in_kafkas_bytes(text: bytes, kraft_version: int) -> None:
+    assert format_election_state(parse_election_state(text), kraft_version) == text
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[]", b'{"data_version":2}', b'{"data_version":1,"leaderId":1}', b"\xff"]
+)
+def test_a_broken_quorum_state_is_refused(text: bytes) -> None:
+    with pytest.raises(BrokenElectionState):
+        parse_election_state(text)
+
+
+@pytest.mark.parametrize("name", ["0-0.checkpoint", "bootstrap.checkpoint"])
+def test_snapshots_of_kafka_are_read_and_written_alike(name: str) -> None:
+    data = (GOLDEN / name).read_bytes()
+    content = parse_snapshot(data)
+    written = format_snapshot(content, 0, NOW_MS)
+    assert len(written) == len(data)
+    again = parse_snapshot(written)
+    assert (list(again.values), again.voters, again.kraft_version) == (
+        list(content.values),
+        content.voters,
+        content.kraft_version,
+    )
+    theirs, ours = list(iterate_batches(data)), list(iterate_batches(written))
+    for expected, actual in zip(theirs, ours, strict=True):
+        # Only the instant of writing, and with it the crc, may differ.
+        body = slice(expected.position + 61, expected.position + expected.size)
+        if expected.is_control or not content.voters:
+            assert len(data[body]) == len(written[body])
+        assert (actual.base_offset, actual.attributes, actual.record_count, actual.size) == (
+            expected.base_offset,
+            expected.attributes,
+            expected.record_count,
+            expected.size,
+        )
+
+
+@given(st.data())
+def test_a_damaged_snapshot_is_never_taken_for_a_whole_one(data: st.DataObject) -> None:
+    whole = (GOLDEN / "bootstrap.checkpoint").read_bytes()
+    if data.draw(st.booleans()):
+        damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        position = data.draw(st.integers(0, len(whole) - 1))
+        damaged = whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :]
+    try:
+        content = parse_snapshot(damaged)
+    except BrokenSnapshot:
+        return
+    # Base offset and leader epoch lie outside the crc; they do not change what is read.
+    assert list(content.values) == list(parse_snapshot(whole).values)
+
+
+def test_large_snapshots_are_cut_into_batches() -> None:
+    values = [bytes(3_000_000)] * 7
+    batches = list(pack_values(values, 0, 1, NOW_MS))
+    assert len(batches) == 4
+    assert max(map(len, batches)) <= 8 * 1024 * 1024
+    assert len(parse_snapshot(format_snapshot(SnapshotContent(values), 1, NOW_MS)).values) == 7
+
+
+def test_snapshot_names() -> None:
+    assert snapshot_file_name(14026, 3) == "00000000000000014026-0000000003.checkpoint"
+    assert parse_snapshot_name("00000000000000014026-0000000003.checkpoint") == (14026, 3)
+    assert parse_snapshot_name("00000000000000014026-0000000003.checkpoint.part") is None
+
+
+def request(*log_dirs: str, cluster_id: str = "c", node_id: int = 1, ignore: bool = False) -> FormatRequest:
+    return FormatRequest(log_dirs, None, node_id, cluster_id, (b"\x01",), ignore_formatted=ignore)
+
+
+def test_format_gives_every_directory_an_identity() -> None:
+    disk, random = MemoryDisk(), CountingRandom()
+    format_storage(disk, request("/a", "/b"), random, NOW_MS)
+    found = load_directories(disk, ["/a", "/b"], None, 1, random, NOW_MS)
+    assert (found.cluster_id, found.metadata_directory, len(set(found.directory_ids.values()))) == (
+        "c",
+        "/a",
+        2,
+    )
+    assert "/a/__cluster_metadata-0" not in disk.directories
+    assert disk.writes[-1] == "/b/meta.properties"
+
+
+def test_a_standalone_format_writes_the_voters() -> None:
+    disk = MemoryDisk()
+    asked = FormatRequest(("/a",), None, 1, "c", (b"\x01",), (("CONTROLLER", "h", 9093),))
+    format_storage(disk, asked, CountingRandom(), NOW_MS)
+    content = parse_snapshot(disk.files["/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"])
+    directory_id = parse_meta_properties(disk.files["/a/meta.properties"].decode(), "").directory_id
+    assert directory_id is not None
+    assert content.voters == (Voter(1, directory_id, (("CONTROLLER", "h", 9093),)),)
+    assert content.kraft_version == 1
+
+
+def test_a_formatted_directory_is_left_alone() -> None:
+    disk, random = MemoryDisk(), CountingRandom()
+    format_storage(disk, request("/a"), random, NOW_MS)
+    with pytest.raises(StorageProblem, match=r"/a is already formatted"):
+        format_storage(disk, request("/a"), random, NOW_MS)
+    with pytest.raises(StorageProblem, match=r"belongs to node 1"):
+        format_storage(disk, request("/a", node_id=2, ignore=True), random, NOW_MS)
+    before = dict(disk.files)
+    format_storage(disk, request("/a", ignore=True), random, NOW_MS)
+    assert disk.files == before
+
+
+def test_foreign_and_doubled_directories_are_refused_by_name() -> None:
+    disk, random = MemoryDisk(), CountingRandom()
+    with pytest.raises(StorageProblem, match=r"/a .*not formatted"):
+        load_directories(disk, ["/a"], None, 1, random, NOW_MS)
+    format_storage(disk, request("/a"), random, NOW_MS)
+    format_storage(disk, request("/b", cluster_id="other"), random, NOW_MS)
+    with pytest.raises(StorageProblem, match=r"/b belongs to cluster.id other"):
+        load_directories(disk, ["/a", "/b"], None, 1, random, NOW_MS)
+    with pytest.raises(StorageProblem, match=r"node.id is 5"):
+        load_directories(disk, ["/a"], None, 5, random, NOW_MS)
+    disk.files["/b/meta.properties"] = disk.files["/a/meta.properties"]
+    with pytest.raises(StorageProblem, match=r"/a and /b .* same"):
+        load_directories(disk, ["/a", "/b"], None, 1, random, NOW_MS)
+    reserved = MetaProperties("c", 1, (2).to_bytes(16, "big"))
+    disk.files["/b/meta.properties"] = format_meta_properties(reserved, NOW_MS).encode()
+    with pytest.raises(
+        StorageProblem,
+        match=rf"/b has the reserved directory.id {uuid_to_text(reserved.directory_id or b'')}",
+    ):
+        load_directories(disk, ["/a", "/b"], None, 1, random, NOW_MS)
+
+
+def test_a_new_directory_beside_a_formatted_one_gets_an_id() -> None:
+    disk, random = MemoryDisk(), CountingRandom()
+    format_storage(disk, request("/a"), random, NOW_MS)
+    first = load_directories(disk, ["/a", "/new"], None, 1, random, NOW_MS)
+    assert load_directories(disk, ["/a", "/new"], None, 1, random, NOW_MS) == first
+
+
+def test_a_locked_directory_is_refused_by_name(tmp_path: Path) -> None:
+    held, free = tmp_path / "held", tmp_path / "free"
+    held.mkdir()
+    free.mkdir()
+    program = (
+        "import fcntl, os, sys\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.lockf(fd, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(held / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(StorageProblem, match=str(held)):
+            DirectoryLocks([str(free), str(held)])
+        other.communicate()
+    locks = DirectoryLocks([str(free), str(held)])
+    assert os.path.exists(held / ".lock")
+    locks.release()
