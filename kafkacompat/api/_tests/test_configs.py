@@ -1,0 +1,257 @@
+"""Settings and topics through the wire: DescribeConfigs, the two alter calls, loggers, and what goes to the controller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.world import Api
+from kafkacompat.net.dispatcher import Pending
+from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages import alter_configs_request as old
+from kafkacompat.wire.messages import create_partitions_request as partitions
+from kafkacompat.wire.messages import create_topics_request as topics
+from kafkacompat.wire.messages import delete_topics_request as deletions
+from kafkacompat.wire.messages import incremental_alter_configs_request as incremental
+from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
+from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkacompat.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+from kafkacompat.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+NAME = "kafkacompat.api._tests.sample"
+
+
+@pytest.fixture(autouse=True)
+def sample_logger() -> Iterator[None]:
+    logging.getLogger(NAME).setLevel(logging.NOTSET)
+    level = logging.root.level
+    yield
+    logging.getLogger(NAME).setLevel(logging.NOTSET)
+    logging.root.setLevel(level)
+
+
+def describe(api: Api, kind: int, name: str, *keys: str, version: int = 4, **fields: Any) -> Any:
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    (result,) = api.call(DescribeConfigsRequest(resources=[resource], **fields), version).results
+    return result
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_t44_all_settings_of_a_topic_with_their_sources(version: int) -> None:
+    api = Api(topic_image("t"))
+    api.publish(replace(api.node.image, configs={(TOPIC, "t"): {"cleanup.policy": "compact"}}))
+    result = describe(api, TOPIC, "t", version=version, include_synonyms=True)
+    assert (result.error_code, result.error_message) == (0, "")  # G1
+    entries = {entry.name: entry for entry in result.configs}
+    assert len(entries) >= 30
+    policy = entries["cleanup.policy"]
+    assert (policy.value, policy.config_source, policy.read_only) == ("compact", 1, False)
+    assert [(one.name, one.source) for one in policy.synonyms] == [
+        ("cleanup.policy", 1),
+        ("log.cleanup.policy", 5),
+    ]
+    assert entries["retention.ms"].config_source == 5
+    if version >= 3:
+        assert policy.config_type == 7
+        assert policy.documentation is None  # not asked for
+
+
+def test_g2_synonyms_and_documentation_only_when_asked() -> None:
+    api = Api(topic_image("t"))
+    plain = describe(api, TOPIC, "t", "retention.ms").configs[0]
+    assert plain.synonyms == []
+    documented = describe(api, TOPIC, "t", "retention.ms", include_documentation=True).configs[0]
+    assert documented.documentation
+
+
+def test_g1_unknown_keys_are_dropped_and_empty_keys_mean_all() -> None:
+    api = Api(topic_image("t"))
+    assert [entry.name for entry in describe(api, TOPIC, "t", "retention.ms", "foo").configs] == [
+        "retention.ms"
+    ]
+    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=[])
+    assert len(api.call(DescribeConfigsRequest(resources=[resource]), 4).results[0].configs) >= 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "1", ErrorCode.NONE),
+        (BROKER, "", ErrorCode.NONE),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "1", ErrorCode.NONE),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ErrorCode.NONE),
+        (METRICS, "", ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", ErrorCode.NONE),
+    ],
+)
+def test_g4_g5_who_may_be_described(kind: int, name: str, error: int) -> None:
+    result = describe(Api(topic_image("t")), kind, name)
+    assert result.error_code == error
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    assert bool(result.error_message) == (error != 0)
+
+
+def test_g5_one_unknown_resource_type_fails_the_whole_request() -> None:
+    api = Api(topic_image("t"))
+    resources = [DescribeConfigsResource(resource_type=kind, resource_name="t") for kind in (TOPIC, 77)]
+    results = api.call(DescribeConfigsRequest(resources=resources), 4).results
+    assert [result.error_code for result in results] == [42, 42]
+
+
+def test_g3_broker_settings_hide_passwords_and_know_what_is_read_only() -> None:
+    entries = {entry.name: entry for entry in describe(Api(), BROKER, "1").configs}
+    assert entries["ssl.key.password"].is_sensitive
+    assert entries["ssl.key.password"].value is None
+    assert entries["node.id"].read_only
+    assert not entries["log.retention.ms"].read_only
+
+
+def alter(
+    api: Api, *resources: tuple[int, str, list[tuple[str, int, str | None]]], validate_only: bool = False
+) -> Any:
+    request = incremental.IncrementalAlterConfigsRequest(
+        validate_only=validate_only,
+        resources=[
+            incremental.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+                    for key, operation, value in changes
+                ],
+            )
+            for kind, name, changes in resources
+        ],
+    )
+    return api.send(request, 1)
+
+
+def outcome(response: Any) -> list[int]:
+    return [one.error_code for one in response.responses]
+
+
+def test_g8_loggers_change_here_and_are_not_forwarded() -> None:
+    api = Api()
+    assert outcome(alter(api, (LOGGER, "1", [(NAME, 0, "DEBUG")]))) == [0]
+    assert logging.getLogger(NAME).level == logging.DEBUG
+    entries = {entry.name: entry for entry in describe(api, LOGGER, "1").configs}
+    assert (entries[NAME].value, entries[NAME].config_source) == ("DEBUG", 6)
+    assert outcome(alter(api, (LOGGER, "1", [(NAME, 1, None)]))) == [0]
+    assert logging.getLogger(NAME).level == logging.NOTSET
+    assert api.controller.calls == []
+
+
+def test_loggers_are_only_checked_when_that_is_asked() -> None:
+    assert outcome(alter(Api(), (LOGGER, "1", [(NAME, 0, "DEBUG")]), validate_only=True)) == [0]
+    assert logging.getLogger(NAME).level == logging.NOTSET
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "error"),
+    [
+        ("2", [(NAME, 0, "DEBUG")], 42),
+        ("1", [("no.such", 0, "DEBUG")], 40),
+        ("1", [(NAME, 0, "LOUD")], 40),
+        ("1", [(NAME, 0, None)], 40),
+        ("1", [(NAME, 2, "DEBUG")], 42),
+        ("1", [(NAME, 9, "DEBUG")], 42),
+        ("1", [("root", 1, None)], 42),
+        ("1", [(NAME, 0, "DEBUG"), (NAME, 1, None)], 42),
+    ],
+)
+def test_t45_what_cannot_be_done_to_loggers(
+    name: str, changes: list[tuple[str, int, str | None]], error: int
+) -> None:
+    assert outcome(alter(Api(), (LOGGER, name, changes))) == [error]
+    assert logging.getLogger(NAME).level == logging.NOTSET
+
+
+def test_loggers_and_forwarded_resources_keep_their_places() -> None:
+    api = Api()
+    pending = alter(
+        api, (TOPIC, "t", []), (LOGGER, "1", [(NAME, 0, "ERROR")]), (GROUP, "g", []), (LOGGER, "9", [])
+    )
+    assert isinstance(pending, Pending)
+    ((name, request, answer),) = api.controller.calls
+    assert name == "incremental_alter_configs"
+    assert [one.resource_type for one in request.resources] == [TOPIC, GROUP]
+    answer.resolve(
+        IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(error_code=code, resource_type=kind)
+                for code, kind in [(3, 2), (40, 32)]
+            ]
+        )
+    )
+    response = api.decoded(pending.reply.result(), 44, 1)
+    assert [(one.resource_type, one.error_code) for one in response.responses] == [
+        (2, 3),
+        (8, 0),
+        (32, 40),
+        (8, 42),
+    ]
+
+
+def test_a_logger_resource_named_twice_is_refused() -> None:
+    assert outcome(alter(Api(), (LOGGER, "1", []), (LOGGER, "1", []))) == [42, 42]
+
+
+def test_what_the_controller_answers_is_passed_on() -> None:
+    api = Api()
+    request = topics.CreateTopicsRequest(
+        topics=[topics.CreatableTopic(name="new", num_partitions=1, replication_factor=1)]
+    )
+    pending = api.send(request, 5)
+    assert isinstance(pending, Pending)
+    (_, asked, answer) = api.controller.calls[0]
+    assert asked.topics[0].name == "new"
+    answer.resolve(
+        CreateTopicsResponse(
+            topics=[CreatableTopicResult(name="new", topic_id=b"i" * 16, error_message=None)]
+        )
+    )
+    (created,) = api.decoded(pending.reply.result(), 19, 5).topics
+    assert (created.name, created.error_code) == ("new", 0)
+
+
+def test_controller_calls_by_name() -> None:
+    api = Api()
+    api.send(deletions.DeleteTopicsRequest(topic_names=["t"]), 3)
+    api.send(partitions.CreatePartitionsRequest(), 3)
+    api.send(old.AlterConfigsRequest(), 2)
+    assert [name for name, _, _ in api.controller.calls] == [
+        "delete_topics",
+        "create_partitions",
+        "alter_configs",
+    ]
+
+
+def listed(api: Api, version: int, *kinds: int) -> Any:
+    response = api.call(ListConfigResourcesRequest(resource_types=list(kinds)), version)
+    return response.error_code, [(one.resource_type, one.resource_name) for one in response.config_resources]
+
+
+def test_list_config_resources() -> None:
+    api = Api(topic_image("t"))
+    api.publish(replace(api.node.image, configs={(METRICS, "m"): {"a": "b"}, (GROUP, "g"): {"c": "d"}}))
+    assert listed(api, 0) == (0, [(METRICS, "m")])
+    assert listed(api, 1) == (0, [(TOPIC, "t"), (BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (GROUP, "g")])
+    assert listed(api, 1, GROUP, TOPIC) == (0, [(TOPIC, "t"), (GROUP, "g")])
+    assert listed(api, 1, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -1,0 +1,283 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers, DescribeLogDirs, InitProducerId, Fetch's shapes, SASL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.world import Api
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import TopicPartition
+from kafkacompat.net.dispatcher import Pending
+from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
+from kafkacompat.ports import ProducerStateEntry
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkacompat.wire.messages.describe_log_dirs_request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest
+from kafkacompat.wire.messages.describe_producers_request import TopicRequest as ProducersTopic
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+
+
+def filled(records: int = 3, epoch: int = 2) -> Api:
+    api = Api(topic_image("t", {0: partition_image(epoch=epoch)}))
+    for _ in range(records):
+        api.world.produce()
+    return api
+
+
+def list_offsets(*timestamps: int, isolation: int = 0, index: int | None = None) -> ListOffsetsRequest:
+    partitions = [
+        ListOffsetsPartition(partition_index=position if index is None else index, timestamp=timestamp)
+        for position, timestamp in enumerate(timestamps)
+    ]
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[ListOffsetsTopic(name="t", partitions=partitions)]
+    )
+
+
+def rows(response: Any) -> list[tuple[int, int, int]]:
+    return [(one.error_code, one.offset, one.leader_epoch) for one in response.topics[0].partitions]
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_t33_t26_latest_offset_in_every_version(version: int) -> None:
+    api = filled()
+    assert rows(api.call(list_offsets(-1), version)) == [(0, 3, 2 if version >= 4 else -1)]
+
+
+@pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_e21_special_timestamps_by_version(timestamp: int, first: int) -> None:
+    api = filled()
+    before = rows(api.call(list_offsets(timestamp), first - 1))
+    assert before == [(ErrorCode.UNSUPPORTED_VERSION, -1, -1)]
+    assert rows(api.call(list_offsets(timestamp), first))[0][0] == 0
+
+
+def test_unknown_negative_timestamps_are_unsupported() -> None:
+    assert rows(filled().call(list_offsets(-9), 11))[0][0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_e22_duplicate_partitions_are_refused() -> None:
+    assert [row[0] for row in rows(filled().call(list_offsets(-1, -2, index=0), 5))] == [42, 42]
+
+
+def test_e26_other_isolation_levels_are_an_error_on_all_partitions() -> None:
+    api = filled()
+    assert rows(api.call(list_offsets(-1, isolation=7), 5)) == [(-1, -1, -1)]
+    response = api.call(fetch_request(api, isolation=7), 12)
+    assert [one.error_code for one in response.responses[0].partitions] == [-1]
+
+
+def test_unknown_partitions_and_timestamps_that_match_nothing() -> None:
+    api = filled()
+    assert rows(api.call(list_offsets(-1, index=7), 5)) == [(3, -1, -1)]
+    assert rows(api.call(list_offsets(api.world.clock.ms + 1), 5)) == [(0, -1, -1)]
+
+
+def test_e23_before_version_five_offsets_not_available_is_leader_not_available() -> None:
+    api = Api(topic_image("t", {0: partition_image(replicas=(1, 2), epoch=1)}))
+    api.world.produce()
+    api.publish(
+        type(api.node.image)(
+            offset=2,
+            topics={"t": (changed := topic_image("t", {0: partition_image(replicas=(1, 2), epoch=2)}))},
+            topics_by_id={changed.id: changed},
+        )
+    )
+    assert rows(api.call(list_offsets(-1), 5))[0][0] == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert rows(api.call(list_offsets(-1), 4))[0][0] == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def epochs(epoch: int, current: int = -1, partition: int = 0) -> OffsetForLeaderEpochRequest:
+    return OffsetForLeaderEpochRequest(
+        topics=[
+            OffsetForLeaderTopic(
+                topic="t",
+                partitions=[
+                    OffsetForLeaderPartition(
+                        partition=partition, current_leader_epoch=current, leader_epoch=epoch
+                    )
+                ],
+            )
+        ]
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_t34_e24_offset_for_leader_epoch(version: int) -> None:
+    api = filled()
+
+    def told(request: OffsetForLeaderEpochRequest) -> tuple[int, int, int]:
+        one = api.call(request, version).topics[0].partitions[0]
+        return (one.error_code, one.leader_epoch, one.end_offset)
+
+    assert told(epochs(2)) == (0, 2, 3)
+    assert told(epochs(5)) == (0, -1, -1)
+    assert told(epochs(2, current=1)) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+    assert told(epochs(2, current=9)) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert told(epochs(2, partition=8)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_e27_t46_delete_records(version: int) -> None:
+    api = filled()
+
+    def told(offset: int, partition: int = 0) -> tuple[int, int]:
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(
+                    name="t", partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)]
+                )
+            ],
+            timeout_ms=1000,
+        )
+        one = api.call(request, version).topics[0].partitions[0]
+        return (one.error_code, one.low_watermark)
+
+    assert told(2) == (0, 2)
+    assert told(9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert told(-1) == (0, 3)
+    assert told(0, partition=5) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    api.world.log().config = LogConfig(cleanup_policy=("compact",))
+    assert told(-1) == (ErrorCode.POLICY_VIOLATION, -1)
+
+
+def test_g15_describe_producers() -> None:
+    api = filled()
+    api.world.log().producers = [ProducerStateEntry(7, 1, 9, 1234, -1, -1)]
+    request = DescribeProducersRequest(topics=[ProducersTopic(name="t", partition_indexes=[0, 4])])
+    known, unknown = api.call(request, 0).topics[0].partitions
+    (producer,) = known.active_producers
+    assert (
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.last_sequence,
+        producer.last_timestamp,
+    ) == (7, 1, 9, 1234)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_g9_describe_log_dirs(version: int) -> None:
+    api = filled()
+    online, offline = api.call(DescribeLogDirsRequest(topics=None), version).results
+    assert (online.log_dir, online.error_code) == ("/data/a", 0)
+    (partition,) = online.topics[0].partitions
+    assert partition.partition_size == api.world.log().size_bytes()
+    assert (partition.offset_lag, partition.is_future_key) == (0, False)
+    assert (offline.error_code, offline.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    if version >= 4:
+        assert (online.total_bytes, online.usable_bytes, offline.total_bytes) == (1000, 400, -1)
+    asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="nope", partitions=[0])])
+    assert api.call(asked, version).results[0].topics == []
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_t21_h1_init_producer_id(version: int) -> None:
+    api = Api()
+    api.producer_ids.ids = [41, 42]
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
+    assert [api.call(request, version).producer_id for _ in range(2)] == [41, 42]
+    none = api.call(request, version)
+    assert (none.error_code, none.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+
+
+def test_transactional_ids_are_refused_for_good_while_transactions_are_not_served() -> None:
+    api = Api()
+    api.producer_ids.ids = [41]
+    response = api.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60000), 4)
+    assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert api.producer_ids.ids == [41]
+
+
+def test_t14_b10_sasl_on_a_listener_without_it_is_answered() -> None:
+    api = Api()
+    for version in (0, 1):
+        assert (
+            api.call(SaslHandshakeRequest(mechanism="PLAIN"), version).error_code
+            == ErrorCode.ILLEGAL_SASL_STATE
+        )
+    for version in (0, 1, 2):
+        response = api.call(SaslAuthenticateRequest(auth_bytes=b"\0u\0p"), version)
+        assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert response.error_message
+
+
+def fetch_request(api: Api, offset: int = 0, isolation: int = 0, **fields: Any) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        isolation_level=isolation,
+        topics=[
+            FetchTopic(
+                topic="t",
+                topic_id=api.node.image.topics["t"].id,
+                partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=10**6)],
+            )
+        ],
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_t6_t29_fetch_in_every_version(version: int) -> None:
+    api = filled()
+    response = api.call(fetch_request(api), version)
+    (topic,) = response.responses
+    if version >= 13:
+        assert topic.topic_id == api.node.image.topics["t"].id
+    else:
+        assert topic.topic == "t"
+    (partition,) = topic.partitions
+    assert bytes(partition.records) == b"".join(stored.data for stored in api.world.log().batches)
+    assert partition.preferred_read_replica == -1
+    assert partition.aborted_transactions is None
+
+
+@pytest.mark.parametrize("version", [7, 12, 17])
+def test_e9_e10_sessions_through_the_wire(version: int) -> None:
+    api = filled()
+    full = api.call(fetch_request(api, session_id=0, session_epoch=0), version)
+    assert full.session_id != 0
+    pending = api.send(fetch_request(api, offset=3, session_id=full.session_id, session_epoch=1), version)
+    assert isinstance(pending, Pending)
+    assert pending.blocks
+    api.world.timers.advance(500)
+    response = api.decoded(pending.reply.result(), 1, version)
+    assert (response.session_id, response.responses) == (full.session_id, [])
+
+
+def test_the_followers_id_moves_into_a_tag_at_version_15() -> None:
+    api = filled()
+    old = api.call(fetch_request(api, replica_id=5), 14)
+    new = api.call(fetch_request(api, replica_state=ReplicaState(replica_id=5, replica_epoch=1)), 15)
+    for response in (old, new):
+        assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_records_of_a_fetch_are_a_part_of_their_own() -> None:
+    """The bytes of a slice must not be copied between head and tail: net sends them from the file."""
+    api = Api(topic_image("t"))
+    api.world.manager.append(TopicPartition("t", 0), batch_of(b"x" * 5000), 1, 9, False)
+    parts = api.raw(api.frame(fetch_request(api), 12))
+    assert api.world.log().batches[0].data in [part for part in parts if isinstance(part, bytes)]
+    assert sum(map(len, parts)) - 4 == int.from_bytes(parts[0][:4], "big")
