@@ -172,10 +172,7 @@ def _join_known(
         return _add(env, group, request, caller, member_id, now_ms)
     error = group.validate_member(member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
-        response = join_refusal(member_id, error)
-        response.protocol_name = None
-        env.reply(caller.waiter, response)
-        return nothing()
+        return _refuse(env, caller, member_id, error)
     member = group.members[member_id]
     if group.state is _S.EMPTY:
         return _refuse(env, caller, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -317,9 +314,7 @@ def _revert_replacement(
 
 
 def _fence(env: Environment, group: ClassicGroup, member: ClassicMember) -> None:
-    response = join_refusal(member.member_id, ErrorCode.FENCED_INSTANCE_ID)
-    response.protocol_name = None
-    env.reply(group.take_join_waiter(member), response)
+    env.reply(group.take_join_waiter(member), join_refusal(member.member_id, ErrorCode.FENCED_INSTANCE_ID))
     waiter, member.awaiting_sync = member.awaiting_sync, None
     env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
 

@@ -118,7 +118,7 @@ def listed_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 
 def join_refusal(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    return JoinGroupResponse(member_id=member_id, error_code=error)
+    return JoinGroupResponse(member_id=member_id, error_code=error, protocol_name=None)
 
 
 # --- assignments

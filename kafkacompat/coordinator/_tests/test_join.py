@@ -43,6 +43,12 @@ def test_f4_before_version_4_a_member_joins_at_once(version: int) -> None:
     assert answer.leader == answer.member_id
 
 
+@pytest.mark.parametrize("version", range(10))
+def test_f10_a_refusal_names_no_protocol(version: int) -> None:
+    answer = join(World(), "x", version=version)
+    assert (answer.protocol_type, answer.protocol_name) == (None, None if version >= 7 else "")
+
+
 def test_a_null_client_id_counts_as_empty() -> None:
     assert join(World(), client_id=None).member_id.startswith("-")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +35,10 @@ from kafkacompat.coordinator.settings import coordinator_settings
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import CommittedOffset, OffsetRecord, empty_group_record, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
-from kafkacompat.records.batch import build_batch
+from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode as E
@@ -450,3 +453,49 @@ def test_settings_have_kafkas_names() -> None:
     assert settings.group.offsets_retention_ms == asked["offsets.retention.minutes"] * 60_000
     assert settings.group.max_size == asked["group.max.size"]
     assert settings.load_step_bytes == asked["offsets.load.buffer.size"]
+
+
+# Logs of an Apache Kafka 4.3.0 node, one partition of its offsets topic each
+
+
+def captured(name: str) -> World:
+    data = base64.b64decode((Path(__file__).parent / "golden" / f"{name}.base64").read_text())
+    return world_of(
+        *[bytearray(data[each.position : each.position + each.size]) for each in iterate_batches(data)]
+    )
+
+
+def test_a_classic_group_of_kafkas_goes_on_where_it_was() -> None:
+    world = captured("static_members")
+    (group,) = describe(world, "s")
+    assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
+    members = {each.group_instance_id: each for each in group.members}
+    assert {name: each.member_assignment for name, each in members.items()} == {"one": b"S1", "two": b"S2"}
+    assert members["one"].client_host == "/127.0.0.1"
+    assert beat(world, members["one"].member_id, 2, group="s", instance="one") == E.NONE
+    back = join(world, group="s", instance="two")
+    assert (back.generation_id, back.leader, back.error_code) == (2, members["one"].member_id, 0)
+
+
+def test_a_consumer_group_of_kafkas_is_carried_with_its_offsets() -> None:
+    world = captured("consumer_group")
+    end = world.log().log_end_offset
+    asked = [fetch(world, group="kip848", partition=index) for index in range(3)]
+    stored = world.coordinator._shards.shard_for("kip848").machine
+    assert isinstance(stored, GroupMachine)
+    assert stored.carried["kip848"].is_empty()
+    assert sum(each.offset for each in stored.offsets.of_group("kip848")["t"].values()) == 3
+    # The topic of this test has another id than the one the offsets were committed for.
+    assert [each.committed_offset for each in asked] == [-1, -1, -1]
+    assert listed(world) == []
+    world.time.advance(86_400_000 * 30)
+    assert world.log().log_end_offset == end
+
+
+def test_a_share_group_of_kafkas_is_carried() -> None:
+    world = captured("share_group")
+    end = world.log().log_end_offset
+    assert listed(world) == []
+    assert join(world, group="sharers").error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    world.time.advance(86_400_000 * 30)
+    assert world.log().log_end_offset == end
