@@ -86,9 +86,20 @@ class LocalController:
             self._append(activation)
         if controller_registration_supported(metadata_version(core.image.features)):
             self._append([self._controller_record(incarnation_id, controller_listeners)])
+        self._fence_others()
         ready: Deferred[MetadataImage] = Deferred()
         driver.when_committed(lambda: ready.resolve(self.image))
         return ready
+
+    def _fence_others(self) -> None:
+        """Brokers left over from a larger cluster cannot heartbeat to this controller: their sessions are over."""
+        from kafkacompat.controller.brokers import fence_broker
+
+        settings = self._core.settings
+        for broker in list(self._core.image.brokers.values()):
+            if broker.id != settings.node_id and not broker.fenced:
+                result = fence_broker(self._core.image, settings, broker.id, broker.epoch)
+                self._append(result.records)
 
     def _controller_record(
         self, incarnation_id: Uuid, listeners: Sequence[tuple[str, str, int, int]]

@@ -26,6 +26,7 @@ from kafkacompat.raft.core import (
 )
 from kafkacompat.raft.election_state import (
     QUORUM_STATE_FILE,
+    BrokenElectionState,
     ElectionState,
     format_election_state,
     parse_election_state,
@@ -43,6 +44,8 @@ from kafkacompat.raft.snapshot import (
 from kafkacompat.raft.voters import Voter
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.wire.errors import WireError
 
 READ_CHUNK_BYTES = 8 * 1024 * 1024
 
@@ -211,7 +214,7 @@ class RaftDriver:
                         values.append(record.value or b"")
                 apply(LoadedBatch(values, header.last_offset, header.leader_epoch, kraft_version))
                 offset = header.last_offset + 1
-        except (BatchCorrupt, BrokenSnapshot) as error:
+        except (BatchCorrupt, BrokenSnapshot, RecordMalformed, WireError) as error:
             raise MetadataLogProblem(f"{self._directory}, near offset {offset}: {error}") from error
         return offset
 
@@ -248,7 +251,10 @@ class RaftDriver:
         path = posixpath.join(self._directory, QUORUM_STATE_FILE)
         if not self._disk.exists(path):
             return ElectionState()
-        return parse_election_state(self._disk.read_bytes(path))
+        try:
+            return parse_election_state(self._disk.read_bytes(path))
+        except BrokenElectionState as error:
+            raise MetadataLogProblem(f"{path}: {error}") from error
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

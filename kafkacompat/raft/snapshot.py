@@ -22,6 +22,7 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed, iterate_records
+from kafkacompat.wire.errors import WireError
 
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 """One atomic batch of the metadata log or a snapshot, Kafka's bound."""
@@ -128,7 +129,7 @@ def parse_snapshot(data: bytes) -> SnapshotContent:
                     kraft_version = control_records.parse_kraft_version(value)
                 elif kind == ControlType.KRAFT_VOTERS:
                     voters = control_records.parse_voters(value)
-    except BatchCorrupt as error:
+    except (BatchCorrupt, RecordMalformed, WireError) as error:
         raise BrokenSnapshot(str(error)) from error
     if timestamp is None or not ended or position != len(data):
         raise BrokenSnapshot("the header or the footer is missing")

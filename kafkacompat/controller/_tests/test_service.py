@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkacompat.controller._tests.harness import DIRECTORY, Harness
-from kafkacompat.raft._tests.support import MemoryLog
+import pytest
+
+from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller._tests.harness import DIRECTORY, DIRECTORY_ID, Harness, registration
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.local import format_directories, open_local_quorum
+from kafkacompat.controller.records import MetadataRecord, frame_all
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.node.lifecycle import BrokerIdentity, BrokerLifecycle
+from kafkacompat.raft._tests.support import CountingRandom, FixedClock, ManualWorkers, MemoryDisk, MemoryLog
+from kafkacompat.raft.driver import MetadataLogProblem
+from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
+from kafkacompat.raft.storage import load_directories
+from kafkacompat.raft.voters import Voter
+from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -13,6 +27,7 @@ from kafkacompat.wire.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkacompat.wire.messages.topic_record import TopicRecord
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -238,3 +253,140 @@ def test_a_failed_sync_halts_and_answers_nothing() -> None:
     deferred.fail(OSError("the disk is gone"))
     assert not answer.done
     assert [str(failure) for failure in harness.failures] == ["the disk is gone"]
+
+
+def test_a_full_disk_refuses_the_command_and_nothing_of_it_stays() -> None:
+    class FullLog(MemoryLog):
+        full = False
+
+        def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
+            if self.full:
+                raise OSError(28, "no space left on device")
+            super().append_batch(batch, epoch, now_ms)
+
+    log = FullLog()
+    harness = Harness(log).start()
+    harness.serve()
+    log.full = True
+    with pytest.raises(OSError, match="no space"):
+        create(harness, "t")
+    log.full = False
+    assert create(harness, "t") == 0
+
+
+def test_brokers_of_a_former_cluster_are_fenced_and_lead_no_longer() -> None:
+    first = Harness().start()
+    first.serve()
+    other = registration(broker_id=2, incarnation=9, directories=[b"\x31" * 16])
+    epoch = first.controller.register_broker(other)
+    first.workers.run_all()
+    first.controller.unfence_broker(2, epoch.result())
+    first.workers.run_all()
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=2)])
+    first.call(first.controller.create_topics, request)
+    second = Harness(first.log, first.disk).start()
+    second.serve(incarnation=2)
+    assert second.image.brokers[2].fenced
+    assert {each.leader for each in second.image.topics["t"].partitions.values()} <= {1, -1}
+
+
+def test_a_transaction_left_open_is_aborted_at_activation() -> None:
+    first = Harness().start()
+    first.serve()
+    open_records = [
+        MetadataRecord(BeginTransactionRecord(name="x"), 0),
+        MetadataRecord(TopicRecord(name="half", topic_id=b"\x42" * 16), 0),
+    ]
+    first.driver.propose(frame_all(open_records), lambda: None)
+    first.workers.run_all()
+    second = Harness(first.log, first.disk)
+    start = first.log.log_end_offset
+    second.start()
+    assert names(second.messages(start))[0] == "AbortTransactionRecord"
+    assert "half" not in second.image.topics
+
+
+def test_a_damaged_metadata_log_stops_the_start_with_its_place() -> None:
+    first = Harness().start()
+    first.serve()
+    batch = bytearray(first.log.batches[2])
+    batch[-1] ^= 1
+    first.log.batches[2] = bytes(batch)
+    with pytest.raises(MetadataLogProblem, match="__cluster_metadata-0"):
+        Harness(first.log, first.disk).start()
+
+
+def test_a_broken_quorum_state_stops_the_start_by_name() -> None:
+    first = Harness().start()
+    first.disk.files[f"{DIRECTORY}/quorum-state"] = b"{"
+    with pytest.raises(MetadataLogProblem, match="quorum-state"):
+        Harness(first.log, first.disk).start()
+
+
+def test_a_dynamic_quorum_restates_its_voters_from_the_formatted_snapshot() -> None:
+    disk = MemoryDisk()
+    voter = Voter(1, DIRECTORY_ID, (("CONTROLLER", "127.0.0.1", 9093),))
+    content = SnapshotContent(kraft_version=1, voters=(voter,))
+    disk.files[f"{DIRECTORY}/{snapshot_file_name(0, 0)}"] = format_snapshot(content, 0, 1)
+    node = Harness(disk=disk).start()
+    node.serve()
+    assert node.image.features["kraft.version"] == 1
+    assert node.image.features["metadata.version"] == 30
+    first = next(iterate_batches(node.log.batches[0]))
+    assert (first.record_count, first.size) == (3, 174)
+    again = Harness(node.log, disk).start()
+    epoch_starts = [header for header in map(header_of, again.log.batches) if header.is_control]
+    assert [header.record_count for header in epoch_starts] == [3, 1]
+
+
+def header_of(batch: bytes) -> BatchHeader:
+    return next(iterate_batches(batch))
+
+
+def test_on_a_real_disk_a_torn_tail_costs_only_the_torn_batch(tmp_path: Path) -> None:
+    properties = {**defaults_without_file(), "log.dirs": str(tmp_path / "data")}
+    config = ServerConfig.from_properties(properties)
+    disk, random, clock = RealDisk(), CountingRandom(), FixedClock()
+    format_directories(config, disk, random, clock.now_ms(), "cluster")
+
+    def run(names: list[str]) -> MetadataImage:
+        directories = load_directories(disk, config.log_dirs, None, 1, random, clock.now_ms())
+        workers = ManualWorkers()
+        quorum = open_local_quorum(
+            config,
+            directories,
+            disk=disk,
+            clock=clock,
+            random=random,
+            workers=workers,
+            controller_listeners=config.controller_listeners(),
+            clean=False,
+            fail=lambda error: None,
+        )
+        controller = quorum.controller
+        controller.start(quorum.bootstrap, random.uuid(), [])
+        identity = BrokerIdentity(
+            1,
+            "cluster",
+            random.uuid(),
+            config.broker_listeners(),
+            tuple(directories.directory_ids.values()),
+            None,
+            -1,
+        )
+        life = BrokerLifecycle(controller, identity)
+        life.register()
+        workers.run_all()
+        life.unfence()
+        for name in names:
+            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            controller.create_topics(CreateTopicsRequest(topics=[topic]), None)  # type: ignore[arg-type]
+        workers.run_all()
+        return controller.image
+
+    run(["a", "b"])
+    (segment,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:-7])
+    image = run(["c"])
+    assert sorted(image.topics) == ["a", "c"]
+    assert image.topics["a"].partitions[0].leader == 1
