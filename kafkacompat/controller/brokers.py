@@ -291,9 +291,13 @@ def unfence_broker(
 def begin_controlled_shutdown(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Result[MetadataRecord, None]:
-    """Leadership leaves the broker; it is fenced afterwards with `fence_broker`. A fenced one writes nothing."""
+    """Leadership leaves the broker; it is fenced afterwards with `fence_broker`. One that leads nothing or is fenced writes
+    nothing."""
     broker = _current(image, broker_id, broker_epoch)
-    if broker.fenced or broker.in_controlled_shutdown:
+    leads = any(
+        each.leader == broker_id for topic in image.topics.values() for each in topic.partitions.values()
+    )
+    if broker.fenced or broker.in_controlled_shutdown or not leads:
         return Result((), None)
     records = [_change(broker, in_controlled_shutdown=1)]
     scope = ElectionScope(removed=broker_id)

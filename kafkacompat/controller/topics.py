@@ -12,15 +12,16 @@ from dataclasses import dataclass
 
 from kafkacompat.controller.brokers import default_directory, is_active
 from kafkacompat.controller.configs import ConfigRefused, check_topic_configs, describe_new_topic
-from kafkacompat.controller.features import metadata_version, partition_version
+from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
 from kafkacompat.controller.placement import PlacementRefused, place_partitions
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, Uuid
 from kafkacompat.machine.result import Result
 from kafkacompat.ports import Random
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import (
@@ -180,6 +181,8 @@ def _create_topic(
         )
         for name, value in overrides.items()
     )
+    if MIN_INSYNC_REPLICAS in overrides and elr_enabled(image.features):
+        records.append(MetadataRecord(ClearElrRecord(topic_name=topic.name), 0))
     records.extend(_partition_records(image, topic_id, 0, placed))
     return CreatableTopicResult(
         name=topic.name,

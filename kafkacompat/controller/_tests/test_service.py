@@ -390,3 +390,21 @@ def test_on_a_real_disk_a_torn_tail_costs_only_the_torn_batch(tmp_path: Path) ->
     image = run(["c"])
     assert sorted(image.topics) == ["a", "c"]
     assert image.topics["a"].partitions[0].leader == 1
+
+
+def test_a_broker_that_leads_nothing_is_only_fenced() -> None:
+    node = Harness().start()
+    epoch = node.serve()
+    start = node.log.log_end_offset
+    node.controller.shut_down_broker(1, epoch)
+    node.workers.run_all()
+    (record,) = node.messages(start)
+    assert (type(record).__name__, record.fenced) == ("BrokerRegistrationChangeRecord", 1)
+
+
+def test_a_topic_with_min_insync_replicas_is_written_as_kafka_writes_it() -> None:
+    node = Harness().start()
+    node.serve()
+    start = node.log.log_end_offset
+    create(node, "m", min_insync_replicas="2")
+    assert names(node.messages(start)) == ["TopicRecord", "ConfigRecord", "ClearElrRecord", "PartitionRecord"]
