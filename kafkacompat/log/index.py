@@ -62,8 +62,8 @@ class OffsetIndex(Index):
         """Of the last entry; the base offset when empty."""
         return self.entry(len(self) - 1)[0] if self.data else self.base_offset
 
-    def lookup(self, offset: int) -> int:
-        """The position of the last entry at or before an offset; 0 when there is none."""
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The last entry at or before an offset: (last offset of a batch, where that batch begins); (-1, 0) for none."""
         target = offset - self.base_offset
         data, unpack = self.data, _OFFSET_ENTRY.unpack_from
         low, high = 0, len(data) // OFFSET_ENTRY_SIZE
@@ -73,7 +73,7 @@ class OffsetIndex(Index):
                 low = middle + 1
             else:
                 high = middle
-        return int(unpack(data, (low - 1) * OFFSET_ENTRY_SIZE)[1]) if low else 0
+        return self.entry(low - 1) if low else (-1, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries whose offset is at or after the given one."""

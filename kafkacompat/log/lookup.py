@@ -24,7 +24,7 @@ def offset_for_timestamp(
             continue
         # The index entry's timestamp is at most the target, so no earlier batch can hold the record.
         indexed = segment.time_index.lookup(timestamp_ms)
-        start = segment.offset_index.lookup(max(indexed, log_start_offset))
+        start = segment.position_before(max(indexed, log_start_offset))
         for header in segment.headers(start):
             if header.max_timestamp_ms < timestamp_ms or header.last_offset < log_start_offset:
                 continue

@@ -85,8 +85,8 @@ def open_directory(
             Segment(disk, directory, log_start_offset, config.index_interval_bytes, now_ms, create=True)
         ]
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
+    epochs.truncate_from_end(log_end_offset)
     if epochs.changed:
         disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)
         epochs.changed = False

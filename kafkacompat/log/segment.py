@@ -176,21 +176,40 @@ class Segment:
             return position, following - position
         if not self.size:
             return None
-        start = self.offset_index.lookup(offset)
+        known, start = self.offset_index.lookup(offset)
         try:
-            return self._scan(offset, start)
+            return self._scan(offset, known, start)
         except BatchCorrupt:
             if not start:
                 raise
-            # Only a damaged index leads between batches: the log itself was checked when it was written or recovered.
+            # Only a damaged index leads astray: the log itself was checked when it was written or recovered.
             self.rebuild_indexes()
-            return self._scan(offset, self.offset_index.lookup(offset))
+            return self._scan(offset, *self.offset_index.lookup(offset))
 
-    def _scan(self, offset: int, start: int) -> tuple[int, int] | None:
+    def _scan(self, offset: int, known: int, start: int) -> tuple[int, int] | None:
         for header in self.headers(start, chunk=SCAN_CHUNK):
+            if known >= 0:
+                if header.last_offset != known:
+                    raise BatchCorrupt(f"the index of {self.stem} has offset {known} at {start}")
+                known = -1
             if header.last_offset >= offset:
                 return header.position, header.size
+        if known >= 0:
+            raise BatchCorrupt(f"the index of {self.stem} leads to no batch at {start}")
         return None
+
+    def position_before(self, offset: int) -> int:
+        """The beginning of some batch at or before the one that holds an offset, not far from it."""
+        known, start = self.offset_index.lookup(offset)
+        if start:
+            try:
+                header = next(self.headers(start, chunk=HEADER_SIZE), None)
+            except BatchCorrupt:
+                header = None
+            if header is None or header.last_offset != known:
+                self.rebuild_indexes()
+                start = self.offset_index.lookup(offset)[1]
+        return start
 
     def headers(
         self, start: int = 0, end: int | None = None, chunk: int = ITERATE_CHUNK
@@ -252,9 +271,7 @@ class Segment:
     def next_offset(self) -> int:
         """The offset after the last batch, by looking from the last index entry on; the base offset when empty."""
         result = self.base_offset
-        for header in self.headers(
-            self.offset_index.lookup(self.offset_index.last_offset()), chunk=SCAN_CHUNK
-        ):
+        for header in self.headers(self.position_before(self.offset_index.last_offset()), chunk=SCAN_CHUNK):
             result = header.last_offset + 1
         return result
 
@@ -300,7 +317,7 @@ class Segment:
         self.bytes_since_index_entry = 0
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
         if self.size:
-            for header in self.headers(self.offset_index.lookup(self.max_timestamp_offset)):
+            for header in self.headers(self.position_before(self.max_timestamp_offset)):
                 if header.max_timestamp_ms > self.max_timestamp_ms:
                     self.max_timestamp_ms, self.max_timestamp_offset = (
                         header.max_timestamp_ms,

@@ -1,0 +1,91 @@
+"""Short ways to make logs and batches in tests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.recovery import open_directory
+from kafkacompat.ports import Disk, FileSlice, LogRead
+from kafkacompat.records.batch import build_batch, iterate_batches
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record
+from kafkacompat.records.validate import ValidatedBatch, trusted_batch
+
+NOW_MS = 1_700_000_000_000
+DIRECTORY = "/logs/t-0"
+TOPIC_ID = b"\x07" * 16
+SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=150)
+
+
+def open_log(
+    disk: Disk, config: LogConfig = SMALL, *, clean: bool = False, directory: str = DIRECTORY, **options: int
+) -> PartitionLog:
+    high_watermark = options.pop("high_watermark", 0)
+    parts = open_directory(disk, directory, config, NOW_MS, clean=clean, **options)
+    return PartitionLog(
+        disk, directory, TopicPartition("t", 0), TOPIC_ID, config, parts, high_watermark=high_watermark
+    )
+
+
+def config(**changes: object) -> LogConfig:
+    return dataclasses.replace(SMALL, **changes)  # type: ignore[arg-type]
+
+
+def batch_of(
+    values: Sequence[bytes], timestamp_ms: int = NOW_MS, step_ms: int = 1, **options: object
+) -> ValidatedBatch:
+    records = [Record(i, timestamp_ms + i * step_ms, b"k", value) for i, value in enumerate(values)]
+    return trusted_batch(build_batch(records, **options))  # type: ignore[arg-type]
+
+
+def marker(
+    producer_id: int, *, committed: bool, epoch: int = 0, coordinator_epoch: int = 0
+) -> ValidatedBatch:
+    return trusted_batch(
+        build_end_transaction_marker(
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timestamp_ms=NOW_MS,
+        )
+    )
+
+
+def values_in(read: LogRead) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of the whole batches that a read gave."""
+    data = read.records.read() if isinstance(read.records, FileSlice) else read.records
+    found = []
+    for header in iterate_batches(data):
+        batch = data[header.position : header.position + header.size]
+        if not header.is_control:
+            found += [(offset, record.value) for offset, record in records_of(batch, header)]
+    return found
+
+
+def all_values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+    """Everything from the log's start on, as a consumer would come by it."""
+    found: list[tuple[int, bytes | None]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 700, log.log_end_offset, True)
+        data = read.records.read() if isinstance(read.records, FileSlice) else b""
+        if not data:
+            break
+        found += [item for item in values_in(read) if item[0] >= offset]
+        offset = [header.last_offset for header in iterate_batches(data)][-1] + 1
+    return found
+
+
+def index_files(disk: Disk, directory: str = DIRECTORY) -> dict[str, bytes]:
+    suffixes = (".index", ".timeindex", ".txnindex")
+    return {
+        name: disk.read_bytes(f"{directory}/{name}")
+        for name in disk.list_directory(directory)
+        if name.endswith(suffixes)
+    }

@@ -1,0 +1,287 @@
+"""The log's answers to appends and reads, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.log._tests.logs import (
+    DIRECTORY,
+    NOW_MS,
+    all_values,
+    batch_of,
+    config,
+    index_files,
+    marker,
+    open_log,
+    values_in,
+)
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.wire.errors import ErrorCode
+
+
+def three_batches(**changes: object) -> PartitionLog:
+    log = open_log(MemoryDisk(), config(segment_bytes=1 << 20, **changes))
+    for i in range(3):
+        log.append_as_leader(batch_of([b"%d%d" % (i, k) for k in range(4)], NOW_MS + 10 * i), i, NOW_MS)
+    return log
+
+
+def test_a_read_gives_the_whole_batch_that_holds_the_offset() -> None:
+    """T28: records before the offset may come along; the client drops them."""
+    log = three_batches()
+    for offset in range(4, 8):
+        assert [o for o, _ in values_in(log.read(offset, 1 << 20, 12, True))] == list(range(4, 12))
+
+
+def test_a_read_stops_at_the_bound() -> None:
+    log = three_batches()
+    assert [o for o, _ in values_in(log.read(0, 1 << 20, 8, True))] == list(range(8))
+    assert log.read(8, 1 << 20, 8, True).records == b""
+    assert log.read(12, 1 << 20, 12, True).records == b""
+
+
+def test_limits_leave_at_least_one_batch_where_asked() -> None:
+    """T32."""
+    log = three_batches()
+    whole = log.segments[0].size // 3
+    one = log.read(0, 0, 12, True)
+    assert len(one.records) == whole
+    none = log.read(0, whole - 1, 12, False)
+    assert none.records == b""
+    assert none.first_batch_truncated
+    assert len(log.read(0, whole + 10, 12, True).records) == whole + 10
+
+
+def test_offsets_outside_the_log() -> None:
+    """T31."""
+    log = three_batches()
+    log.set_high_watermark(12)
+    log.increment_log_start_offset(5)
+    for offset in (-1, 0, 4, 13):
+        with pytest.raises(LogRefused) as caught:
+            log.read(offset, 100, 12, True)
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values_in(log.read(5, 1 << 20, 12, True))[0][0] == 4
+
+
+def test_log_start_beyond_the_high_watermark_is_refused() -> None:
+    log = three_batches()
+    with pytest.raises(LogRefused) as caught:
+        log.increment_log_start_offset(1)
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_high_watermark_moves_only_forward_and_inside() -> None:
+    log = three_batches()
+    for asked, expected in ((5, 5), (3, 5), (99, 12)):
+        log.set_high_watermark(asked)
+        assert log.high_watermark == expected
+    log.truncate_to(4)
+    assert log.high_watermark == 4
+
+
+def test_timestamps_special_cases() -> None:
+    """T33: the record's own epoch; nothing beyond the end."""
+    log = three_batches()
+    found = log.offset_for_timestamp(NOW_MS + 11)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (5, NOW_MS + 11, 1)
+    first = log.offset_for_timestamp(0)
+    assert first is not None
+    assert first.offset == 0
+    assert log.offset_for_timestamp(NOW_MS + 24) is None
+    latest = log.offset_of_max_timestamp()
+    assert latest is not None
+    assert (latest.offset, latest.timestamp_ms) == (11, NOW_MS + 23)
+    log.set_high_watermark(12)
+    log.increment_log_start_offset(6)
+    after = log.offset_for_timestamp(0)
+    assert after is not None
+    assert after.offset == 6
+
+
+def test_no_timestamps_at_all() -> None:
+    log = open_log(MemoryDisk())
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0) is None
+    log.append_as_leader(batch_of([b"x"], -1), 0, NOW_MS)
+    assert log.offset_of_max_timestamp() is None
+
+
+def test_the_earliest_of_equal_max_timestamps() -> None:
+    log = open_log(MemoryDisk())
+    for timestamp in (NOW_MS, NOW_MS + 9, NOW_MS + 9, NOW_MS + 1):
+        log.append_as_leader(batch_of([b"x", b"y"], timestamp, 0), 0, NOW_MS)
+    found = log.offset_of_max_timestamp()
+    assert found is not None
+    assert found.offset == 2
+
+
+def test_a_batch_larger_than_a_segment() -> None:
+    log = open_log(MemoryDisk(), config(segment_bytes=100))
+    with pytest.raises(LogRefused) as caught:
+        log.append_as_leader(batch_of([bytes(200)]), 0, NOW_MS)
+    assert caught.value.code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert log.log_end_offset == 0
+
+
+def test_rolling_by_time_counts_from_the_first_batch() -> None:
+    log = open_log(MemoryDisk(), config(segment_bytes=1 << 20, segment_ms=100))
+    for ahead in (0, 100, 101, 102, 201, 202):
+        log.append_as_leader(batch_of([b"x"], NOW_MS + ahead), 0, NOW_MS)
+    assert [s.base_offset for s in log.segments] == [0, 2, 5]
+
+
+def test_rolling_without_timestamps_counts_from_creation() -> None:
+    log = open_log(MemoryDisk(), config(segment_bytes=1 << 20, segment_ms=100))
+    for now in (NOW_MS, NOW_MS + 100, NOW_MS + 101):
+        log.append_as_leader(batch_of([b"x"], -1), 0, now)
+    assert [s.base_offset for s in log.segments] == [0, 2]
+
+
+def test_rolling_by_index_size_and_by_offset_distance() -> None:
+    log = open_log(
+        MemoryDisk(), config(segment_bytes=1 << 20, segment_index_bytes=40, index_interval_bytes=0)
+    )
+    for i in range(12):
+        log.append_as_leader(batch_of([b"x"], NOW_MS + i), 0, NOW_MS)
+    assert len(log.segments) > 2
+    log.append_as_follower(
+        build_batch([Record(0, NOW_MS, None, b"far")], base_offset=1 << 40, leader_epoch=0), 0
+    )
+    assert log.segments[-1].base_offset == 1 << 40
+    assert all_values(log)[-1] == (1 << 40, b"far")
+
+
+def test_a_failed_write_changes_nothing() -> None:
+    """Disk full: the error passes through, the log goes on when there is room again."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_leader(batch_of([b"a"], producer_id=1, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    disk.failing = ".log"
+    again = batch_of([b"b"], producer_id=1, producer_epoch=0, base_sequence=1)
+    with pytest.raises(OSError, match="full"):
+        log.append_as_leader(again, 0, NOW_MS)
+    assert log.log_end_offset == 1
+    disk.failing = None
+    assert log.append_as_leader(again, 0, NOW_MS).first_offset == 1
+    assert all_values(log) == [(0, b"a"), (1, b"b")]
+
+
+def test_a_repetition_appends_nothing() -> None:
+    log = open_log(MemoryDisk())
+    options = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    first = log.append_as_leader(batch_of([b"a", b"b"], **options), 0, NOW_MS)
+    second = log.append_as_leader(batch_of([b"a", b"b"], **options), 0, NOW_MS)
+    assert (second.first_offset, second.last_offset, second.duplicate) == (
+        first.first_offset,
+        first.last_offset,
+        True,
+    )
+    assert log.log_end_offset == 2
+
+
+def test_aborted_transactions_come_by_first_offset_over_segments() -> None:
+    """T30."""
+    log = open_log(MemoryDisk(), config(segment_bytes=400))
+    for i in range(4):
+        for producer in (1, 2):
+            log.append_as_leader(
+                batch_of(
+                    [b"x" * 90],
+                    producer_id=producer,
+                    producer_epoch=0,
+                    base_sequence=i,
+                    is_transactional=True,
+                ),
+                0,
+                NOW_MS,
+            )
+        for producer in (2, 1):
+            log.append_as_leader(marker(producer, committed=i % 2 == 0), 0, NOW_MS)
+    log.set_high_watermark(16)
+    assert len(log.segments) > 1
+    found = [(a.producer_id, a.first_offset) for a in log.aborted_transactions(0, 16)]
+    assert found == [(1, 4), (2, 5), (1, 12), (2, 13)]
+    assert [(a.producer_id, a.first_offset) for a in log.aborted_transactions(8, 13)] == [(1, 12)]
+    assert log.aborted_transactions(8, 12) == []
+    assert log.last_stable_offset == 16
+
+
+def test_the_stable_offset_never_passes_the_high_watermark() -> None:
+    """T30."""
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
+    log.append_as_leader(
+        batch_of([b"x"], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True), 0, NOW_MS
+    )
+    assert log.last_stable_offset == 0
+    log.set_high_watermark(2)
+    assert log.last_stable_offset == 1
+    log.append_as_leader(marker(1, committed=True), 0, NOW_MS)
+    assert log.last_stable_offset == 1
+    log.set_high_watermark(3)
+    assert log.last_stable_offset == 3
+
+
+def test_followers_refuse_damage_and_wrong_offsets_and_leave_out_later_epochs() -> None:
+    def data(offset: int, epoch: int) -> bytearray:
+        return build_batch([Record(0, NOW_MS, None, b"v")], base_offset=offset, leader_epoch=epoch)
+
+    log = open_log(MemoryDisk())
+    damaged = data(0, 1)
+    damaged[-1] ^= 1
+    with pytest.raises(LogRefused) as crc:
+        log.append_as_follower(damaged, 1)
+    assert crc.value.code == ErrorCode.CORRUPT_MESSAGE
+    log.append_as_follower(data(5, 1) + data(6, 2) + data(7, 3), 2)
+    assert (log.log_end_offset, log.latest_epoch()) == (7, 2)
+    with pytest.raises(LogRefused) as offset:
+        log.append_as_follower(data(6, 2), 2)
+    assert offset.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.epoch_entries == [(1, 5), (2, 6)]
+
+
+def test_a_slice_outlives_its_segment() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config(retention_ms=0))
+    for i in range(60):
+        log.append_as_leader(batch_of([b"v%d" % i * 9], NOW_MS - 1000), 0, NOW_MS)
+    log.set_high_watermark(60)
+    held = log.read(0, 100, 60, True).records
+    assert isinstance(held, FileSlice)
+    before = held.read()
+    assert log.enforce_retention(NOW_MS) > 1
+    assert log.log_start_offset == log.log_end_offset == 60
+    assert held.read() == before
+    assert [name for name in disk.list_directory(DIRECTORY) if name.endswith(".log")] == [f"{60:020d}.log"]
+
+
+def test_cold_reads_and_old_segments() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config(segment_bytes=700, index_interval_bytes=50))
+    values = [b"value %d" % i for i in range(200)]
+    for value in values:
+        log.append_as_leader(batch_of([value]), 0, NOW_MS)
+    log.close()
+    disk.cold = True
+    again = open_log(disk, config(segment_bytes=700, index_interval_bytes=50), clean=True)
+    for offset in range(199, -1, -7):
+        assert values_in(again.read(offset, 1, 200, True)) == [(offset, values[offset])]
+    assert again.segment_base_offset(0) == 0
+    assert again.readable_bytes(0, 200) == again.size_bytes()
+    assert index_files(disk)
+
+
+def test_flush_messages_makes_appends_durable() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config(flush_messages=3))
+    for i in range(3):
+        assert log.recovery_point == 0, i
+        log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
+    assert log.recovery_point == 3
+    assert disk.synced[f"{DIRECTORY}/{0:020d}.log"] == bytes(disk.files[f"{DIRECTORY}/{0:020d}.log"])

@@ -1,0 +1,210 @@
+"""The manager on a real disk: several directories, restarts clean and not, deletion, checkpoints, a failing directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config
+from kafkacompat.log.directory import DirectoryLocked, LogDirectory, parse_partition_directory
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.manager import LogManager
+from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.wire.errors import ErrorCode
+
+CONFIG = config(file_delete_delay_ms=1000)
+DIRECTORY_IDS = (b"\1" * 16, b"\2" * 16)
+
+
+class FixedClock:
+    def __init__(self) -> None:
+        self.monotonic = 0
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return self.monotonic
+
+
+def manager_on(tmp_path: Path, notes: list[str] | None = None) -> LogManager:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir(exist_ok=True)
+    manager = LogManager(
+        RealDisk(),
+        [(str(path), name) for path, name in zip(paths, DIRECTORY_IDS, strict=True)],
+        CONFIG,
+        FixedClock(),
+        note=(notes if notes is not None else []).append,
+    )
+    manager.load_all()
+    return manager
+
+
+def fill(manager: LogManager, partitions: int = 4) -> None:
+    for number in range(partitions):
+        log = manager.get_or_create(TopicPartition("t.x_y-z", number), TOPIC_ID, CONFIG)
+        for i in range(30):
+            log.append_as_leader(batch_of([b"%d" % i * 20]), 4, NOW_MS)
+        log.set_high_watermark(20)
+
+
+def test_partitions_spread_and_come_back_after_a_clean_stop(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager)
+    assert [len(status.logs) for status in manager.log_dirs()] == [2, 2]
+    manager.logs[TopicPartition("t.x_y-z", 0)].increment_log_start_offset(3)
+    values = {name: all_values(log) for name, log in manager.logs.items()}
+    manager.shut_down(77)
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":77}'
+    assert (
+        tmp_path / "a" / "replication-offset-checkpoint"
+    ).read_text() == "0\n2\nt.x_y-z 0 20\nt.x_y-z 2 20\n"
+    assert (
+        tmp_path / "a" / "recovery-point-offset-checkpoint"
+    ).read_text() == "0\n2\nt.x_y-z 0 30\nt.x_y-z 2 30\n"
+    assert (tmp_path / "a" / "log-start-offset-checkpoint").read_text() == "0\n1\nt.x_y-z 0 3\n"
+    again = manager_on(tmp_path)
+    assert again.previous_broker_epoch == 77
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert {name: all_values(log) for name, log in again.logs.items()} == values
+    log = again.logs[TopicPartition("t.x_y-z", 0)]
+    assert (log.topic_id, log.high_watermark, log.log_start_offset, log.latest_epoch()) == (
+        TOPIC_ID,
+        20,
+        3,
+        4,
+    )
+
+
+def test_a_kill_loses_nothing_and_is_noticed(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager)
+    manager.flush_and_checkpoint_recovery_points()
+    manager.checkpoint_high_watermarks()
+    extra = manager.logs[TopicPartition("t.x_y-z", 1)]
+    extra.append_as_leader(batch_of([b"after"]), 4, NOW_MS)
+    values = {name: all_values(log) for name, log in manager.logs.items()}
+    again = manager_on(tmp_path)
+    assert again.previous_broker_epoch == -1
+    assert {name: all_values(log) for name, log in again.logs.items()} == values
+    assert again.logs[TopicPartition("t.x_y-z", 1)].recovery_point == 30
+    assert again.logs[TopicPartition("t.x_y-z", 1)].high_watermark == 20
+
+
+def test_deletion_waits_and_slices_stay_readable(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    name = TopicPartition("t.x_y-z", 0)
+    held = manager.logs[name].read(0, 100, 30, True).records
+    assert isinstance(held, FileSlice)
+    before = held.read()
+    manager.delete_later(name)
+    assert manager.get(name) is None
+    marked = [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-delete")]
+    assert len(marked) == 1
+    assert marked[0].startswith("t.x_y-z-0.")
+    assert manager.remove_expired_deletions(999) == 0
+    assert manager.remove_expired_deletions(1000) == 1
+    assert not [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-delete")]
+    assert held.read() == before
+
+
+def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    manager.delete_later(TopicPartition("t.x_y-z", 0))
+    again = manager_on(tmp_path)
+    assert again.logs == {}
+    assert again.remove_expired_deletions(10**9) == 1
+    assert not [entry for entry in os.listdir(tmp_path / "a") if "t.x" in entry]
+
+
+def test_a_long_topic_name_can_be_marked(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    name = TopicPartition("n" * 249, 10)
+    manager.get_or_create(name, TOPIC_ID, CONFIG)
+    manager.mark_stray(name)
+    strays = [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-stray")]
+    assert [len(entry) for entry in strays] == [255]
+    assert manager_on(tmp_path).logs == {}
+
+
+def test_another_topic_id_is_refused(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    with pytest.raises(LogRefused) as caught:
+        manager.get_or_create(TopicPartition("t.x_y-z", 0), rb"\9" * 16, CONFIG)
+    assert caught.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_directory_may_be_asked_for(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    manager.get_or_create(TopicPartition("x", 0), TOPIC_ID, CONFIG, DIRECTORY_IDS[1])
+    assert (tmp_path / "b" / "x-0" / "partition.metadata").exists()
+
+
+def test_a_failed_directory_takes_its_partitions_along(tmp_path: Path) -> None:
+    notes: list[str] = []
+    manager = manager_on(tmp_path, notes)
+    fill(manager)
+    manager.fail_directory(manager.directories[0], OSError("gone"))
+    assert sorted(manager.logs) == [TopicPartition("t.x_y-z", 1), TopicPartition("t.x_y-z", 3)]
+    assert [status.online for status in manager.log_dirs()] == [False, True]
+    assert manager.get_or_create(TopicPartition("new", 0), TOPIC_ID, CONFIG).directory.startswith(
+        str(tmp_path / "b")
+    )
+    manager.fail_directory(manager.directories[1], OSError("gone"))
+    with pytest.raises(LogRefused) as caught:
+        manager.get_or_create(TopicPartition("new", 1), TOPIC_ID, CONFIG)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(notes) == 2
+
+
+def test_the_metadata_log_is_left_to_raft(tmp_path: Path) -> None:
+    (tmp_path / "a" / "__cluster_metadata-0").mkdir(parents=True)
+    (tmp_path / "a" / "not a partition").mkdir()
+    (tmp_path / "a" / "t-0.0123-future").mkdir()
+    assert manager_on(tmp_path).logs == {}
+
+
+def test_partition_directories() -> None:
+    assert parse_partition_directory("a-b-12") == TopicPartition("a-b", 12)
+    for name in ("a", "a-", "-1", "a-x", "a-1.abc-delete", "a-¹"):
+        assert parse_partition_directory(name) is None
+
+
+def test_a_directory_is_one_processs(tmp_path: Path) -> None:
+    directory = LogDirectory(RealDisk(), str(tmp_path), b"")
+    directory.lock()
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            LogDirectory(RealDisk(), str(tmp_path), b"").lock()
+        except DirectoryLocked:
+            code = 0
+        os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    directory.unlock()
+
+
+def test_real_files_cut_back_a_write_that_fails(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.write_now(b"abc", bytearray(b"def"), memoryview(b"ghi"))
+    assert file.read_cold(0, 100) == b"abcdefghi"
+    assert file.try_read(3, 3) in (b"def", None)
+    file.truncate(4)
+    assert file.write_now(b"X") == 1
+    assert file.read_cold(0, 100) == b"abcdX"
+    assert file.size() == 5
+    for many in ([b"y"] * 1500,):
+        assert file.write_now(*many) == 1500
+    file.sync()
+    file.close()
+    with pytest.raises(OSError):
+        file.write_now(b"z")

@@ -1,0 +1,226 @@
+"""Sequences, epochs and transactions of producers, against Kafka's table and a plain model."""
+
+from __future__ import annotations
+
+import pytest
+from crc32c import crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.log.producer_state import (
+    MAX_SEQUENCE,
+    RETAINED_BATCHES,
+    ProducerState,
+    SnapshotCorrupt,
+    decode_snapshot,
+    encode_snapshot,
+)
+from kafkacompat.ports import LogRefused
+from kafkacompat.wire.errors import ErrorCode
+
+NOW_MS = 1_700_000_000_000
+
+
+class Partition:
+    """A producer state with a log's end to count offsets by."""
+
+    def __init__(self) -> None:
+        self.state = ProducerState()
+        self.end = 0
+
+    def write(
+        self,
+        sequence: int,
+        count: int = 1,
+        *,
+        epoch: int = 0,
+        producer_id: int = 1,
+        transactional: bool = False,
+    ) -> tuple[int, int, bool]:
+        original = self.state.check(producer_id, epoch, sequence, count - 1, is_transactional=transactional)
+        if original is not None:
+            return original.first_offset, original.last_offset, True
+        first, self.end = self.end, self.end + count
+        self.state.apply_data(producer_id, epoch, sequence, first, self.end - 1, NOW_MS, transactional)
+        return first, self.end - 1, False
+
+    def end_transaction(
+        self, committed: bool, *, producer_id: int = 1, epoch: int = 0, coordinator_epoch: int = 0
+    ) -> object:
+        self.state.check(
+            producer_id,
+            epoch,
+            -1,
+            0,
+            is_transactional=True,
+            is_control=True,
+            coordinator_epoch=coordinator_epoch,
+        )
+        self.end += 1
+        return self.state.apply_marker(producer_id, epoch, coordinator_epoch, self.end - 1, NOW_MS, committed)
+
+    def refused(self, sequence: int, **kwargs: object) -> ErrorCode:
+        with pytest.raises(LogRefused) as caught:
+            self.write(sequence, **kwargs)  # type: ignore[arg-type]
+        return caught.value.code
+
+
+def test_the_last_five_batches_are_recognised_and_older_ones_refused() -> None:
+    """D5, T22: repetitions get the original's offsets."""
+    partition = Partition()
+    written = [partition.write(2 * i, 2) for i in range(7)]
+    for i in range(2, 7):
+        assert partition.write(2 * i, 2) == (*written[i][:2], True)
+    assert partition.refused(0, count=2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert len(partition.state.producers[1].batches) == RETAINED_BATCHES
+
+
+def test_a_gap_is_out_of_order() -> None:
+    """D6, T22."""
+    partition = Partition()
+    partition.write(0)
+    assert partition.refused(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.refused(1, count=2, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.write(1) == (1, 1, False)
+
+
+def test_part_of_a_repetition_is_no_repetition() -> None:
+    partition = Partition()
+    partition.write(0, 3)
+    assert partition.refused(0, count=2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    """D6: the records that would tell may be gone."""
+    assert Partition().write(77) == (0, 0, False)
+
+
+def test_old_epochs_are_fenced_and_new_ones_begin_at_zero() -> None:
+    """D7, T22: INVALID_PRODUCER_EPOCH, no leader error."""
+    partition = Partition()
+    partition.write(0, epoch=3)
+    assert partition.refused(1, epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert partition.write(0, epoch=4) == (1, 1, False)
+    assert partition.refused(0, epoch=3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert partition.write(0, epoch=4) == (1, 1, True)
+
+
+def test_sequences_wrap_to_zero() -> None:
+    partition = Partition()
+    partition.write(MAX_SEQUENCE - 1, 2)
+    assert partition.write(0) == (2, 2, False)
+    other = Partition()
+    other.write(MAX_SEQUENCE, 3)
+    assert other.write(MAX_SEQUENCE, 3) == (0, 2, True)
+    assert other.write(2) == (3, 3, False)
+
+
+def test_transactions_hold_the_stable_offset_until_replicated() -> None:
+    partition = Partition()
+    state = partition.state
+    partition.write(0, producer_id=9)
+    partition.write(0, 2, transactional=True)
+    partition.write(0, 2, producer_id=2, transactional=True)
+    assert state.first_unstable_offset == 1
+    completed = partition.end_transaction(False)
+    assert completed is not None
+    assert state.stable_offset_after(completed) == 3  # type: ignore[arg-type]
+    assert state.first_unstable_offset == 1
+    state.on_high_watermark(5)
+    assert state.first_unstable_offset == 1
+    state.on_high_watermark(6)
+    assert state.first_unstable_offset == 3
+    partition.end_transaction(True, producer_id=2)
+    state.on_high_watermark(7)
+    assert state.first_unstable_offset == -1
+
+
+def test_writes_outside_an_open_transaction_are_refused() -> None:
+    """T25."""
+    partition = Partition()
+    partition.write(0, transactional=True)
+    assert partition.refused(1) == ErrorCode.INVALID_TXN_STATE
+    assert partition.write(1, transactional=True) == (1, 1, False)
+
+
+def test_markers_of_old_epochs_and_old_coordinators_are_fenced() -> None:
+    partition = Partition()
+    partition.write(0, transactional=True, epoch=2)
+    partition.end_transaction(True, epoch=2, coordinator_epoch=5)
+    with pytest.raises(LogRefused) as epoch:
+        partition.end_transaction(True, epoch=1, coordinator_epoch=5)
+    assert epoch.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    with pytest.raises(LogRefused) as coordinator:
+        partition.end_transaction(True, epoch=2, coordinator_epoch=4)
+    assert coordinator.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_marker_without_data_ends_nothing() -> None:
+    partition = Partition()
+    assert partition.end_transaction(True) is None
+    assert partition.state.first_unstable_offset == -1
+
+
+def test_idle_producers_expire_but_not_with_an_open_transaction() -> None:
+    partition = Partition()
+    partition.write(0, producer_id=1)
+    partition.write(0, producer_id=2, transactional=True)
+    assert partition.state.remove_expired(NOW_MS + 99, 100) == 0
+    assert partition.state.remove_expired(NOW_MS + 100, 100) == 1
+    assert [entry.producer_id for entry in partition.state.active()] == [2]
+
+
+def test_snapshot_layout_is_kafkas() -> None:
+    partition = Partition()
+    partition.state.apply_data(7, 0, 0, 5, 6, NOW_MS + 1, False)
+    data = encode_snapshot(partition.state.producers.values())
+    entry = (
+        "0000000000000007" + "0000" + "00000001" + "0000000000000006" + "00000001" + "0000018bcfe56801"
+        "ffffffff" + "ffffffffffffffff"
+    )
+    body = bytes.fromhex("00000001" + entry)
+    assert data == b"\0\1" + crc32c(body).to_bytes(4, "big") + body
+    assert len(data) == 56
+
+
+@pytest.mark.parametrize("at", range(0, 56, 3))
+def test_a_damaged_snapshot_is_noticed(at: int) -> None:
+    partition = Partition()
+    partition.write(0)
+    data = bytearray(encode_snapshot(partition.state.producers.values()))
+    data[at] ^= 1
+    with pytest.raises(SnapshotCorrupt):
+        decode_snapshot(bytes(data))
+    with pytest.raises(SnapshotCorrupt):
+        decode_snapshot(bytes(data[:at]))
+
+
+steps = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(0, 2), st.integers(0, 12), st.integers(1, 3)), max_size=60
+)
+
+
+@given(steps)
+def test_what_is_accepted_is_each_producers_sequence_once(attempts: list[tuple[int, int, int, int]]) -> None:
+    """Whatever is tried: per producer and epoch the accepted sequences are consecutive, repetitions write nothing."""
+    partition = Partition()
+    accepted: dict[int, list[tuple[int, int, int, int]]] = {}
+    for producer_id, epoch, sequence, count in attempts:
+        history = accepted.setdefault(producer_id, [])
+        try:
+            first, last, duplicate = partition.write(sequence, count, epoch=epoch, producer_id=producer_id)
+        except LogRefused:
+            continue
+        if duplicate:
+            assert (epoch, sequence, count, first) in history[-RETAINED_BATCHES:]
+        else:
+            if history and history[-1][0] == epoch:
+                assert sequence == history[-1][1] + history[-1][2]
+            elif history:
+                assert epoch > history[-1][0]
+                assert sequence == 0
+            history.append((epoch, sequence, count, first))
+        assert last - first == count - 1
+    reloaded = ProducerState()
+    reloaded.load(decode_snapshot(encode_snapshot(partition.state.producers.values())), partition.end)
+    assert list(reloaded.active()) == list(partition.state.active())

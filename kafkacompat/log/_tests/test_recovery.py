@@ -1,0 +1,234 @@
+"""What a crash may leave, and what opening makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.log._tests.logs import (
+    DIRECTORY,
+    NOW_MS,
+    all_values,
+    batch_of,
+    config,
+    index_files,
+    marker,
+    open_log,
+)
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log import PartitionLog
+
+FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
+
+
+def filled(disk: MemoryDisk, batches: int = 30, **changes: object) -> PartitionLog:
+    log = open_log(disk, config(**changes))
+    for i in range(batches):
+        log.append_as_leader(batch_of([b"%d" % i * 20, b"b"], NOW_MS + i), 0, NOW_MS)
+    return log
+
+
+def test_torn_tail_at_every_byte_of_the_last_batch() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 5, segment_bytes=1 << 20)
+    whole = all_values(log)
+    before = log.segments[0].size
+    log.append_as_leader(batch_of([b"last", b"torn"]), 0, NOW_MS)
+    after = log.segments[0].size
+    for cut in range(before, after):
+        torn = disk.copy()
+        del torn.files[FIRST_LOG][cut:]
+        again = open_log(torn, config(segment_bytes=1 << 20))
+        assert again.log_end_offset == 10
+        assert all_values(again) == whole
+        assert len(torn.files[FIRST_LOG]) == before
+
+
+def test_a_changed_byte_in_the_last_batch_drops_it_alone() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 5, segment_bytes=1 << 20)
+    before = log.segments[0].size
+    log.append_as_leader(batch_of([b"last"]), 0, NOW_MS)
+    for at in range(before + 16, log.segments[0].size):
+        torn = disk.copy()
+        torn.files[FIRST_LOG][at] ^= 0xFF
+        assert open_log(torn, config(segment_bytes=1 << 20)).log_end_offset == 10
+
+
+def test_zeros_after_the_end_are_cut_off() -> None:
+    """What a power loss leaves where a file was grown but not written."""
+    disk = MemoryDisk()
+    filled(disk, 5, segment_bytes=1 << 20)
+    size = len(disk.files[FIRST_LOG])
+    disk.files[FIRST_LOG] += bytes(5000)
+    assert open_log(disk).log_end_offset == 10
+    assert len(disk.files[FIRST_LOG]) == size
+
+
+def test_damage_in_the_middle_ends_the_log_there_and_sets_the_rest_aside() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 60)
+    assert len(log.segments) > 2
+    second = log.segments[1]
+    disk.files[second.stem + ".log"][70] ^= 1
+    again = open_log(disk)
+    assert again.log_end_offset == second.base_offset
+    names = disk.list_directory(DIRECTORY)
+    assert any(name.endswith(".log.deleted") for name in names)
+    assert not any(name.endswith(".deleted") for name in names if name[:20] <= f"{second.base_offset:020d}")
+    open_log(disk, clean=True)
+    assert not any(name.endswith(".deleted") for name in disk.list_directory(DIRECTORY))
+
+
+def test_segments_below_the_recovery_point_are_not_read() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.flush()
+    last = log.segments[-1].base_offset
+    disk.files[FIRST_LOG][70] ^= 1
+    again = open_log(disk, recovery_point=last)
+    assert again.log_end_offset == log.log_end_offset
+
+
+def test_indexes_after_a_kill_equal_those_of_a_clean_stop() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    killed = disk.copy()
+    log.close()
+    open_log(killed)
+    assert index_files(killed) == index_files(disk)
+    assert any(index_files(disk).values())
+
+
+@pytest.mark.parametrize("damage", ["missing", "odd", "wild", "zeros"])
+def test_a_bad_index_of_a_clean_log_is_built_anew(damage: str) -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    values = all_values(log)
+    log.close()
+    good = index_files(disk)
+    for suffix in (".index", ".timeindex"):
+        path = f"{DIRECTORY}/{0:020d}{suffix}"
+        if damage == "missing":
+            del disk.files[path]
+        elif damage == "odd":
+            disk.files[path] += b"\0"
+        elif damage == "wild":
+            disk.files[path][-8:] = b"\x7f\xff\xff\xff\x7f\xff\xff\xff"
+        else:
+            disk.files[path] += bytes(24)
+    again = open_log(disk, clean=True)
+    assert all_values(again) == values
+    found = again.offset_for_timestamp(NOW_MS + 3)
+    assert found is not None
+    assert found.offset in (5, 6)
+    again.close()
+    if damage != "wild":
+        assert index_files(disk) == good
+
+
+def test_an_index_that_points_between_batches_is_built_anew() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    values = all_values(log)
+    log.close()
+    path = f"{DIRECTORY}/{0:020d}.index"
+    for entry in range(0, len(disk.files[path]), 8):
+        disk.files[path][entry + 7] ^= 5
+    assert all_values(open_log(disk, clean=True)) == values
+
+
+def test_an_index_without_a_log_is_removed() -> None:
+    disk = MemoryDisk()
+    filled(disk).close()
+    disk.files[f"{DIRECTORY}/{9999:020d}.index"] = bytearray(8)
+    open_log(disk, clean=True)
+    assert f"{9999:020d}.index" not in disk.list_directory(DIRECTORY)
+
+
+def test_leftovers_of_compaction() -> None:
+    """`.cleaned` files go; a `.swap` that is complete replaces what it covers."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    values = all_values(log)
+    second = log.segments[1].base_offset
+    log.close()
+    merged = bytes(disk.files[FIRST_LOG]) + bytes(disk.files[f"{DIRECTORY}/{second:020d}.log"])
+    disk.files[FIRST_LOG + ".swap"] = bytearray(merged)
+    disk.files[f"{DIRECTORY}/{500:020d}.log.cleaned"] = bytearray(b"half")
+    disk.files[f"{DIRECTORY}/{600:020d}.log.swap"] = bytearray(b"half")
+    again = open_log(disk, clean=True)
+    names = disk.list_directory(DIRECTORY)
+    assert f"{second:020d}.log" not in names
+    assert not [name for name in names if name.endswith((".swap", ".cleaned"))]
+    assert all_values(again) == values
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
+    disk = MemoryDisk()
+    filled(disk, 3).close()
+    again = open_log(disk, clean=True, log_start_offset=100)
+    assert (again.log_start_offset, again.log_end_offset) == (100, 100)
+    assert again.append_as_leader(batch_of([b"x"]), 1, NOW_MS).first_offset == 100
+
+
+def test_epochs_are_found_in_the_batches_when_the_file_is_lost() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for epoch in (0, 0, 3, 3, 7):
+        log.append_as_leader(batch_of([b"v"]), epoch, NOW_MS)
+    entries = log.epoch_entries
+    for data in (b"", b"garbage", None):
+        killed = disk.copy()
+        path = f"{DIRECTORY}/leader-epoch-checkpoint"
+        if data is None:
+            del killed.files[path]
+        else:
+            killed.files[path][:] = data
+        assert open_log(killed, recovery_point=4).epoch_entries == entries == [(0, 0), (3, 2), (7, 4)]
+
+
+def test_open_transactions_and_sequences_come_back() -> None:
+    """The LSO and the sequence check survive a kill, from snapshots and from the batches after them."""
+    disk = MemoryDisk()
+    log = open_log(disk, config(segment_bytes=600))
+    for i in range(12):
+        log.append_as_leader(
+            batch_of([b"a" * 50], producer_id=1, producer_epoch=0, base_sequence=i, is_transactional=True),
+            0,
+            NOW_MS,
+        )
+        log.append_as_leader(
+            batch_of([b"b" * 50], producer_id=2, producer_epoch=0, base_sequence=i), 0, NOW_MS
+        )
+        if i == 5:
+            log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    expected = log.active_producers()
+    stable = log.last_stable_offset
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert stable == 13
+    assert [(entry.producer_id, entry.first_offset) for entry in aborted] == [(1, 0)]
+    for clean in (False, True):
+        found = disk.copy()
+        if clean:
+            log.close()
+            found = disk
+        again = open_log(found, config(segment_bytes=600), clean=clean, high_watermark=log.log_end_offset)
+        assert again.active_producers() == expected
+        assert again.last_stable_offset == stable
+        assert again.aborted_transactions(0, 999) == aborted
+
+
+def test_a_damaged_snapshot_is_replaced_by_replay() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for i in range(40):
+        log.append_as_leader(
+            batch_of([b"b" * 50], producer_id=2, producer_epoch=0, base_sequence=i), 0, NOW_MS
+        )
+    expected = log.active_producers()
+    log.close()
+    for path in disk.files:
+        if path.endswith(".snapshot"):
+            disk.files[path][-1] ^= 1
+    assert open_log(disk, clean=True).active_producers() == expected
