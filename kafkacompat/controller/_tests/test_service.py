@@ -8,15 +8,17 @@ import pytest
 
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller._tests.harness import DIRECTORY, DIRECTORY_ID, Harness, registration
+from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.local import format_directories, open_local_quorum
 from kafkacompat.controller.records import MetadataRecord, frame_all
+from kafkacompat.controller.service import LocalController
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.data_directories import open_directories, open_metadata_store
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.node.lifecycle import BrokerIdentity, BrokerLifecycle
 from kafkacompat.raft._tests.support import CountingRandom, FixedClock, ManualWorkers, MemoryDisk, MemoryLog
 from kafkacompat.raft.driver import MetadataLogProblem
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
-from kafkacompat.raft.storage import load_directories
 from kafkacompat.raft.voters import Voter
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -347,33 +349,19 @@ def test_on_a_real_disk_a_torn_tail_costs_only_the_torn_batch(tmp_path: Path) ->
     properties = {**defaults_without_file(), "log.dirs": str(tmp_path / "data")}
     config = ServerConfig.from_properties(properties)
     disk, random, clock = RealDisk(), CountingRandom(), FixedClock()
-    format_directories(config, disk, random, clock.now_ms(), "cluster")
 
     def run(names: list[str]) -> MetadataImage:
-        directories = load_directories(disk, config.log_dirs, None, 1, random, clock.now_ms())
+        directories = open_directories(config, disk, random, clock.now_ms(), format_if_empty=True)
         workers = ManualWorkers()
-        quorum = open_local_quorum(
-            config,
-            directories,
-            disk=disk,
-            clock=clock,
-            random=random,
-            workers=workers,
-            controller_listeners=config.controller_listeners(),
-            clean=False,
-            fail=lambda error: None,
+        store = open_metadata_store(
+            config, directories, disk, workers, clock, fail=lambda error: None, note=lambda text: None
         )
-        controller = quorum.controller
-        controller.start(quorum.bootstrap, random.uuid(), [])
-        identity = BrokerIdentity(
-            1,
-            "cluster",
-            random.uuid(),
-            config.broker_listeners(),
-            tuple(directories.directory_ids.values()),
-            None,
-            -1,
-        )
+        cluster_id = directories.identity.cluster_id
+        core = ControllerCore(ControllerSettings(config, 1, cluster_id))
+        controller = LocalController(core, store.driver, random, max_bytes_between_snapshots=20_971_520)
+        controller.start(directories.bootstrap_values, random.uuid(), [])
+        ids = tuple(directories.identity.directory_ids.values())
+        identity = BrokerIdentity(1, cluster_id, random.uuid(), config.broker_listeners(), ids, None, -1)
         life = BrokerLifecycle(controller, identity)
         life.register()
         workers.run_all()
@@ -382,6 +370,7 @@ def test_on_a_real_disk_a_torn_tail_costs_only_the_torn_batch(tmp_path: Path) ->
             topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
             controller.create_topics(CreateTopicsRequest(topics=[topic]), None)  # type: ignore[arg-type]
         workers.run_all()
+        directories.locks.release()
         return controller.image
 
     run(["a", "b"])
