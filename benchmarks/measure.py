@@ -26,6 +26,7 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 KINDS = (KAFKACOMPAT, APACHE)
 CLIENT_TIMEOUT_S = 200
 TOPIC_TIMEOUT_S = 60.0
+MEGABYTE = 1 << 20
 
 
 @contextmanager
@@ -88,6 +89,19 @@ def first_answer_s(broker: BrokerProcess) -> float:
             return time.perf_counter() - started
         time.sleep(0.005)
     raise TimeoutError(f"{broker.kind} gave no answer: {broker.log_text()[-2000:]}")
+
+
+def warm_memory(root: Path, size: int) -> None:
+    """Write and remove a file of `size` bytes: a hypervisor that takes back free memory makes its next first use dear.
+
+    Done before each run, for both brokers alike, so that neither pays the machine for fresh pages.
+    """
+    path = root / "warm"
+    block = bytes(MEGABYTE)
+    with open(path, "wb") as file:
+        for _ in range(size // MEGABYTE + 1):
+            file.write(block)
+    path.unlink()
 
 
 def answers(port: int) -> bool:

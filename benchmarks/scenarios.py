@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks.measure import client, cpu_seconds, create_topic, first_answer_s, memory_mb, running
+from benchmarks.measure import (
+    client,
+    cpu_seconds,
+    create_topic,
+    first_answer_s,
+    memory_mb,
+    running,
+    warm_memory,
+)
 from interop_tests.harness.broker import BrokerProcess
 
 Figures = dict[str, float]
@@ -45,6 +53,7 @@ def produce_and_consume(load: Load) -> Callable[[str], Figures]:
             job = {"size": load.size, "acks": load.acks, "compression": load.compression}
             client(broker, work="produce", topic="warm", count=load.count // 5, **job)
             create_topic(broker, "bench", load.partitions)
+            warm_memory(broker.root, 2 * load.size * load.count)
             made = client(broker, work="produce", topic="bench", count=load.count, **job)
             read = client(broker, work="consume", topic="bench", count=load.count, partitions=load.partitions)
             gigabytes = load.size * load.count / 1e9
