@@ -93,7 +93,7 @@ def _check_node(node: Node, name: str) -> None:
 
 def _plain(values: Any, source: int) -> Iterable[DescribeConfigsResourceResult]:
     return [
-        DescribeConfigsResourceResult(name=name, value=value, config_source=source, documentation=None)
+        DescribeConfigsResourceResult(name=name, value=value, config_source=source)
         for name, value in sorted(values.items())
     ]
 
@@ -125,6 +125,7 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: in
         results=[
             DescribeConfigsResult(
                 error_code=code,
+                error_message=f"The request failed: {code.name}",
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )

@@ -83,6 +83,8 @@ def handle(
 
 
 def error_response(request: FetchRequest, code: ErrorCode, version: int) -> FetchResponse:
+    if version >= FIRST_VERSION_WITH_TOPIC_IDS:  # the error stands for all, as in Kafka
+        return FetchResponse(error_code=code, session_id=request.session_id)
     return FetchResponse(
         error_code=code,
         session_id=request.session_id,
@@ -95,7 +97,6 @@ def error_response(request: FetchRequest, code: ErrorCode, version: int) -> Fetc
                         partition_index=one.partition,
                         error_code=code,
                         high_watermark=-1,
-                        aborted_transactions=None,
                         records=b"",
                     )
                     for one in topic.partitions

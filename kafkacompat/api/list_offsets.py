@@ -40,7 +40,8 @@ def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> 
     topics = []
     for topic in request.topics:
         answers = []
-        for one in topic.partitions:
+        # A partition named twice is refused, and in the answer once.
+        for one in {one.partition_index: one for one in topic.partitions}.values():
             if mentions[topic.name, one.partition_index] > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
             else:

@@ -54,6 +54,8 @@ def check(changes: list[tuple[str, int, str | None]]) -> None:
     for name, operation, level in changes:
         if operation not in (SET, DELETE):
             raise LoggerRefused(ErrorCode.INVALID_REQUEST, "Levels of loggers can be set or deleted only.")
+        if operation == SET and level is None:
+            raise LoggerRefused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
         if name not in known:
             raise LoggerRefused(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
         if operation == SET and level not in LEVELS:

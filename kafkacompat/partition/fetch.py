@@ -271,7 +271,7 @@ class FetchEngine:
             partition_index=asked.partition,
             error_code=error,
             high_watermark=-1,
-            aborted_transactions=None,
+            aborted_transactions=[] if error in UNKNOWN else None,
             records=EMPTY_RECORDS,
         )
         if parameters.version >= FIRST_VERSION_WITH_CURRENT_LEADER and error in STALE_LEADER:

@@ -32,6 +32,10 @@ logger = logging.getLogger(__name__)
 NEVER_FLUSH = 2**63 - 1
 FIRST_VERSION_WITH_ZSTD = 7
 ALL_REPLICAS = -1
+WITHOUT_LOG_START = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+)
+"""Refusals of a produce that, as in Kafka, do not tell where the log begins."""
 Key = tuple[str, int]
 
 
@@ -85,7 +89,7 @@ class PartitionManager:
     ) -> ProduceResult:
         """Validate and append one partition's records; the refusal, if any, is in the result."""
         core = self.by_name.get(partition)
-        if partition[0] in INTERNAL_TOPICS and not internal_allowed:
+        if partition[0] in INTERNAL_TOPICS and not internal_allowed and self._is_known(partition):
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:
             return self._not_led(partition, core)
@@ -100,7 +104,10 @@ class PartitionManager:
             info = log.append_as_leader(batch, core.leader_epoch, now_ms)
         except LogRefused as refused:
             return ProduceResult(
-                refused.code, error_message=refused.message, record_errors=refused.record_errors
+                refused.code,
+                log_start_offset=-1 if refused.code in WITHOUT_LOG_START else log.log_start_offset,
+                error_message=refused.message,
+                record_errors=refused.record_errors,
             )
         except OSError as error:
             logger.error("append to %s failed: %s", core.topic_partition, error)
@@ -205,7 +212,7 @@ class PartitionManager:
         answers: dict[TopicPartition, tuple[ErrorCode, int]] = {}
         for partition, offset in offsets.items():
             core = self.by_name.get(partition)
-            if partition.topic in INTERNAL_TOPICS:
+            if partition.topic in INTERNAL_TOPICS and self._is_known(partition):
                 answers[partition] = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
             elif core is None:
                 answers[partition] = (self._absent(partition), -1)
@@ -326,10 +333,13 @@ class PartitionManager:
             ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=core.leader, leader_epoch=core.leader_epoch
         )
 
+    def _is_known(self, partition: Key) -> bool:
+        topic = self.image.topics.get(partition[0])
+        return topic is not None and partition[1] in topic.partitions
+
     def _absent(self, partition: Key) -> ErrorCode:
         """Why a partition is not here: unknown, another node's, or its log cannot be opened."""
-        topic = self.image.topics.get(partition[0])
-        if topic is None or partition[1] not in topic.partitions:
+        if not self._is_known(partition):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR

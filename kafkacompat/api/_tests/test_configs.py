@@ -169,7 +169,7 @@ def test_loggers_are_only_checked_when_that_is_asked() -> None:
         ("2", [(NAME, 0, "DEBUG")], 42),
         ("1", [("no.such", 0, "DEBUG")], 40),
         ("1", [(NAME, 0, "LOUD")], 40),
-        ("1", [(NAME, 0, None)], 40),
+        ("1", [(NAME, 0, None)], 42),
         ("1", [(NAME, 2, "DEBUG")], 42),
         ("1", [(NAME, 9, "DEBUG")], 42),
         ("1", [("root", 1, None)], 42),

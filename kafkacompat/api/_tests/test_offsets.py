@@ -77,7 +77,7 @@ def test_unknown_negative_timestamps_are_unsupported() -> None:
 
 
 def test_e22_duplicate_partitions_are_refused() -> None:
-    assert [row[0] for row in rows(filled().call(list_offsets(-1, -2, index=0), 5))] == [42, 42]
+    assert [row[0] for row in rows(filled().call(list_offsets(-1, -2, index=0), 5))] == [42]
 
 
 def test_e26_other_isolation_levels_are_an_error_on_all_partitions() -> None:
@@ -85,6 +85,8 @@ def test_e26_other_isolation_levels_are_an_error_on_all_partitions() -> None:
     assert rows(api.call(list_offsets(-1, isolation=7), 5)) == [(-1, -1, -1)]
     response = api.call(fetch_request(api, isolation=7), 12)
     assert [one.error_code for one in response.responses[0].partitions] == [-1]
+    by_id = api.call(fetch_request(api, isolation=7), 13)
+    assert (by_id.error_code, by_id.responses) == (-1, [])
 
 
 def test_unknown_partitions_and_timestamps_that_match_nothing() -> None:
