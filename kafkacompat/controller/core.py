@@ -17,7 +17,7 @@ from kafkacompat.controller.features import (
 )
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, unframe
-from kafkacompat.controller.replay import Replayer
+from kafkacompat.controller.replayer import Replayer
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.wire.messages.abort_transaction_record import AbortTransactionRecord
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord

@@ -7,7 +7,7 @@ a record or level that 4.3 does not know is fatal, because an image that skips o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,11 @@ from kafkacompat.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from kafkacompat.controller.merge import merge_partition_change
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
-    from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
     from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
     from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
     from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
@@ -365,37 +365,6 @@ class ImageBuilder:
         """NoOp and the ZooKeeper migration state, which the 4.x image ignores: only the offset moves on."""
 
 
-def merge_partition_change(old: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Absent fields keep; the partition epoch always rises, the leader epoch whenever a leader is stated, even the same."""
-
-    def kept(new: list[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
-        return current if new is None else tuple(new)
-
-    stated = record.leader != -2
-    replicas = kept(record.replicas, old.replicas)
-    if record.directories is not None:
-        directories = tuple(record.directories)
-    elif record.replicas is not None and len(replicas) != len(old.directories):
-        directories = (DIRECTORY_MIGRATING,) * len(replicas)
-    else:
-        directories = old.directories
-    return PartitionImage(
-        replicas=replicas,
-        directories=directories,
-        isr=kept(record.isr, old.isr),
-        removing_replicas=kept(record.removing_replicas, old.removing_replicas),
-        adding_replicas=kept(record.adding_replicas, old.adding_replicas),
-        eligible_leader_replicas=kept(record.eligible_leader_replicas, old.eligible_leader_replicas),
-        last_known_elr=kept(record.last_known_elr, old.last_known_elr),
-        leader=record.leader if stated else old.leader,
-        leader_recovering=(
-            old.leader_recovering if record.leader_recovery_state == -1 else record.leader_recovery_state == 1
-        ),
-        leader_epoch=old.leader_epoch + 1 if stated else old.leader_epoch,
-        partition_epoch=old.partition_epoch + 1,
-    )
-
-
 _HANDLERS: dict[int, Callable[[ImageBuilder, Any], None]] = {
     0: ImageBuilder._register_broker,
     1: ImageBuilder._unregister_broker,
@@ -421,67 +390,3 @@ _HANDLERS: dict[int, Callable[[ImageBuilder, Any], None]] = {
     27: ImageBuilder._register_controller,
     28: ImageBuilder._clear_elr,
 }
-BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
-
-
-class Replayer:
-    """Applies batches in order and holds back what stands in an unfinished metadata transaction (KIP-868)."""
-
-    __slots__ = ("_builder", "_held", "image")
-
-    def __init__(self, image: MetadataImage) -> None:
-        self.image = image
-        """After the last `publish`."""
-        self._builder: ImageBuilder | None = None
-        self._held: list[tuple[int, Any]] | None = None
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._held is not None
-
-    def copy(self) -> Replayer:
-        """A replayer that goes on from the same place on its own; only between publishes."""
-        other = Replayer(self.image)
-        other._held = None if self._held is None else list(self._held)
-        return other
-
-    def apply(self, records: Iterable[tuple[int, Any]]) -> None:
-        """(api key, message) in log order."""
-        if self._builder is None:
-            self._builder = ImageBuilder(self.image)
-        apply = self._builder.apply
-        for api_key, message in records:
-            if BEGIN_TRANSACTION <= api_key <= ABORT_TRANSACTION:
-                self._transaction(api_key, message)
-            elif self._held is not None:
-                self._held.append((api_key, message))
-            else:
-                apply(api_key, message)
-
-    def set_kraft_version(self, level: int) -> None:
-        if self._builder is None:
-            self._builder = ImageBuilder(self.image)
-        self._builder.set_kraft_version(level)
-
-    def publish(self, offset: int, epoch: int) -> MetadataImage:
-        """A new image at this offset; what a transaction holds back is not in it."""
-        if self._builder is None:
-            self.image = replace(self.image, offset=offset, epoch=epoch)
-        else:
-            self.image = self._builder.build(offset, epoch)
-            self._builder = None
-        return self.image
-
-    def _transaction(self, api_key: int, message: BeginTransactionRecord) -> None:
-        assert self._builder is not None
-        if api_key == BEGIN_TRANSACTION:
-            if self._held is not None:
-                raise ReplayError("a metadata transaction begins inside another")
-            self._held = []
-            return
-        if self._held is None:
-            raise ReplayError("a metadata transaction ends that never began")
-        held, self._held = self._held, None
-        if api_key == END_TRANSACTION:
-            for each in held:
-                self._builder.apply(*each)

@@ -168,7 +168,7 @@ class LocalController:
         return self._submit(create_topics(self._core.image, self._core.settings, self._random, request))
 
     def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        from kafkacompat.controller.topics import delete_topics, deletion_disabled
+        from kafkacompat.controller.topic_deletion import delete_topics, deletion_disabled
 
         if not self._core.settings.static.bool("delete.topic.enable"):
             old = context.api_version < TOPIC_DELETION_DISABLED_SINCE

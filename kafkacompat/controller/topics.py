@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: image and request -> records and response.
+"""CreateTopics and CreatePartitions: image and request -> records and response.
 
 Pure. Checks, their order, codes and texts are those of Kafka's controller; authorisation is the caller's. Ids and placement
 take chance from outside. Must not know versions, raft or replies in flight.
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from kafkacompat.controller.brokers import default_directory, is_active
 from kafkacompat.controller.configs import ConfigRefused, check_topic_configs, describe_new_topic
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.placement import PlacementRefused, place_partitions
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
-from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, Uuid
+from kafkacompat.ids import METADATA_TOPIC, Uuid
 from kafkacompat.machine.result import Result
 from kafkacompat.ports import Random
 from kafkacompat.wire.errors import ErrorCode
@@ -30,18 +30,14 @@ from kafkacompat.wire.messages.create_partitions_response import (
 )
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
-from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
-from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kafkacompat.wire.messages.partition_record import PartitionRecord
-from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _TOO_LARGE = "Unable to perform excessively large batch operation."
-_UNKNOWN_TOPIC = "This server does not host this topic-partition."
-_UNKNOWN_ID = "This server does not host this topic ID."
+UNKNOWN_TOPIC_TEXT = "This server does not host this topic-partition."
 
 
 class Refused(Exception):
@@ -312,7 +308,7 @@ def _add_partitions(
 ) -> list[MetadataRecord]:
     topic = image.topics.get(request.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
     current = len(topic.partitions)
     if request.count == current:
         raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
@@ -343,70 +339,3 @@ def _add_partitions(
         except PlacementRefused as refusal:
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
     return _partition_records(image, topic.id, current, placed)
-
-
-def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest
-) -> Result[MetadataRecord, DeleteTopicsResponse]:
-    """Names of v1-5 and names or ids of v6 alike. That deletion is enabled at all is checked by the caller, who knows
-    the version."""
-    results: list[DeletableTopicResult] = []
-
-    def answer(name: str | None, topic_id: Uuid, code: ErrorCode, message: str | None) -> None:
-        results.append(
-            DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
-        )
-
-    names: dict[str, int] = {}
-    ids: dict[Uuid, int] = {}
-    for name in request.topic_names:
-        names[name] = names.get(name, 0) + 1
-    for each in request.topics:
-        if each.name is None and each.topic_id == ZERO_UUID:
-            answer(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-        elif each.name is None:
-            ids[each.topic_id] = ids.get(each.topic_id, 0) + 1
-        elif each.topic_id == ZERO_UUID:
-            names[each.name] = names.get(each.name, 0) + 1
-        else:
-            text = "You may not specify both topic name and topic id."
-            answer(each.name, each.topic_id, ErrorCode.INVALID_REQUEST, text)
-    doomed: dict[Uuid, TopicImage] = {}
-    for topic_id, count in ids.items():
-        topic = image.topics_by_id.get(topic_id)
-        if count > 1:
-            answer(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-        elif topic is None:
-            answer(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
-        else:
-            doomed[topic_id] = topic
-    for name, count in names.items():
-        topic = image.topics.get(name)
-        if count > 1:
-            answer(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        elif topic is None:
-            answer(name, ZERO_UUID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
-        elif ids.get(topic.id):
-            doomed.pop(topic.id, None)
-            text = "The provided topic name maps to an ID that was already supplied."
-            answer(name, topic.id, ErrorCode.INVALID_REQUEST, text)
-        else:
-            doomed[topic.id] = topic
-    records: list[MetadataRecord] = []
-    for topic in doomed.values():
-        records.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
-        answer(topic.name, topic.id, ErrorCode.NONE, None)
-    return Result(tuple(records), DeleteTopicsResponse(responses=results))
-
-
-def deletion_disabled(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
-    """The refusal of every topic while delete.topic.enable is false."""
-    text = "Topic deletion is disabled."
-    results = [
-        DeletableTopicResult(name=name, error_code=code, error_message=text) for name in request.topic_names
-    ]
-    results += [
-        DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code, error_message=text)
-        for each in request.topics
-    ]
-    return DeleteTopicsResponse(responses=results)

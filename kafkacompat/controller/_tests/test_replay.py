@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.merge import merge_partition_change
 from kafkacompat.controller.partition_change import Election, PartitionChange
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, frame, unframe
-from kafkacompat.controller.replay import Replayer, ReplayError, merge_partition_change
+from kafkacompat.controller.replay import ReplayError
+from kafkacompat.controller.replayer import Replayer
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.records.batch import iterate_batches

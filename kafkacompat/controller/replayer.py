@@ -1,0 +1,78 @@
+"""Batches of committed records in order, metadata transactions held back until their end (KIP-868).
+
+Duty: one image after the other. What a record does to an image is replay.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.replay import ImageBuilder, ReplayError
+
+BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
+
+
+class Replayer:
+    """Applies batches in order and holds back what stands in an unfinished metadata transaction (KIP-868)."""
+
+    __slots__ = ("_builder", "_held", "image")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        """After the last `publish`."""
+        self._builder: ImageBuilder | None = None
+        self._held: list[tuple[int, Any]] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._held is not None
+
+    def copy(self) -> Replayer:
+        """A replayer that goes on from the same place on its own; only between publishes."""
+        other = Replayer(self.image)
+        other._held = None if self._held is None else list(self._held)
+        return other
+
+    def apply(self, records: Iterable[tuple[int, Any]]) -> None:
+        """(api key, message) in log order."""
+        if self._builder is None:
+            self._builder = ImageBuilder(self.image)
+        apply = self._builder.apply
+        for api_key, message in records:
+            if BEGIN_TRANSACTION <= api_key <= ABORT_TRANSACTION:
+                self._transaction(api_key, message)
+            elif self._held is not None:
+                self._held.append((api_key, message))
+            else:
+                apply(api_key, message)
+
+    def set_kraft_version(self, level: int) -> None:
+        if self._builder is None:
+            self._builder = ImageBuilder(self.image)
+        self._builder.set_kraft_version(level)
+
+    def publish(self, offset: int, epoch: int) -> MetadataImage:
+        """A new image at this offset; what a transaction holds back is not in it."""
+        if self._builder is None:
+            self.image = replace(self.image, offset=offset, epoch=epoch)
+        else:
+            self.image = self._builder.build(offset, epoch)
+            self._builder = None
+        return self.image
+
+    def _transaction(self, api_key: int, message: Any) -> None:
+        assert self._builder is not None
+        if api_key == BEGIN_TRANSACTION:
+            if self._held is not None:
+                raise ReplayError("a metadata transaction begins inside another")
+            self._held = []
+            return
+        if self._held is None:
+            raise ReplayError("a metadata transaction ends that never began")
+        held, self._held = self._held, None
+        if api_key == END_TRANSACTION:
+            for each in held:
+                self._builder.apply(*each)
