@@ -32,7 +32,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.ports import Disk
+    from kafkacompat.ports import Disk, File
     from kafkacompat.records.validate import ValidatedBatch
 
 
@@ -312,16 +312,13 @@ class PartitionLog(ReadableLog):
 
     def begin_flush(self) -> LogFlush:
         """What a worker thread must sync, as of now: segments from the recovery point on, and the epochs."""
-        segments = [s for s in self._segments.from_offset(self.recovery_point) if s.size]
-        for segment in segments:
-            segment.write_indexes()
-        return LogFlush(
-            self._disk,
-            [segment.file for segment in segments],
-            [path for segment in segments for path in segment.paths()[1:]]
-            + [path for path in (f"{self.directory}/{LEADER_EPOCH_FILE}",) if self._disk.exists(path)],
-            self.log_end_offset,
-        )
+        files: list[File] = []
+        paths = [f"{self.directory}/{LEADER_EPOCH_FILE}"]
+        for segment in self._segments.from_offset(self.recovery_point):
+            if segment.size:
+                files.append(segment.file)
+                paths += segment.write_indexes(create=False)
+        return LogFlush(self._disk, files, paths, self.log_end_offset)
 
     def finish_flush(self, flush: LogFlush) -> None:
         """The flush ran: the recovery point moves, unless a truncation has gone below it meanwhile."""

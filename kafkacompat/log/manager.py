@@ -12,26 +12,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
     PARTITION_METADATA_FILE,
-    RECOVERY_POINT_FILE,
-    CheckpointCorrupt,
     format_partition_metadata,
     parse_partition_metadata,
 )
+from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
     DELETE_SUFFIX,
-    FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogDirectory,
     marked_name,
-    parse_partition_directory,
     partition_directory,
 )
-from kafkacompat.log.flush import LogFlush
+from kafkacompat.log.loading import FlushPlan, LoadTask, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
 from kafkacompat.ports import LogDirStatus, LogRefused
@@ -42,68 +37,6 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Disk
 
 Note = Callable[[str], None]
-
-
-class LoadTask:
-    """Opening of one partition's directory. `run` blocks, touches nothing shared, and may run in any thread."""
-
-    __slots__ = (
-        "_manager",
-        "clean",
-        "directory",
-        "high_watermark",
-        "log_start",
-        "name",
-        "recovery_point",
-        "result",
-    )
-
-    def __init__(
-        self,
-        manager: LogManager,
-        directory: LogDirectory,
-        name: TopicPartition,
-        clean: bool,
-        recovery_point: int,
-        log_start: int,
-        high_watermark: int,
-    ) -> None:
-        self._manager = manager
-        self.directory = directory
-        self.name = name
-        self.clean = clean
-        self.recovery_point = recovery_point
-        self.log_start = log_start
-        self.high_watermark = high_watermark
-        self.result: PartitionLog | OSError | CheckpointCorrupt | None = None
-
-    def run(self) -> None:
-        try:
-            self.result = self._manager.open_log(
-                self.directory,
-                self.name,
-                None,
-                self._manager.default_config,
-                clean=self.clean,
-                recovery_point=self.recovery_point,
-                log_start_offset=self.log_start,
-                high_watermark=self.high_watermark,
-            )
-        except (OSError, CheckpointCorrupt) as error:
-            self.result = error
-
-
-class FlushPlan:
-    """What to sync for all logs, as of one moment. `run` blocks and is for a worker thread."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[tuple[PartitionLog, LogFlush]]) -> None:
-        self.items = items
-
-    def run(self) -> None:
-        for _, flush in self.items:
-            flush.run()
 
 
 class LogManager:
@@ -130,8 +63,7 @@ class LogManager:
         self.directories = [LogDirectory(disk, path, directory_id) for path, directory_id in directories]
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
-        self._doomed: list[tuple[int, str, bool]] = []
-        """(due, path, is a directory) of what is to be removed."""
+        self._doomed = DeletionQueue(disk, clock, note)
         self.previous_broker_epoch = -1
         """Of the clean stop before this start; -1 when there was none in every directory."""
 
@@ -154,15 +86,16 @@ class LogManager:
         """A task for each partition directory; also takes the clean marks and lists what is to be deleted."""
         tasks: list[LoadTask] = []
         epochs: list[int] = []
-        now_ms = self._clock.monotonic_ms()
         for directory in self.directories:
             try:
-                found, epoch = self._tasks_of(directory, now_ms)
+                found = look_into(self._disk, directory, self._open_found, self._note)
             except OSError as error:
                 self.fail_directory(directory, error)
                 continue
-            tasks += found
-            epochs.append(epoch)
+            tasks += found.tasks
+            epochs.append(found.broker_epoch)
+            for path in found.doomed:
+                self._doomed.add_directory(path, self.default_config.file_delete_delay_ms)
         self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
         return tasks
 
@@ -182,35 +115,17 @@ class LogManager:
                     task.directory, error if isinstance(error, OSError) else OSError(f"{task.name}: {error}")
                 )
 
-    def _tasks_of(self, directory: LogDirectory, now_ms: int) -> tuple[list[LoadTask], int]:
-        epoch = directory.take_clean_mark()
-        offsets = {}
-        for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
-            offsets[name], trouble = directory.read_offsets(name)
-            if trouble is not None:
-                self._note(trouble)
-        tasks = []
-        for name in self._disk.list_directory(directory.path):
-            path = f"{directory.path}/{name}"
-            if name.endswith(DELETE_SUFFIX):
-                self._doomed.append((now_ms + self.default_config.file_delete_delay_ms, path, True))
-            elif name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
-                self._note(f"{path} is left as it is")
-            elif (
-                partition := parse_partition_directory(name)
-            ) is not None and partition.topic != METADATA_TOPIC:
-                tasks.append(
-                    LoadTask(
-                        self,
-                        directory,
-                        partition,
-                        epoch is not None,
-                        offsets[RECOVERY_POINT_FILE].get(partition, 0),
-                        offsets[LOG_START_FILE].get(partition, 0),
-                        offsets[HIGH_WATERMARK_FILE].get(partition, 0),
-                    )
-                )
-        return tasks, -1 if epoch is None else epoch
+    def _open_found(self, task: LoadTask) -> PartitionLog:
+        return self.open_log(
+            task.directory,
+            task.name,
+            None,
+            self.default_config,
+            clean=task.clean,
+            recovery_point=task.recovery_point,
+            log_start_offset=task.log_start,
+            high_watermark=task.high_watermark,
+        )
 
     def open_log(
         self,
@@ -251,7 +166,7 @@ class LogManager:
             config,
             parts,
             high_watermark=high_watermark,
-            delete_later=self._delete_files_later,
+            delete_later=self._doomed.add_files,
             randrange=self._randrange,
         )
 
@@ -338,8 +253,7 @@ class LogManager:
         target = f"{directory.path}/{marked_name(topic_partition, suffix)}"
         self._disk.rename(log.directory, target)
         if suffix == DELETE_SUFFIX:
-            due = self._clock.monotonic_ms() + log.config.file_delete_delay_ms
-            self._doomed.append((due, target, True))
+            self._doomed.add_directory(target, log.config.file_delete_delay_ms)
 
     def log_dirs(self) -> list[LogDirStatus]:
         result = []
@@ -416,25 +330,8 @@ class LogManager:
             log.remove_expired_producers(now_ms, expiration_ms)
 
     def remove_expired_deletions(self, monotonic_ms: int | None) -> int:
-        """Remove files and directories whose delay is over (None: all). How many went."""
-        due = [item for item in self._doomed if monotonic_ms is None or item[0] <= monotonic_ms]
-        self._doomed = [item for item in self._doomed if item not in due]
-        for _, path, is_directory in due:
-            try:
-                if is_directory:
-                    self._disk.remove_tree(path)
-                else:
-                    self._disk.remove(path)
-            except FileNotFoundError:
-                # Its partition's directory was deleted before.
-                continue
-            except OSError as error:
-                self._note(f"{path} could not be removed: {error}")
-        return len(due)
-
-    def _delete_files_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        due = self._clock.monotonic_ms() + delay_ms
-        self._doomed += [(due, path, False) for path in paths]
+        """Remove files and directories whose delay is over (None: all). How many went. Blocks."""
+        return self._doomed.remove_due(monotonic_ms)
 
     def _adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
         self.logs[log.topic_partition] = log

@@ -25,7 +25,6 @@ from kafkacompat.log.replay import apply_batch, replay_segments
 from kafkacompat.log.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
-    ITERATE_CHUNK,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -95,6 +94,11 @@ def open_directory(
     snapshots.load_latest(state, log_start_offset, log_end_offset)
     if state.end_offset < log_end_offset:
         replay_segments(state, _from(segments, state.end_offset), log_end_offset)
+    for segment in segments:
+        # A partition that nobody uses holds no descriptor; the file is opened again with the first read or append.
+        segment.release()
+        if segment is not segments[-1]:
+            segment.forget_indexes()
     return LogParts(
         segments,
         epochs,
@@ -225,7 +229,7 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     segment.txn_index.cut(0)
     valid = 0
     try:
-        for header, batch in segment.checked_batches(ITERATE_CHUNK):
+        for header, batch in segment.checked_batches():
             if not segment.base_offset <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET:
                 raise BatchCorrupt(f"offset {header.last_offset} in the segment at {segment.base_offset}")
             if header.magic == 2:

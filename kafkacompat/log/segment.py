@@ -8,13 +8,14 @@ because such segments are indexed anew.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkacompat.log import scan
 from kafkacompat.log.index import Index, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
-from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, parse_header
+from kafkacompat.log.scan import ITERATE_CHUNK
+from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Disk, File
@@ -25,12 +26,9 @@ TAIL_BATCHES = 1024
 """Batches at the end of a segment whose offsets and positions are remembered (about 100 bytes each)."""
 SCAN_CHUNK = 16 * 1024
 """Bytes read at once while looking for a batch: several index intervals."""
-ITERATE_CHUNK = 1024 * 1024
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
-
-_LENGTH = struct.Struct(">i")
 
 
 def file_stem(directory: str, base_offset: int) -> str:
@@ -215,52 +213,11 @@ class Segment:
         self, start: int = 0, end: int | None = None, chunk: int = ITERATE_CHUNK
     ) -> Iterator[BatchHeader]:
         """Headers of whole batches between two positions. BatchCorrupt where no batch can lie."""
-        file, position = self.file, start
-        limit = self.size if end is None else end
-        data, data_at = b"", start
-        while limit - position >= 17:
-            inside = position - data_at
-            if len(data) - inside < HEADER_SIZE and data_at + len(data) < limit:
-                wanted = min(chunk, limit - position)
-                data = file.try_read(position, wanted) or file.read_cold(position, wanted)
-                data_at, inside = position, 0
-            length = _LENGTH.unpack_from(data, inside + 8)[0] if len(data) - inside >= 17 else -1
-            if length < 14:
-                raise BatchCorrupt(f"a batch of length {length} at {position} of {self.stem}")
-            if length + 12 > limit - position:
-                return
-            try:
-                header = parse_header(data, inside)
-            except struct.error as error:
-                raise BatchCorrupt(f"no batch at {position} of {self.stem}") from error
-            header.position = position
-            yield header
-            position += header.size
+        return scan.headers(self.file, start, self.size if end is None else end, chunk)
 
-    def checked_batches(self, chunk: int = ITERATE_CHUNK) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Every batch with its bytes, read in large pieces. BatchCorrupt at the first that is not whole and sound."""
-        file, position, data, data_at = self.file, 0, b"", 0
-        while position < self.size:
-            inside = position - data_at
-            if len(data) - inside < HEADER_SIZE and data_at + len(data) < self.size:
-                data, data_at, inside = file.read_cold(position, chunk), position, 0
-            if len(data) - inside < 17:
-                raise BatchCorrupt(f"{len(data) - inside} bytes at {position} are no batch")
-            size = _LENGTH.unpack_from(data, inside + 8)[0] + 12
-            if size < 26 or size > self.size - position:
-                raise BatchCorrupt(f"a batch of {size} bytes where {self.size - position} remain")
-            if inside + size > len(data):
-                data, data_at, inside = file.read_cold(position, max(size, chunk)), position, 0
-            try:
-                header = parse_header(data, inside)
-            except struct.error as error:
-                raise BatchCorrupt(f"no batch at {position}") from error
-            batch = memoryview(data)[inside : inside + size]
-            if not has_valid_crc(batch, header):
-                raise BatchCorrupt(f"the crc of the batch at {position} is wrong")
-            header.position = position
-            yield header, batch
-            position += size
+    def checked_batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch with its bytes. BatchCorrupt at the first that is not whole and sound."""
+        return scan.checked_batches(self.file, self.size)
 
     def read_batch(self, header: BatchHeader) -> bytes:
         """All bytes of a batch that `headers` gave."""
@@ -371,8 +328,12 @@ class Segment:
             self.time_index.maybe_append(*self.largest_timestamp())
         self.write_indexes()
 
-    def write_indexes(self) -> None:
-        """Bring the index files up to the entries in memory; unsynced."""
+    def write_indexes(self, *, create: bool = True) -> list[str]:
+        """Bring the index files up to the entries in memory, unsynced; the paths of those that hold entries.
+
+        With create=False a file that has never had an entry is not made.
+        """
+        holding = []
         for index, suffix in (
             (self._offset_index, INDEX_SUFFIX),
             (self._time_index, TIME_INDEX_SUFFIX),
@@ -381,7 +342,12 @@ class Segment:
             if index is None:
                 continue
             path = self.stem + suffix
-            if index is self._txn_index and not index.data and not self._disk.exists(path):
+            if index.data:
+                holding.append(path)
+            elif index is self._txn_index:
+                if not self._disk.exists(path):
+                    continue
+            elif not create:
                 continue
             file = self._disk.open(path, create=True)
             if file.size() != index.written:
@@ -390,6 +356,7 @@ class Segment:
                 file.write_now(memoryview(index.data)[index.written :])
                 index.written = len(index.data)
             file.close()
+        return holding
 
     def forget_indexes(self) -> None:
         """Let an old segment's index entries go from memory; they are read again when needed."""

@@ -1,0 +1,128 @@
+"""The work of the log manager that blocks, cut into pieces that worker threads can take.
+
+Duty: find the partitions of a directory and what is known of them before they are opened; hold the pieces. Must not know:
+how a log is opened (given), threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.ids import METADATA_TOPIC, TopicPartition
+from kafkacompat.log.checkpoint import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointCorrupt,
+)
+from kafkacompat.log.directory import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDirectory,
+    parse_partition_directory,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.log.flush import LogFlush
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.ports import Disk
+
+
+class LoadTask:
+    """Opening of one partition's directory. `run` blocks, touches nothing shared, and may run in any thread."""
+
+    __slots__ = (
+        "_opener",
+        "clean",
+        "directory",
+        "high_watermark",
+        "log_start",
+        "name",
+        "recovery_point",
+        "result",
+    )
+
+    def __init__(
+        self,
+        opener: Callable[[LoadTask], PartitionLog],
+        directory: LogDirectory,
+        name: TopicPartition,
+        *,
+        clean: bool,
+        recovery_point: int,
+        log_start: int,
+        high_watermark: int,
+    ) -> None:
+        self._opener = opener
+        self.directory = directory
+        self.name = name
+        self.clean = clean
+        self.recovery_point = recovery_point
+        self.log_start = log_start
+        self.high_watermark = high_watermark
+        self.result: PartitionLog | OSError | CheckpointCorrupt | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._opener(self)
+        except (OSError, CheckpointCorrupt) as error:
+            self.result = error
+
+
+class FlushPlan:
+    """What to sync for all logs, as of one moment. `run` blocks and is for a worker thread."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: list[tuple[PartitionLog, LogFlush]]) -> None:
+        self.items = items
+
+    def run(self) -> None:
+        for _, flush in self.items:
+            flush.run()
+
+
+class Found(NamedTuple):
+    """What lies in a log directory. `broker_epoch` is -1 unless the last stop was clean and told it."""
+
+    tasks: list[LoadTask]
+    doomed: list[str]
+    broker_epoch: int
+
+
+def look_into(
+    disk: Disk,
+    directory: LogDirectory,
+    opener: Callable[[LoadTask], PartitionLog],
+    note: Callable[[str], None],
+) -> Found:
+    """List the partitions of a directory, with their checkpointed offsets; the clean mark is taken away."""
+    epoch = directory.take_clean_mark()
+    offsets = {}
+    for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
+        offsets[name], trouble = directory.read_offsets(name)
+        if trouble is not None:
+            note(trouble)
+    tasks: list[LoadTask] = []
+    doomed: list[str] = []
+    for name in disk.list_directory(directory.path):
+        path = f"{directory.path}/{name}"
+        if name.endswith(DELETE_SUFFIX):
+            doomed.append(path)
+        elif name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
+            note(f"{path} is left as it is")
+        elif (partition := parse_partition_directory(name)) is not None and partition.topic != METADATA_TOPIC:
+            tasks.append(
+                LoadTask(
+                    opener,
+                    directory,
+                    partition,
+                    clean=epoch is not None,
+                    recovery_point=offsets[RECOVERY_POINT_FILE].get(partition, 0),
+                    log_start=offsets[LOG_START_FILE].get(partition, 0),
+                    high_watermark=offsets[HIGH_WATERMARK_FILE].get(partition, 0),
+                )
+            )
+    return Found(tasks, doomed, -1 if epoch is None else epoch)
