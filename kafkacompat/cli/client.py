@@ -10,6 +10,7 @@ import socket
 import struct
 from typing import Any, TypeVar
 
+from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -25,10 +26,6 @@ ANSWER_TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 
 M = TypeVar("M", bound=Message)
-
-
-class CommandFailed(Exception):
-    """What a command could not do, said for a person."""
 
 
 def check(code: int, what: str, message: str | None = None) -> None:

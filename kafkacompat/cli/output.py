@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from kafkacompat.cli.client import CommandFailed
+from kafkacompat.cli.failure import CommandFailed
 
 PROGRESS_INTERVAL_S = 0.5
 

@@ -1,14 +1,22 @@
 """`kafkacompat start`: settings in, a serving broker out; one line when it serves, one when it cannot.
 
-It knows settings and the composition root; what a broker does it does not know.
+It knows settings, where a node's log lines go, and the composition root; what a broker does it does not know.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
+import time
 
-from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file, load_properties
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.output import failing_clearly
+from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
+
+LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,57 +26,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SERVER_PROPERTIES",
         help="Kafka's settings; without a file: node 1, both roles, 127.0.0.1:9092, ./kafkacompat-data",
     )
+    add_override(parser)
     parser.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that wins over the file",
+        "-v",
+        "--verbose",
+        action="store_true",
+        help=f"log more than warnings; {LOG_LEVEL_VARIABLE}=DEBUG|INFO|WARNING|ERROR in the environment does so too",
     )
 
 
+@failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    try:
-        overrides = parse_overrides(arguments.override)
-        properties = (
-            load_properties(arguments.properties) if arguments.properties else defaults_without_file()
-        )
-        config = ServerConfig.from_properties(properties, overrides)
-    except (ConfigError, OSError) as error:
-        return refuse(str(error))
-    for name in config.without_effect:
-        complain(f"the setting {name} is accepted without effect (see docs/compatibility.md)")
-    for name in config.unknown:
-        complain(f"the setting {name} is not one of Kafka's; it is ignored")
+    configure_logging(log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE)))
+    config = load_settings(arguments.properties, arguments.override)
+    warn_of_settings(config)
 
     from kafkacompat.broker import StartRefused, serve_until_stopped
 
     try:
         serve_until_stopped(config, format_if_empty=not arguments.properties, announce=announce)
     except StartRefused as error:
-        return refuse(str(error))
+        raise CommandFailed(str(error)) from error
     return 0
 
 
-def parse_overrides(pairs: list[str]) -> dict[str, str]:
-    """key=value pairs as a mapping; ConfigError for a pair without '='."""
-    overrides = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name.strip():
-            raise ConfigError("--override", pair, "expected key=value")
-        overrides[name.strip()] = value.strip()
-    return overrides
+def log_level(verbose: bool, wanted: str | None) -> str:
+    """A name of `logging`; CommandFailed for another."""
+    if not wanted:
+        return "INFO" if verbose else "WARNING"
+    level = {"WARN": "WARNING", "FATAL": "CRITICAL"}.get(wanted.upper(), wanted.upper())
+    if level not in LOG_LEVELS:
+        raise CommandFailed(f"{LOG_LEVEL_VARIABLE} takes {', '.join(LOG_LEVELS)}, not {wanted!r}")
+    return level
+
+
+def configure_logging(level: str) -> None:
+    """The node's log: one line an entry on standard error, time in UTC, level, text, logger."""
+    formatter = logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
+    formatter.converter = time.gmtime
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
 
 
 def announce(line: str) -> None:
     print(line, flush=True)
-
-
-def complain(line: str) -> None:
-    print(f"kafkacompat: warning: {line}", file=sys.stderr, flush=True)
-
-
-def refuse(reason: str) -> int:
-    print(f"kafkacompat: {reason}", file=sys.stderr, flush=True)
-    return 1

@@ -1,0 +1,192 @@
+"""What a record holds, in words: text or hex for any topic, named fields for the topics that the broker keeps itself.
+
+Pure: bytes in, text out. A payload that its topic's format does not explain is shown as bytes with the reason; nothing is
+raised, because a dump is for files that are in doubt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from kafkacompat.ids import (
+    METADATA_TOPIC,
+    OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_TOPIC,
+    uuid_to_text,
+)
+from kafkacompat.records.control import ControlType, parse_control_key
+from kafkacompat.records.record import Record, RecordMalformed, read_varint
+from kafkacompat.wire.codec import decode, specification
+from kafkacompat.wire.definition import StructSpec
+from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.message import Message, Struct
+from kafkacompat.wire.records_index import (
+    group_record_classes,
+    metadata_record_class,
+    share_record_classes,
+    transaction_record_classes,
+)
+
+Describe: TypeAlias = Callable[[Record, bool], str]
+COORDINATOR_CLASSES = {
+    OFFSETS_TOPIC: group_record_classes,
+    TRANSACTION_TOPIC: transaction_record_classes,
+    SHARE_STATE_TOPIC: share_record_classes,
+}
+METADATA_FRAME_VERSION = 1
+_INT16 = struct.Struct(">h")
+_MARKER = struct.Struct(">hi")
+
+
+class Unexplained(ValueError):
+    """Bytes that are not what their topic's format says."""
+
+
+def describer(directory: str, values: str) -> Describe:
+    """How to show the records of a partition's directory. values: 'auto', 'text' or 'hex'."""
+    show = as_hex if values == "hex" else as_text
+    topic = directory.rpartition("-")[0]
+    if values == "auto" and topic == METADATA_TOPIC:
+        payload: Callable[[Record], str] = metadata_payload
+    elif values == "auto" and topic in COORDINATOR_CLASSES:
+        classes = COORDINATOR_CLASSES[topic]
+
+        def payload(record: Record) -> str:
+            return coordinator_payload(record, classes)
+
+    else:
+
+        def payload(record: Record) -> str:
+            headers = "".join(f" {name}={show(value)}" for name, value in record.headers)
+            return f"key: {show(record.key)} payload: {show(record.value)}" + (
+                f" headers:{headers}" if headers else ""
+            )
+
+    def describe(record: Record, is_control: bool) -> str:
+        try:
+            return control_payload(record) if is_control else payload(record)
+        except (Unexplained, WireError, RecordMalformed, struct.error) as error:
+            return f"key: {as_hex(record.key)} payload: {as_hex(record.value)} (not decoded: {error})"
+
+    return describe
+
+
+def as_text(data: bytes | None) -> str:
+    """UTF-8 on one line: what would break it, and what is not UTF-8, is escaped."""
+    if data is None:
+        return "null"
+    text = data.decode("utf-8", "backslashreplace")
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def as_hex(data: bytes | None) -> str:
+    return "null" if data is None else f"0x{data.hex()}"
+
+
+def metadata_payload(record: Record) -> str:
+    """A record of __cluster_metadata: its frame's varints, then the message."""
+    if record.value is None:
+        raise Unexplained("a metadata record without a value")
+    frame, position = _uvarint(record.value, 0)
+    if frame != METADATA_FRAME_VERSION:
+        raise Unexplained(f"frame version {frame}")
+    kind, position = _uvarint(record.value, position)
+    version, position = _uvarint(record.value, position)
+    try:
+        message_class = metadata_record_class(kind)
+    except KeyError:
+        raise Unexplained(f"metadata record type {kind}") from None
+    return f"payload: {message_text(message_class, version, record.value, position)}"
+
+
+def coordinator_payload(record: Record, classes: Callable[[int], tuple[type[Message], type[Message]]]) -> str:
+    """A record of a coordinator's topic: its type as int16 before the key, its version as int16 before the value."""
+    if record.key is None:
+        raise Unexplained("a coordinator record without a key")
+    (kind,) = _INT16.unpack_from(record.key)
+    try:
+        key_class, value_class = classes(kind)
+    except KeyError:
+        raise Unexplained(f"coordinator record type {kind}") from None
+    key = message_text(key_class, key_class.MIN_VERSION, record.key, _INT16.size)
+    if record.value is None:
+        return f"key: {key} payload: null"
+    (version,) = _INT16.unpack_from(record.value)
+    return f"key: {key} payload: {message_text(value_class, version, record.value, _INT16.size)}"
+
+
+def control_payload(record: Record) -> str:
+    """A control record's value: an end of a transaction, or one of raft's."""
+    from kafkacompat.wire.messages.kraft_version_record import KRaftVersionRecord
+    from kafkacompat.wire.messages.leader_change_message import LeaderChangeMessage
+    from kafkacompat.wire.messages.snapshot_footer_record import SnapshotFooterRecord
+    from kafkacompat.wire.messages.snapshot_header_record import SnapshotHeaderRecord
+    from kafkacompat.wire.messages.voters_record import VotersRecord
+
+    raft: dict[int, type[Message]] = {
+        ControlType.LEADER_CHANGE: LeaderChangeMessage,
+        ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+        ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+        ControlType.KRAFT_VERSION: KRaftVersionRecord,
+        ControlType.KRAFT_VOTERS: VotersRecord,
+    }
+    kind = parse_control_key(record.key)
+    value = record.value or b""
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        return f"coordinatorEpoch: {_MARKER.unpack_from(value)[1]}"
+    if kind not in raft:
+        raise Unexplained(f"control record type {kind}")
+    # The version is the message's own first field.
+    (version,) = _INT16.unpack_from(value)
+    return f"payload: {message_text(raft[kind], version, value, 0)}"
+
+
+def message_text(message_class: type[Message], version: int, data: bytes, position: int) -> str:
+    """The message as JSON, its type and version in front, its fields in camel case as in Kafka's definitions."""
+    if not message_class.MIN_VERSION <= version <= message_class.MAX_VERSION:
+        raise Unexplained(f"{message_class.__name__} has no version {version}")
+    message = decode(message_class, version, data, position)
+    spec = specification(message_class)
+    fields = _plain(message, spec.root, version)
+    return json.dumps({"type": spec.name, "version": version, "data": fields}, ensure_ascii=False)
+
+
+def _plain(message: Struct, spec: StructSpec, version: int) -> dict[str, Any]:
+    shown = {}
+    for field in spec.fields:
+        if version not in field.versions:
+            continue
+        value = getattr(message, field.name)
+        if field.struct is not None:
+            inner = field.struct
+            if value is not None:
+                value = (
+                    [_plain(item, inner, version) for item in value]
+                    if field.is_array
+                    else _plain(value, inner, version)
+                )
+        elif field.is_array:
+            value = None if value is None else [_scalar(item, field.kind) for item in value]
+        else:
+            value = _scalar(value, field.kind)
+        shown[re.sub("_(.)", lambda match: match[1].upper(), field.name)] = value
+    return shown
+
+
+def _scalar(value: Any, kind: str) -> Any:
+    if kind == "uuid":
+        return uuid_to_text(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return as_hex(bytes(value))
+    return value
+
+
+def _uvarint(data: bytes, position: int) -> tuple[int, int]:
+    """An unsigned varint; the zigzag of `read_varint` undone."""
+    value, position = read_varint(data, position)
+    return (value << 1) ^ (value >> 31), position

@@ -1,0 +1,56 @@
+"""A node's settings from a command line: SERVER_PROPERTIES and --override, for `start` and `format`.
+
+It knows files and options, and how to complain of a setting; what a setting does it does not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file, load_properties
+
+
+def add_override(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that wins over the file; may be repeated",
+    )
+
+
+def load_settings(path: str | None, overrides: list[str]) -> ServerConfig:
+    """The settings of a file, or the built-in ones, with the overrides over them. CommandFailed names what is wrong."""
+    try:
+        properties = load_properties(path) if path is not None else defaults_without_file()
+        return ServerConfig.from_properties(properties, parse_overrides(overrides))
+    except OSError as error:
+        raise CommandFailed(f"cannot read the settings file {path}: {error.strerror}") from error
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def parse_overrides(pairs: list[str]) -> dict[str, str]:
+    """key=value pairs as a mapping; ConfigError for a pair without '='."""
+    overrides = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip():
+            raise ConfigError("--override", pair, "expected key=value")
+        overrides[name.strip()] = value.strip()
+    return overrides
+
+
+def warn_of_settings(config: ServerConfig) -> None:
+    """A line on standard error for each setting that will not do what its author may expect."""
+    for name in config.without_effect:
+        warn(f"the setting {name} is accepted without effect (see docs/compatibility.md)")
+    for name in config.unknown:
+        warn(f"the setting {name} is not one of Kafka's; it is ignored")
+
+
+def warn(line: str) -> None:
+    print(f"kafkacompat: warning: {line}", file=sys.stderr, flush=True)
