@@ -1,7 +1,7 @@
 """Fetches: sessions, byte limits, reads, and the long poll that parks until bytes or time are there.
 
 The shell that joins `sessions` and `waiters` with the partitions' logs. Knows no version but what the answer's content
-depends on (zstd, current leader). Records leave as file slices; no record byte is looked at here.
+depends on (current leader). Records leave as file slices; no record byte is looked at here.
 Follows KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-951 (current leader).
 """
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
 ANSWER_NOW = -1
 """In place of a byte count: this partition ends the wait."""
@@ -209,12 +208,6 @@ class FetchEngine:
         else:
             error = core.check_replica(replica_id, asked.current_leader_epoch)
         log = core.log
-        if (
-            error is ErrorCode.NONE
-            and parameters.version < FIRST_VERSION_WITH_ZSTD
-            and log.config.compression_type == "zstd"
-        ):
-            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         if error is not ErrorCode.NONE:
             return self._refuse(asked, error, parameters)
         offset = asked.fetch_offset
