@@ -33,7 +33,12 @@ NEVER_FLUSH = 2**63 - 1
 FIRST_VERSION_WITH_ZSTD = 7
 ALL_REPLICAS = -1
 WITHOUT_LOG_START = frozenset(
-    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    }
 )
 """Refusals of a produce that, as in Kafka, do not tell where the log begins."""
 Key = tuple[str, int]
