@@ -26,7 +26,6 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 KINDS = (KAFKACOMPAT, APACHE)
 CLIENT_TIMEOUT_S = 200
 TOPIC_TIMEOUT_S = 60.0
-MEGABYTE = 1 << 20
 
 
 @contextmanager
@@ -60,8 +59,12 @@ def create_topic(broker: BrokerProcess, name: str, partitions: int) -> float:
     return time.perf_counter() - started
 
 
-def client(broker: BrokerProcess, **job: Any) -> dict[str, float]:
-    """Run benchmarks.client in a process of its own; its figures and the broker's CPU meanwhile."""
+def client(broker: BrokerProcess, *, expected_bytes: int = 0, **job: Any) -> dict[str, float]:
+    """Run benchmarks.client in a process of its own; its figures and the broker's CPU meanwhile.
+
+    `expected_bytes` is what the broker will write: see benchmarks.client.warm_memory.
+    """
+    job |= {"warm_bytes": expected_bytes * 5 // 4, "warm_folder": str(broker.root)}
     before = cpu_seconds(broker)
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.client", json.dumps({"bootstrap": broker.bootstrap, **job})],
@@ -89,19 +92,6 @@ def first_answer_s(broker: BrokerProcess) -> float:
             return time.perf_counter() - started
         time.sleep(0.005)
     raise TimeoutError(f"{broker.kind} gave no answer: {broker.log_text()[-2000:]}")
-
-
-def warm_memory(root: Path, size: int) -> None:
-    """Write and remove a file of `size` bytes: a hypervisor that takes back free memory makes its next first use dear.
-
-    Done before each run, for both brokers alike, so that neither pays the machine for fresh pages.
-    """
-    path = root / "warm"
-    block = bytes(MEGABYTE)
-    with open(path, "wb") as file:
-        for _ in range(size // MEGABYTE + 1):
-            file.write(block)
-    path.unlink()
 
 
 def answers(port: int) -> bool:

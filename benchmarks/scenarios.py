@@ -19,12 +19,12 @@ from benchmarks.measure import (
     first_answer_s,
     memory_mb,
     running,
-    warm_memory,
 )
 from interop_tests.harness.broker import BrokerProcess
 
 Figures = dict[str, float]
 RECOVERY_LIMIT_S = 60.0
+FETCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,14 @@ def produce_and_consume(load: Load) -> Callable[[str], Figures]:
             job = {"size": load.size, "acks": load.acks, "compression": load.compression}
             client(broker, work="produce", topic="warm", count=load.count // 5, **job)
             create_topic(broker, "bench", load.partitions)
-            warm_memory(broker.root, 2 * load.size * load.count)
-            made = client(broker, work="produce", topic="bench", count=load.count, **job)
+            made = client(
+                broker,
+                work="produce",
+                topic="bench",
+                count=load.count,
+                expected_bytes=load.count * load.size,
+                **job,
+            )
             read = client(broker, work="consume", topic="bench", count=load.count, partitions=load.partitions)
             gigabytes = load.size * load.count / 1e9
             return {
@@ -77,6 +83,52 @@ def requests(in_flight: int, count: int) -> Callable[[str], Figures]:
             figures = client(
                 broker, work="requests", topic="bench", count=count, size=100, in_flight=in_flight
             )
+            return {
+                "requests/s": figures["requests_per_s"],
+                "broker CPU us/request": figures["broker_cpu_s"] / count * 1e6,
+            }
+
+    return run
+
+
+def raw_load(size: int, batch_bytes: int, count: int) -> Callable[[str], Figures]:
+    """Batches of one size, encoded once: what the broker can do when the client costs nothing."""
+
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "warm", 1)
+            create_topic(broker, "bench", 1)
+            job = {"size": size, "batch_bytes": batch_bytes, "acks": "all", "in_flight": 5}
+            client(broker, work="raw_produce", topic="warm", requests=count // 4, **job)
+            made = client(
+                broker,
+                work="raw_produce",
+                topic="bench",
+                requests=count,
+                expected_bytes=count * batch_bytes,
+                **job,
+            )
+            records = round(made["records_per_s"] / made["requests_per_s"]) * count
+            fetch = {"size": size, "batch_bytes": batch_bytes, "max_bytes": FETCH_BYTES, "records": records}
+            client(broker, work="raw_fetch", topic="bench", requests=300, **fetch)
+            read = client(broker, work="raw_fetch", topic="bench", requests=1500, **fetch)
+            return {
+                "produce MB/s": made["mb_per_s"],
+                "produce broker CPU s/GB": made["broker_cpu_s"] / made["megabytes"] * 1e3,
+                "consume MB/s": read["mb_per_s"],
+                "consume broker CPU s/GB": read["broker_cpu_s"] / read["megabytes"] * 1e3,
+            }
+
+    return run
+
+
+def raw_requests(in_flight: int, count: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "bench", 1)
+            job = {"topic": "bench", "size": 100, "acks": "all", "in_flight": in_flight}
+            client(broker, work="raw_produce", requests=count, **job)
+            figures = client(broker, work="raw_produce", requests=count, **job)
             return {
                 "requests/s": figures["requests_per_s"],
                 "broker CPU us/request": figures["broker_cpu_s"] / count * 1e6,
@@ -198,8 +250,12 @@ LOADS = (
 
 SCENARIOS = (
     *(Scenario(f"throughput: {load.title}", produce_and_consume(load)) for load in LOADS),
-    Scenario("one-record requests, 1 in flight", requests(1, 20_000)),
-    Scenario("one-record requests, 5 in flight", requests(5, 40_000)),
+    Scenario("encoded once: 1 kB records, batches of 64 kB", raw_load(1000, 65_536, 8_000)),
+    Scenario("encoded once: 100 B records, batches of 16 kB", raw_load(100, 16_384, 30_000)),
+    Scenario("encoded once: one-record requests, 1 in flight", raw_requests(1, 30_000)),
+    Scenario("encoded once: one-record requests, 5 in flight", raw_requests(5, 50_000)),
+    Scenario("librdkafka: one-record requests, 1 in flight", requests(1, 20_000)),
+    Scenario("librdkafka: one-record requests, 5 in flight", requests(5, 40_000)),
     Scenario("end-to-end latency at 1,000 records/s", latency(1000, 10_000)),
     Scenario("200 connections", connections(200, 100)),
     Scenario("start and idle", start_and_idle),

@@ -1,0 +1,168 @@
+"""The leanest load there is: requests encoded once and sent again and again over one socket, replies counted, not read.
+
+librdkafka needs more CPU than either broker here, so its figures show the client as much as the broker. This load shows the broker.
+Same bytes for both brokers: Produce v7 of one batch, Fetch v4, no session. Bounded by counts and deadlines.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Any
+
+import crc32c
+
+PRODUCE, FETCH = 0, 1
+PRODUCE_VERSION, FETCH_VERSION = 7, 4
+TIMEOUT_S = 60.0
+RECEIVE_BYTES = 1 << 20
+HIGH_WATERMARK_END = 8
+
+
+def varint(value: int) -> bytes:
+    value = value << 1 ^ value >> 63
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def record_batch(payload: bytes, count: int) -> bytes:
+    """A batch of magic 2 with `count` equal records, without compression."""
+    now_ms = time.time_ns() // 1_000_000
+    records = bytearray()
+    for number in range(count):
+        body = b"\0" + varint(0) + varint(number) + varint(-1) + varint(len(payload)) + payload + varint(0)
+        records += varint(len(body)) + body
+    tail = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    return struct.pack(">qiibI", 0, 9 + len(tail), -1, 2, crc32c.crc32c(tail)) + tail
+
+
+def frame(api_key: int, version: int, body: bytes) -> bytes:
+    content = struct.pack(">hhih", api_key, version, 1, 5) + b"bench" + body
+    return struct.pack(">i", len(content)) + content
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def produce_frame(topic: str, partition: int, acks: int, batch: bytes) -> bytes:
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
+    return frame(PRODUCE, PRODUCE_VERSION, body + struct.pack(">iii", 1, partition, len(batch)) + batch)
+
+
+def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
+    body = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1) + text(topic)
+    return frame(FETCH, FETCH_VERSION, body + struct.pack(">iiqi", 1, 0, offset, max_bytes))
+
+
+class Stream:
+    """A connection that takes whole replies and gives their bodies."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.split(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(RECEIVE_BYTES)
+        self._start = self._end = 0
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def reply(self, keep: int = 64) -> bytes:
+        """The first `keep` bytes of the next reply's content; the rest is passed over."""
+        head = self._take(4)
+        size = int.from_bytes(head, "big")
+        kept = self._take(min(keep, size))
+        self._skip(size - len(kept))
+        return kept
+
+    def _take(self, size: int) -> bytes:
+        while self._end - self._start < size:
+            if self._start == self._end:
+                self._start = self._end = 0
+            elif len(self._buffer) - self._end < size:
+                held = bytes(self._buffer[self._start : self._end])
+                self._buffer[: len(held)] = held
+                self._start, self._end = 0, len(held)
+            self._receive()
+        taken = bytes(self._buffer[self._start : self._start + size])
+        self._start += size
+        return taken
+
+    def _skip(self, size: int) -> None:
+        while size:
+            step = min(size, self._end - self._start)
+            self._start += step
+            size -= step
+            if size:
+                self._start = self._end = 0
+                self._receive()
+
+    def _receive(self) -> None:
+        count = self._socket.recv_into(memoryview(self._buffer)[self._end :])
+        if not count:
+            raise ConnectionError("the broker closed the connection")
+        self._end += count
+
+
+def error_of_produce(reply: bytes, topic: str) -> int:
+    """The partition's error code in the content of a Produce v7 reply."""
+    position = 4 + 4 + 2 + len(topic) + 4 + 4
+    return int.from_bytes(reply[position : position + 2], "big", signed=True)
+
+
+def raw_produce(job: dict[str, Any]) -> dict[str, float]:
+    """`requests` batches of about `batch_bytes`, `in_flight` at a time, over one connection."""
+    per_batch = max(1, job.get("batch_bytes", 0) // job["size"])
+    batch = record_batch(job["payload"], per_batch)
+    topic, count, in_flight = job["topic"], job["requests"], job["in_flight"]
+    request = produce_frame(topic, 0, -1 if job["acks"] == "all" else int(job["acks"]), batch)
+    stream = Stream(job["bootstrap"])
+    sent = received = 0
+    started = time.perf_counter()
+    while received < count:
+        while sent < count and sent - received < in_flight:
+            stream.send(request)
+            sent += 1
+        reply = stream.reply()
+        received += 1
+        if error_of_produce(reply, topic):
+            raise RuntimeError(f"produce failed with error {error_of_produce(reply, topic)}")
+    took = time.perf_counter() - started
+    return {
+        "requests_per_s": count / took,
+        "records_per_s": count * per_batch / took,
+        "mb_per_s": count * len(batch) / took / 1e6,
+        "megabytes": count * len(batch) / 1e6,
+    }
+
+
+def raw_fetch(job: dict[str, Any]) -> dict[str, float]:
+    """Read a partition of equal batches again from its start: `requests` fetches of at most `max_bytes` each."""
+    per_batch = max(1, job["batch_bytes"] // job["size"])
+    batch_size = len(record_batch(job["payload"], per_batch))
+    step = job["max_bytes"] // batch_size * per_batch
+    stream = Stream(job["bootstrap"])
+    received = 0
+    offset = 0
+    end = job["records"] - step
+    started = time.perf_counter()
+    for _ in range(job["requests"]):
+        stream.send(fetch_frame(job["topic"], offset, job["max_bytes"]))
+        head = stream.reply(keep=64 + len(job["topic"]))
+        size = struct.unpack_from(">i", head, 4 + 4 + 4 + 2 + len(job["topic"]) + 4 + 4 + 2 + 8 + 8 + 4)[0]
+        if size <= 0:
+            raise RuntimeError("a fetch came back empty")
+        received += size
+        offset = offset + step if offset + step < end else 0
+    took = time.perf_counter() - started
+    return {
+        "mb_per_s": received / took / 1e6,
+        "requests_per_s": job["requests"] / took,
+        "megabytes": received / 1e6,
+    }
