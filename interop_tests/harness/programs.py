@@ -1,0 +1,84 @@
+"""Builds the Go and Node programs of others/ once, into the checkout's cache, and runs them.
+
+A build is done again when a source file has changed. A missing Go or Node raises MissingTool.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, require_program
+
+OTHERS = CHECKOUT / "interop_tests" / "others"
+CACHE_DIR = CHECKOUT / ".cache" / "others"
+BUILD_TIMEOUT_S = 300
+RUN_TIMEOUT_S = 90
+
+
+def _build_once(name: str, sources: list[Path], build: Callable[[Path], list[list[str]]]) -> Path:
+    """The folder .cache/others/<name> with the build of exactly these sources; build gives the commands."""
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    folder = CACHE_DIR / name
+    mark = folder / "built-from"
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(CACHE_DIR / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if mark.exists() and mark.read_text() == digest:
+            return folder
+        shutil.rmtree(folder)
+        folder.mkdir()
+        for source in sources:
+            shutil.copy(source, folder)
+        for command in build(folder):
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+            )
+            if done.returncode != 0:
+                raise MissingTool(f"{name} does not build: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
+        mark.write_text(digest)
+    return folder
+
+
+def franz_go_program() -> list[str]:
+    """The command of the franz-go program."""
+    go = require_program("go")
+    source = OTHERS / "franz_go"
+    folder = _build_once(
+        "franz_go",
+        [source / name for name in ("main.go", "go.mod", "go.sum")],
+        lambda folder: [[go, "build", "-trimpath", "-o", str(folder / "franz_go"), "."]],
+    )
+    return [str(folder / "franz_go")]
+
+
+def kafkajs_program() -> list[str]:
+    """The command of the kafkajs program."""
+    node, npm = require_program("node"), require_program("npm")
+    source = OTHERS / "kafkajs"
+    folder = _build_once(
+        "kafkajs",
+        [source / name for name in ("main.js", "package.json", "package-lock.json")],
+        lambda folder: [[npm, "ci", "--omit=dev", "--no-audit", "--no-fund", "--ignore-scripts"]],
+    )
+    return [node, str(folder / "main.js")]
+
+
+def run_program(command: list[str], *arguments: str) -> dict[str, Any]:
+    """Run it to its end; the JSON object that it printed last. AssertionError if it failed."""
+    done = subprocess.run(
+        [*command, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        env=os.environ | {"KAFKAJS_NO_PARTITIONER_WARNING": "1"},
+    )
+    assert done.returncode == 0, f"{' '.join(arguments)}\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1])

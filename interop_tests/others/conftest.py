@@ -1,0 +1,19 @@
+"""The programs, built once a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from interop_tests.harness.programs import franz_go_program, kafkajs_program
+
+
+@pytest.fixture(scope="session")
+def franz_go() -> list[str]:
+    """The command of the franz-go program."""
+    return franz_go_program()
+
+
+@pytest.fixture(scope="session")
+def kafkajs() -> list[str]:
+    """The command of the kafkajs program."""
+    return kafkajs_program()

@@ -1,0 +1,314 @@
+// The franz-go client against a broker, one scenario a run; what it saw goes to stdout as one JSON object.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const timeLimit = 60 * time.Second
+
+type result map[string]any
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func connect(bootstrap string, options ...kgo.Opt) *kgo.Client {
+	client, err := kgo.NewClient(append(options, kgo.SeedBrokers(bootstrap))...)
+	check(err)
+	return client
+}
+
+// read polls until so many records came.
+func read(ctx context.Context, client *kgo.Client, count int) []*kgo.Record {
+	var records []*kgo.Record
+	for len(records) < count {
+		fetches := client.PollFetches(ctx)
+		check(fetches.Err())
+		records = append(records, fetches.Records()...)
+	}
+	return records
+}
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+// produceAndRead writes records of every codec with keys and headers, and reads them back.
+func produceAndRead(ctx context.Context, bootstrap, topic string) result {
+	names := make([]string, 0, len(codecs))
+	for name := range codecs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	written := 0
+	for _, name := range names {
+		client := connect(bootstrap, kgo.ProducerBatchCompression(codecs[name]), kgo.DefaultProduceTopic(topic))
+		var records []*kgo.Record
+		for n := 0; n < 20; n++ {
+			records = append(records, &kgo.Record{
+				Key:     []byte(fmt.Sprintf("%s-%d", name, n)),
+				Value:   []byte(strings.Repeat(fmt.Sprintf("%s %d ", name, n), 10)),
+				Headers: []kgo.RecordHeader{{Key: "codec", Value: []byte(name)}, {Key: "n", Value: []byte(strconv.Itoa(n))}},
+			})
+		}
+		for _, produced := range client.ProduceSync(ctx, records...) {
+			check(produced.Err)
+			written++
+		}
+		client.Close()
+	}
+	client := connect(bootstrap, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer client.Close()
+	seen := []result{}
+	for _, record := range read(ctx, client, written) {
+		headers := map[string]string{}
+		for _, header := range record.Headers {
+			headers[header.Key] = string(header.Value)
+		}
+		seen = append(seen, result{"key": string(record.Key), "value": string(record.Value), "headers": headers,
+			"partition": record.Partition, "offset": record.Offset})
+	}
+	return result{"written": written, "records": seen}
+}
+
+type member struct {
+	lock     sync.Mutex
+	assigned map[int32]bool
+	offsets  map[string]int
+	client   *kgo.Client
+	done     chan struct{}
+}
+
+func (m *member) partitions() []int32 {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	owned := []int32{}
+	for partition := range m.assigned {
+		owned = append(owned, partition)
+	}
+	sort.Slice(owned, func(a, b int) bool { return owned[a] < owned[b] })
+	return owned
+}
+
+func join(ctx context.Context, bootstrap, topic, group string, balancer kgo.GroupBalancer) *member {
+	m := &member{assigned: map[int32]bool{}, offsets: map[string]int{}, done: make(chan struct{})}
+	change := func(owned bool) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, changed map[string][]int32) {
+			m.lock.Lock()
+			defer m.lock.Unlock()
+			for _, partition := range changed[topic] {
+				if owned {
+					m.assigned[partition] = true
+				} else {
+					delete(m.assigned, partition)
+				}
+			}
+		}
+	}
+	m.client = connect(bootstrap, kgo.ConsumeTopics(topic), kgo.ConsumerGroup(group), kgo.Balancers(balancer),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.HeartbeatInterval(200*time.Millisecond),
+		kgo.AutoCommitInterval(200*time.Millisecond), kgo.OnPartitionsAssigned(change(true)),
+		kgo.OnPartitionsRevoked(change(false)), kgo.OnPartitionsLost(change(false)))
+	go func() {
+		defer close(m.done)
+		for {
+			fetches := m.client.PollFetches(ctx)
+			if fetches.IsClientClosed() || ctx.Err() != nil {
+				return
+			}
+			m.lock.Lock()
+			fetches.EachRecord(func(record *kgo.Record) {
+				m.offsets[fmt.Sprintf("%d:%d", record.Partition, record.Offset)]++
+			})
+			m.lock.Unlock()
+		}
+	}()
+	return m
+}
+
+func (m *member) leave() {
+	check(m.client.CommitUncommittedOffsets(context.Background()))
+	m.client.Close()
+	<-m.done
+}
+
+// until waits for a condition and ends the program when the time is up.
+func until(ctx context.Context, what string, holds func() bool) {
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			check(fmt.Errorf("still waiting until %s", what))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func writeNumbers(ctx context.Context, bootstrap, topic string, partitions, from, to int) {
+	client := connect(bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	defer client.Close()
+	var records []*kgo.Record
+	for n := from; n < to; n++ {
+		for partition := 0; partition < partitions; partition++ {
+			records = append(records, &kgo.Record{Topic: topic, Partition: int32(partition),
+				Value: []byte(strconv.Itoa(n))})
+		}
+	}
+	check(client.ProduceSync(ctx, records...).FirstErr())
+}
+
+// group has one member read, a second one join and leave; all partitions stay owned and every record is read.
+func group(ctx context.Context, bootstrap, topic, name, balancerName string) result {
+	const partitions = 4
+	balancer := map[string]kgo.GroupBalancer{"range": kgo.RangeBalancer(), "cooperative-sticky": kgo.CooperativeStickyBalancer()}[balancerName]
+	writeNumbers(ctx, bootstrap, topic, partitions, 0, 10)
+	first := join(ctx, bootstrap, topic, name, balancer)
+	until(ctx, "the first member owns everything", func() bool { return len(first.partitions()) == partitions })
+	alone := first.partitions()
+	second := join(ctx, bootstrap, topic, name, balancer)
+	until(ctx, "two members share", func() bool {
+		return len(first.partitions()) == partitions/2 && len(second.partitions()) == partitions/2
+	})
+	shared := [][]int32{first.partitions(), second.partitions()}
+	writeNumbers(ctx, bootstrap, topic, partitions, 10, 20)
+	count := func() int {
+		total := map[string]bool{}
+		for _, m := range []*member{first, second} {
+			m.lock.Lock()
+			for offset := range m.offsets {
+				total[offset] = true
+			}
+			m.lock.Unlock()
+		}
+		return len(total)
+	}
+	until(ctx, "20 records of each partition are read", func() bool { return count() == 20*partitions })
+	readBySecond := len(second.offsets)
+	second.leave()
+	until(ctx, "the first member owns everything again", func() bool { return len(first.partitions()) == partitions })
+	afterwards := first.partitions()
+	writeNumbers(ctx, bootstrap, topic, partitions, 20, 30)
+	until(ctx, "30 records of each partition are read", func() bool { return count() == 30*partitions })
+	first.leave()
+
+	client := connect(bootstrap)
+	defer client.Close()
+	committed, err := kadm.NewClient(client).FetchOffsets(ctx, name)
+	check(err)
+	ends := map[string]int64{}
+	committed.Each(func(offset kadm.OffsetResponse) { ends[strconv.Itoa(int(offset.Partition))] = offset.At })
+	return result{"alone": alone, "shared": shared, "afterwards": afterwards, "read": count(),
+		"read_by_second": readBySecond, "committed": ends}
+}
+
+// admin creates, describes, alters and deletes a topic, and looks at the cluster and at a group.
+func admin(ctx context.Context, bootstrap, topic string) result {
+	client := connect(bootstrap)
+	defer client.Close()
+	administrator := kadm.NewClient(client)
+	retention := "7200000"
+	created, err := administrator.CreateTopic(ctx, 2, 1, map[string]*string{"retention.ms": &retention}, topic)
+	check(err)
+	again, _ := administrator.CreateTopic(ctx, 2, 1, nil, topic)
+	grown, err := administrator.UpdatePartitions(ctx, 5, topic)
+	check(err)
+	check(grown.Error())
+	var details kadm.TopicDetails
+	until(ctx, "the topic has five partitions", func() bool {
+		details, err = administrator.ListTopics(ctx, topic)
+		check(err)
+		return len(details[topic].Partitions) == 5
+	})
+	bytes := "1000000"
+	altered, err := administrator.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.bytes", Value: &bytes}}, topic)
+	check(err)
+	for _, one := range altered {
+		check(one.Err)
+	}
+	settings := map[string]string{}
+	described, err := administrator.DescribeTopicConfigs(ctx, topic)
+	check(err)
+	for _, setting := range described[0].Configs {
+		if setting.Source == kmsg.ConfigSourceDynamicTopicConfig {
+			settings[setting.Key] = setting.MaybeValue()
+		}
+	}
+	brokers, err := administrator.ListBrokers(ctx)
+	check(err)
+	ends, err := administrator.ListEndOffsets(ctx, topic)
+	check(err)
+	deleted, err := administrator.DeleteTopics(ctx, topic)
+	check(err)
+	check(deleted.Error())
+	until(ctx, "the topic is gone", func() bool {
+		left, err := administrator.ListTopics(ctx)
+		check(err)
+		return !left.Has(topic)
+	})
+	return result{"id": created.ID.String(), "described_id": details[topic].ID.String(), "again": fmt.Sprint(again.Err),
+		"settings": settings, "settings_described": len(described[0].Configs), "brokers": len(brokers), "partitions": len(ends[topic])}
+}
+
+// seek writes a record a second of event time and reads from the first one at or after a time.
+func seek(ctx context.Context, bootstrap, topic string) result {
+	const start = int64(1_600_000_000_000)
+	client := connect(bootstrap, kgo.DefaultProduceTopic(topic))
+	for n := int64(0); n < 10; n++ {
+		record := &kgo.Record{Value: []byte(strconv.FormatInt(n, 10)), Timestamp: time.UnixMilli(start + n*1000)}
+		check(client.ProduceSync(ctx, record).FirstErr())
+	}
+	offsets := map[string]int64{}
+	administrator := kadm.NewClient(client)
+	for name, at := range map[string]int64{"before": 0, "exact": start + 3000, "between": start + 3001, "after": start + 10000} {
+		listed, err := administrator.ListOffsetsAfterMilli(ctx, at, topic)
+		check(err)
+		offsets[name] = listed[topic][0].Offset
+	}
+	client.Close()
+	reader := connect(bootstrap, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(start+6500)))
+	defer reader.Close()
+	values := []string{}
+	for _, record := range read(ctx, reader, 3) {
+		values = append(values, string(record.Value))
+	}
+	return result{"offsets": offsets, "values": values}
+}
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
+	defer cancel()
+	scenario, bootstrap, topic := os.Args[1], os.Args[2], os.Args[3]
+	var seen result
+	switch scenario {
+	case "produce":
+		seen = produceAndRead(ctx, bootstrap, topic)
+	case "group":
+		seen = group(ctx, bootstrap, topic, os.Args[4], os.Args[5])
+	case "admin":
+		seen = admin(ctx, bootstrap, topic)
+	case "seek":
+		seen = seek(ctx, bootstrap, topic)
+	default:
+		check(fmt.Errorf("no scenario %q", scenario))
+	}
+	check(json.NewEncoder(os.Stdout).Encode(seen))
+}

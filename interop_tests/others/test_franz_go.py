@@ -1,0 +1,67 @@
+"""franz-go: the newest message versions that a Go client negotiates, and its own strictness about offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from interop_tests.harness.programs import run_program
+
+ALL = [0, 1, 2, 3]
+
+
+def test_every_codec_with_keys_and_headers(
+    franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]
+) -> None:
+    """T28, T29, T32: every record comes back once, in order, whatever its codec."""
+    seen = run_program(franz_go, "produce", bootstrap, make_topic(partitions=3))
+    assert seen["written"] == 100
+    by_key = {record["key"]: record for record in seen["records"]}
+    assert len(seen["records"]) == len(by_key) == 100
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        for n in range(20):
+            record = by_key[f"{codec}-{n}"]
+            assert record["value"] == f"{codec} {n} " * 10
+            assert record["headers"] == {"codec": codec, "n": str(n)}
+    for partition in range(3):
+        offsets = [record["offset"] for record in seen["records"] if record["partition"] == partition]
+        assert offsets == list(range(len(offsets)))
+
+
+@pytest.mark.parametrize("balancer", ["range", "cooperative-sticky"])
+def test_a_group_shares_and_takes_back(
+    franz_go: list[str],
+    bootstrap: str,
+    make_topic: Callable[..., str],
+    unique: Callable[[str], str],
+    balancer: str,
+) -> None:
+    """T37, T38: a second member gets its half, and what it had comes back when it leaves; commits reach the end."""
+    topic = make_topic(partitions=4)
+    seen = run_program(franz_go, "group", bootstrap, topic, unique("group"), balancer)
+    assert seen["alone"] == seen["afterwards"] == ALL
+    assert sorted(partition for owned in seen["shared"] for partition in owned) == ALL
+    assert seen["read"] == 120
+    assert seen["read_by_second"] >= 20, (
+        "the second member read what was written while it owned two partitions"
+    )
+    assert seen["committed"] == {str(partition): 30 for partition in ALL}
+
+
+def test_admin_calls(franz_go: list[str], bootstrap: str, unique: Callable[[str], str]) -> None:
+    """T17, T46: one topic id everywhere; CreatePartitions names its topics."""
+    seen = run_program(franz_go, "admin", bootstrap, unique("topic"))
+    assert seen["id"] == seen["described_id"] != "AAAAAAAAAAAAAAAAAAAAAA=="
+    assert seen["again"].startswith("TOPIC_ALREADY_EXISTS")
+    assert seen["settings"] == {"retention.ms": "7200000", "retention.bytes": "1000000"}
+    assert seen["settings_described"] >= 30
+    assert seen["brokers"] >= 1
+    assert seen["partitions"] == 5
+
+
+def test_seek_by_time(franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]) -> None:
+    """T33: the first record at or after a time; past the newest, franz-go falls back to the end."""
+    seen = run_program(franz_go, "seek", bootstrap, make_topic())
+    assert seen["offsets"] == {"before": 0, "exact": 3, "between": 4, "after": 10}
+    assert seen["values"] == ["7", "8", "9"]
