@@ -1,0 +1,186 @@
+"""A classic group member by hand: every request of the protocol, over one raw connection of its own."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from interop_tests.harness.raw_kafka import ErrorCode
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
+
+SESSION_TIMEOUT_MS = 6000
+REBALANCE_TIMEOUT_MS = 10_000
+LATEST_JOIN, LATEST_SYNC, LATEST_HEARTBEAT, LATEST_LEAVE = 9, 5, 4, 5
+
+
+def coordinator(connection: Connection, group: str) -> int:
+    """The node that coordinates the group; waits while the offsets topic is being made."""
+
+    def ask() -> Any:
+        reply = connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
+        (found,) = reply["Coordinators"]
+        if found["ErrorCode"] == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            assert found["NodeId"] == -1
+            return None
+        assert found["ErrorCode"] == 0, found
+        listed = connection.call("OffsetFetch", 7, {"GroupId": group, "Topics": None, "RequireStable": True})
+        # The coordinator may still be loading its partition of the offsets topic.
+        if listed["ErrorCode"] in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
+            return None
+        return (found["NodeId"],)
+
+    return int(wait_until(ask, f"{group} has a coordinator", 30)[0])
+
+
+class Member:
+    """One member. Each method is one request; generation and member id follow from the replies."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        group: str,
+        instance: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
+        client_id: str = "member",
+    ) -> None:
+        self.connection = Connection(bootstrap, client_id=client_id)
+        self.group = group
+        self.instance = instance
+        self.protocols = protocols if protocols is not None else {"range": b"meta"}
+        self.protocol_type = "consumer"
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.member_id = ""
+        self.generation = -1
+        self.leader = ""
+        self.members: list[dict[str, Any]] = []
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self.member_id
+
+    def send_join(self, version: int = LATEST_JOIN) -> int:
+        """Send JoinGroup without waiting."""
+        body = {
+            "GroupId": self.group,
+            "SessionTimeoutMs": self.session_timeout_ms,
+            "RebalanceTimeoutMs": self.rebalance_timeout_ms,
+            "MemberId": self.member_id,
+            "GroupInstanceId": self.instance,
+            "ProtocolType": self.protocol_type,
+            "Protocols": [{"Name": name, "Metadata": data} for name, data in self.protocols.items()],
+            "Reason": None,
+        }
+        return self.connection.send("JoinGroup", version, body)
+
+    def receive_join(self, number: int, version: int = LATEST_JOIN, timeout_s: float = 20) -> dict[str, Any]:
+        """The reply of a JoinGroup sent before."""
+        reply = self.connection.receive("JoinGroup", version, number, timeout_s)
+        if reply["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = reply["MemberId"]
+        elif reply["ErrorCode"] == 0:
+            self.member_id = reply["MemberId"]
+            self.generation = reply["GenerationId"]
+            self.leader = reply["Leader"]
+            self.members = reply["Members"]
+        return reply
+
+    def join(self, version: int = LATEST_JOIN) -> dict[str, Any]:
+        """JoinGroup and its reply, as it comes."""
+        return self.receive_join(self.send_join(version), version)
+
+    def begin(self, version: int = LATEST_JOIN) -> int:
+        """JoinGroup up to where the member waits for the others: the member-id handshake is done."""
+        if version >= 4 and not self.member_id and self.instance is None:
+            refused = self.join(version)
+            assert refused["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED, refused
+        return self.send_join(version)
+
+    def send_sync(
+        self, assignments: dict[str, bytes] | None = None, version: int = LATEST_SYNC, **more: Any
+    ) -> int:
+        """Send SyncGroup without waiting."""
+        body = {
+            "GroupId": self.group,
+            "GenerationId": self.generation,
+            "MemberId": self.member_id,
+            "GroupInstanceId": self.instance,
+            "ProtocolType": self.protocol_type,
+            "ProtocolName": next(iter(self.protocols)),
+            "Assignments": [
+                {"MemberId": member, "Assignment": data} for member, data in (assignments or {}).items()
+            ],
+        }
+        return self.connection.send("SyncGroup", version, body | more)
+
+    def receive_sync(self, number: int, version: int = LATEST_SYNC, timeout_s: float = 20) -> dict[str, Any]:
+        """The reply of a SyncGroup sent before."""
+        return self.connection.receive("SyncGroup", version, number, timeout_s)
+
+    def sync(
+        self, assignments: dict[str, bytes] | None = None, version: int = LATEST_SYNC, **more: Any
+    ) -> dict[str, Any]:
+        """SyncGroup and its reply."""
+        return self.receive_sync(self.send_sync(assignments, version, **more), version)
+
+    def heartbeat(self, version: int = LATEST_HEARTBEAT, **more: Any) -> int:
+        """Heartbeat; its error code."""
+        body = {
+            "GroupId": self.group,
+            "GenerationId": self.generation,
+            "MemberId": self.member_id,
+            "GroupInstanceId": self.instance,
+        }
+        return int(self.connection.call("Heartbeat", version, body | more)["ErrorCode"])
+
+    def leave(self, version: int = LATEST_LEAVE) -> dict[str, Any]:
+        """LeaveGroup of this member and its reply."""
+        member = {"MemberId": self.member_id, "GroupInstanceId": self.instance}
+        body = (
+            {"GroupId": self.group, "Members": [member]} if version >= 3 else {"GroupId": self.group} | member
+        )
+        body.pop("GroupInstanceId", None)
+        return self.connection.call("LeaveGroup", version, body)
+
+    def commit(
+        self, topic: str, offset: int, metadata: str | None = "", version: int = 9, **more: Any
+    ) -> int:
+        """OffsetCommit of partition 0; its error code."""
+        partition = {"PartitionIndex": 0, "CommittedOffset": offset, "CommittedMetadata": metadata}
+        body = {
+            "GroupId": self.group,
+            "GenerationIdOrMemberEpoch": self.generation,
+            "MemberId": self.member_id,
+            "GroupInstanceId": self.instance,
+            "Topics": [{"Name": topic, "Partitions": [partition]}],
+        }
+        reply = self.connection.call("OffsetCommit", version, body | more)
+        return int(reply["Topics"][0]["Partitions"][0]["ErrorCode"])
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def settle(members: list[Member], assignments: dict[int, bytes] | None = None) -> list[bytes]:
+    """Bring members into one generation and return their assignments; by default member n gets b"plan n"."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline, "the members do not come to one generation"
+        waiting = [member.begin() for member in members]
+        for member, number in zip(members, waiting, strict=True):
+            reply = member.receive_join(number)
+            assert reply["ErrorCode"] == 0, reply
+        if len({member.generation for member in members}) == 1:
+            break
+    (leader,) = [member for member in members if member.is_leader]
+    plan = {
+        member.member_id: (assignments or {}).get(number, b"plan %d" % number)
+        for number, member in enumerate(members)
+    }
+    numbers = [member.send_sync(plan if member is leader else None) for member in members]
+    replies = [member.receive_sync(number) for member, number in zip(members, numbers, strict=True)]
+    assert {reply["ErrorCode"] for reply in replies} == {0}, replies
+    return [reply["Assignment"] for reply in replies]
