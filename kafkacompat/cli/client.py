@@ -6,9 +6,12 @@ wait has a bound.
 
 from __future__ import annotations
 
+import argparse
 import socket
 import struct
-from typing import Any, TypeVar
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.wire.apis import ApiKey
@@ -17,13 +20,25 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
+from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from kafkacompat.wire.messages.find_coordinator_response import FindCoordinatorResponse
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 CLIENT_ID = "kafkacompat-cli"
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 60.0
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
+COORDINATOR_TRIES = 100
+RETRY_PAUSE_S = 0.1
+COORDINATOR_MOVES = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+ErrorCodes = frozenset(ErrorCode)
 
 M = TypeVar("M", bound=Message)
 
@@ -31,7 +46,8 @@ M = TypeVar("M", bound=Message)
 def check(code: int, what: str, message: str | None = None) -> None:
     """CommandFailed naming the error, unless there is none."""
     if code != ErrorCode.NONE:
-        raise CommandFailed(f"{what}: {ErrorCode(code).name}" + (f" ({message})" if message else ""))
+        name = ErrorCode(code).name if code in ErrorCodes else f"error {code}"
+        raise CommandFailed(f"{what}: {name}" + (f" ({message})" if message else ""))
 
 
 class Connection:
@@ -138,21 +154,31 @@ class Cluster:
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return answer
 
-    def coordinator(self, group: str) -> Connection:
-        """The group's coordinator; waits a little while the internal topic is made."""
-        import time
-
-        from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
-        from kafkacompat.wire.messages.find_coordinator_response import FindCoordinatorResponse
-
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
-        for _ in range(50):
-            found = self._any.call(request, FindCoordinatorResponse).coordinators[0]
-            if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                check(found.error_code, f"coordinator of group {group}", found.error_message)
-                return self.node(found.node_id)
-            time.sleep(0.1)
+    def coordinator_call(
+        self,
+        group: str,
+        request: Message,
+        response_type: type[M],
+        error_of: Callable[[M], int],
+        max_version: int | None = None,
+    ) -> M:
+        """Ask the group's coordinator; waits a while for one that is being found, made or loaded."""
+        for last in (False,) * COORDINATOR_TRIES + (True,):
+            node_id = self._coordinator_id(group)
+            if node_id is not None:
+                answer = self.node(node_id).call(request, response_type, max_version)
+                if last or error_of(answer) not in COORDINATOR_MOVES:
+                    return answer
+            time.sleep(RETRY_PAUSE_S)
         raise CommandFailed(f"group {group} has no coordinator yet")
+
+    def _coordinator_id(self, group: str) -> int | None:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+        found = self._any.call(request, FindCoordinatorResponse).coordinators[0]
+        if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            return None
+        check(found.error_code, f"coordinator of group {group}", found.error_message)
+        return found.node_id
 
     def close(self) -> None:
         for connection in [self._any, *self._connections.values()]:
@@ -177,12 +203,14 @@ class Cluster:
         raise CommandFailed("; ".join(failures))
 
 
-def add_bootstrap(parser: Any) -> None:
+def add_bootstrap(parser: argparse.ArgumentParser, *, action: bool = False) -> None:
+    """The option --bootstrap. `action`: for a parser below one that has it, so that it may stand before or after."""
     parser.add_argument(
         "--bootstrap",
-        default="127.0.0.1:9092",
+        "--bootstrap-server",
+        default=argparse.SUPPRESS if action else DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT",
-        help="brokers to ask first (default %(default)s)",
+        help=f"brokers to ask first, several with commas (default {DEFAULT_BOOTSTRAP})",
     )
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
-from kafkacompat.cli.client import Cluster, CommandFailed, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import Progress, failing_clearly
-from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches
+from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.read import records_of
-from kafkacompat.records.record import Record
+from kafkacompat.records.record import Headers, Record, RecordMalformed
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.fetch_response import FetchResponse
@@ -25,6 +28,7 @@ from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
 
 EARLIEST, LATEST = -2, -1
 FETCH_VERSION = 12
+"""The newest version of Fetch that names topics instead of giving their ids."""
 WAIT_MS = 500
 MAX_BYTES = 8 * 1024 * 1024
 PARTITION_MAX_BYTES = 1024 * 1024
@@ -43,20 +47,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since", metavar="TIME", help="from the first record at or after an ISO time or ms since 1970"
     )
     parser.add_argument("--partition", type=int, action="append", help="only this partition; may be repeated")
-    parser.add_argument("--max-messages", type=int, metavar="N", help="stop after N records")
+    parser.add_argument("--max-messages", type=positive, metavar="N", help="stop after N records")
     parser.add_argument("--until-end", action="store_true", help="stop at the end that the topic has now")
     parser.add_argument(
-        "--print", default="value", metavar="FIELDS", help=f"comma list of {', '.join(FIELDS)}"
+        "--print",
+        default="value",
+        metavar="FIELDS",
+        help=f"comma list of {', '.join(FIELDS)} (default %(default)s)",
     )
     parser.add_argument("--separator", default="\t", help="between fields (default: tab)")
 
 
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a number from 1 on, not {text!r}")
+    return int(text)
+
+
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
-    fields = arguments.print.split(",")
-    unknown = [field for field in fields if field not in FIELDS]
-    if unknown:
-        raise CommandFailed(f"--print knows {', '.join(FIELDS)}, not {', '.join(unknown)}")
+    line = renderer(arguments.print.split(","), arguments.separator.encode())
     with Cluster(arguments.bootstrap) as cluster:
         reader = Reader(cluster, arguments.topic, arguments.partition)
         reader.seek(starting_timestamp(arguments), arguments.offset)
@@ -64,19 +74,21 @@ def run(arguments: argparse.Namespace) -> int:
         progress = Progress(f"from {arguments.topic}") if not sys.stdout.isatty() else None
         count = size = 0
         out = sys.stdout.buffer
-        for partition, offset, record in reader.records(ends):
-            out.write(render(partition, offset, record, fields, arguments.separator))
-            count += 1
-            size += len(record.value or b"")
-            if progress is not None:
-                progress.update(count, size)
-            else:
+        try:
+            for partition, records in reader.batches(ends):
+                if arguments.max_messages is not None:
+                    records = records[: arguments.max_messages - count]
+                out.write(b"".join([line(partition, offset, record) for offset, record in records]))
                 out.flush()
-            if count == arguments.max_messages:
-                break
-        out.flush()
-        if progress is not None:
-            progress.finish(count, size)
+                count += len(records)
+                size += sum([len(record.value or b"") for _, record in records])
+                if progress is not None:
+                    progress.update(count, size)
+                if arguments.max_messages is not None and count >= arguments.max_messages:
+                    break
+        finally:
+            if progress is not None:
+                progress.finish(count, size)
     return 0
 
 
@@ -127,15 +139,25 @@ class Reader:
                 found[result.partition_index] = result.offset
         return found
 
-    def records(self, ends: dict[int, int] | None) -> Iterator[tuple[int, int, Record]]:
-        """(partition, offset, record) for ever, or until each partition has reached its end."""
+    def batches(self, ends: dict[int, int] | None) -> Iterator[tuple[int, list[tuple[int, Record]]]]:
+        """(partition, [(offset, record)]) for ever, or until each partition has reached its end."""
         while True:
-            if ends is not None and all(self._positions[number] >= ends[number] for number in self._leaders):
-                return
+            done = set()
+            if ends is not None:
+                done = {number for number in self._leaders if self._positions[number] >= ends[number]}
+                if len(done) == len(self._leaders):
+                    return
             for leader, partitions in self._by_leader().items():
-                yield from self._fetch(leader, partitions)
+                wanted = [number for number in partitions if number not in done]
+                if not wanted:
+                    continue
+                for partition, records in self._fetch(leader, wanted):
+                    if ends is not None and records and records[-1][0] >= ends[partition]:
+                        records = [each for each in records if each[0] < ends[partition]]
+                    if records:
+                        yield partition, records
 
-    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[tuple[int, int, Record]]:
+    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[tuple[int, list[tuple[int, Record]]]]:
         asked = [
             FetchPartition(
                 partition=number,
@@ -159,21 +181,30 @@ class Reader:
             for result in response.partitions:
                 number = result.partition_index
                 if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    first, last = self.offsets(EARLIEST)[number], self.offsets(LATEST)[number]
                     raise CommandFailed(
-                        f"{self._topic.name}-{number} has no offset {self._positions[number]}"
+                        f"{self._topic.name}-{number} has the offsets from {first} up to {last}, "
+                        f"not {self._positions[number]}"
                     )
                 check(result.error_code, f"{self._topic.name}-{number}")
-                yield from self._records_of(number, bytes(result.records or b""))
+                try:
+                    yield from self._batches_of(number, memoryview(result.records or b""))
+                except (BatchCorrupt, RecordMalformed, DecompressionFailed) as error:
+                    raise CommandFailed(
+                        f"{self._topic.name}-{number} is corrupt at offset {self._positions[number]}: {error}"
+                    ) from error
 
-    def _records_of(self, partition: int, data: bytes) -> Iterator[tuple[int, int, Record]]:
+    def _batches_of(self, partition: int, data: memoryview) -> Iterator[tuple[int, list[tuple[int, Record]]]]:
         for header in iterate_batches(data):
+            batch = data[header.position : header.position + header.size]
+            if not has_valid_crc(batch, header):
+                raise BatchCorrupt("the batch's checksum does not fit its bytes")
             if not header.is_control:
-                for offset, record in records_of(
-                    data[header.position : header.position + header.size], header
-                ):
-                    if offset >= self._positions[partition]:
-                        self._positions[partition] = offset + 1
-                        yield partition, offset, record
+                position = self._positions[partition]
+                records = [each for each in records_of(batch, header) if each[0] >= position]
+                if records:
+                    self._positions[partition] = records[-1][0] + 1
+                    yield partition, records
             self._positions[partition] = max(self._positions[partition], header.last_offset + 1)
 
     def _by_leader(self) -> dict[int, list[int]]:
@@ -191,17 +222,45 @@ def leaders_of(topic: MetadataResponseTopic, only: list[int] | None) -> dict[int
     return {number: leader for number, leader in sorted(leaders.items()) if only is None or number in only}
 
 
-def render(partition: int, offset: int, record: Record, fields: list[str], separator: str) -> bytes:
-    """One line."""
-    timestamp = datetime.datetime.fromtimestamp(record.timestamp_ms / 1000, datetime.UTC).isoformat(
-        "T", "milliseconds"
-    )
-    texts: dict[str, bytes] = {
-        "offset": str(offset).encode(),
-        "partition": str(partition).encode(),
-        "timestamp": timestamp.encode(),
-        "key": b"null" if record.key is None else record.key,
-        "headers": b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
-        "value": b"null" if record.value is None else record.value,
-    }
-    return separator.encode().join(texts[field] for field in fields) + b"\n"
+Line: TypeAlias = Callable[[int, int, Record], bytes]
+
+
+def renderer(fields: list[str], separator: bytes) -> Line:
+    """(partition, offset, record) -> a line of these fields; CommandFailed for an unknown one."""
+    unknown = [field for field in fields if field not in FIELDS]
+    if unknown:
+        raise CommandFailed(f"--print knows {', '.join(FIELDS)}, not {', '.join(map(repr, unknown))}")
+    if fields == ["value"]:
+        return lambda partition, offset, record: (NULL if record.value is None else record.value) + b"\n"
+    parts = [PARTS[field] for field in fields]
+
+    def line(partition: int, offset: int, record: Record) -> bytes:
+        return separator.join([part(partition, offset, record) for part in parts]) + b"\n"
+
+    return line
+
+
+def time_text(timestamp_ms: int) -> str:
+    """ISO 8601 in UTC; the number itself where no calendar has it; null for a record without a time."""
+    if timestamp_ms < 0:
+        return "null"
+    try:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return moment.isoformat("T", "milliseconds")
+
+
+def headers_text(headers: Headers) -> bytes:
+    return b",".join([name.encode() + b"=" + (NULL if value is None else value) for name, value in headers])
+
+
+NULL = b"null"
+PARTS: dict[str, Line] = {
+    "offset": lambda partition, offset, record: str(offset).encode(),
+    "partition": lambda partition, offset, record: str(partition).encode(),
+    "timestamp": lambda partition, offset, record: time_text(record.timestamp_ms).encode(),
+    "key": lambda partition, offset, record: NULL if record.key is None else record.key,
+    "headers": lambda partition, offset, record: headers_text(record.headers),
+    "value": lambda partition, offset, record: NULL if record.value is None else record.value,
+}

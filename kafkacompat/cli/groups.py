@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import struct
 
-from kafkacompat.cli.client import Cluster, CommandFailed, add_bootstrap, check
-from kafkacompat.cli.consume import LATEST, Reader, starting_timestamp
+from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.consume import EARLIEST, LATEST, Reader, starting_timestamp
+from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.wire.codec import decode
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
-from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 from kafkacompat.wire.messages.offset_commit_request import (
@@ -28,6 +33,7 @@ from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteRespons
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
 
+_VERSION = struct.Struct(">h")
 NAMES_VERSION_MAX = 9
 """The newest version of the offset APIs that names topics instead of giving their ids."""
 
@@ -35,23 +41,35 @@ NAMES_VERSION_MAX = 9
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="all groups and their states")
-    describe = actions.add_parser("describe", help="members, offsets and lag")
+    listing = actions.add_parser("list", help="all groups, their states and kinds")
+    describe = actions.add_parser("describe", help="members, offsets and lag of a group")
     describe.add_argument("group")
     reset = actions.add_parser("reset", help="move the offsets of a group without members")
     reset.add_argument("group")
     reset.add_argument("--topic", required=True)
+    reset.add_argument(
+        "--partition", type=int, action="append", help="only this partition; may be repeated (default: all)"
+    )
     target = reset.add_mutually_exclusive_group(required=True)
-    target.add_argument("--to-earliest", action="store_true", dest="from_beginning")
-    target.add_argument("--to-latest", action="store_true")
-    target.add_argument("--to-offset", type=int)
-    target.add_argument("--to-time", metavar="TIME", dest="since", help="an ISO time or ms since 1970")
+    target.add_argument(
+        "--to-earliest", action="store_true", dest="from_beginning", help="to the first record kept"
+    )
+    target.add_argument("--to-latest", action="store_true", help="to the end, past all records")
+    target.add_argument("--to-offset", type=int, metavar="N", help="to this offset, or the nearest there is")
+    target.add_argument(
+        "--to-time",
+        metavar="TIME",
+        dest="since",
+        help="to the first record at or after an ISO time or ms since 1970",
+    )
     reset.add_argument("--dry-run", action="store_true", help="print the new offsets and change nothing")
     forget = actions.add_parser("delete-offsets", help="forget a group's offsets in a topic")
     forget.add_argument("group")
     forget.add_argument("--topic", required=True)
     delete = actions.add_parser("delete", help="delete groups without members")
     delete.add_argument("group", nargs="+")
+    for each in (listing, describe, reset, forget, delete):
+        add_bootstrap(each, action=True)
 
 
 @failing_clearly
@@ -72,36 +90,89 @@ def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
     for node in cluster.node_ids():
         answer = cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse)
         check(answer.error_code, f"groups of broker {node}")
-        rows += [(entry.group_id, entry.group_state, entry.protocol_type) for entry in answer.groups]
-    print_table(("group", "state", "protocol"), sorted(rows))
+        rows += [
+            (entry.group_id, entry.group_state, entry.group_type, entry.protocol_type)
+            for entry in answer.groups
+        ]
+    print_table(("group", "state", "type", "protocol"), sorted(rows))
 
 
 def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    coordinator = cluster.coordinator(arguments.group)
-    described = coordinator.call(
-        DescribeGroupsRequest(groups=[arguments.group]), DescribeGroupsResponse
-    ).groups[0]
-    check(described.error_code, f"group {arguments.group}", described.error_message)
-    print(f"{arguments.group}: {described.group_state}, {len(described.members)} members")
-    print_table(
-        ("member", "client", "host"),
-        [(member.member_id, member.client_id, member.client_host) for member in described.members],
+    described = described_group(cluster, arguments.group)
+    owners: dict[tuple[str, int], str] = {}
+    if described is None:
+        print(f"{arguments.group}: not a classic group, so its members are not shown")
+    else:
+        print(f"{arguments.group}: {described.group_state}, {len(described.members)} members")
+        if described.members:
+            print_table(
+                ("member", "client", "host"),
+                [(each.member_id, each.client_id, each.client_host) for each in described.members],
+            )
+        for member in described.members:
+            if described.protocol_type == "consumer":
+                owners.update(dict.fromkeys(assigned_partitions(member.member_assignment), member.member_id))
+    rows: list[tuple[object, ...]] = []
+    for topic, offsets in sorted(committed(cluster, arguments.group).items()):
+        ends = end_offsets(cluster, topic)
+        for number, offset in sorted(offsets.items()):
+            end = ends.get(number)
+            lag = end - offset if end is not None else "-"
+            owner = owners.get((topic, number), "-")
+            rows.append((topic, number, offset, "-" if end is None else end, lag, owner))
+    if rows:
+        print_table(("topic", "partition", "offset", "end", "lag", "member"), rows)
+
+
+def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:
+    """The classic group; None for one of another kind. CommandFailed when there is no group of that name."""
+    answer = cluster.coordinator_call(
+        group,
+        DescribeGroupsRequest(groups=[group]),
+        DescribeGroupsResponse,
+        lambda answer: answer.groups[0].error_code,
     )
-    rows = []
-    for topic, offsets in committed(cluster, arguments.group).items():
-        ends = Reader(cluster, topic, None).offsets(LATEST)
-        rows += [
-            (topic, number, offset, ends.get(number, "-"), ends[number] - offset if number in ends else "-")
-            for number, offset in sorted(offsets.items())
-        ]
-    print_table(("topic", "partition", "offset", "end", "lag"), rows)
+    (found,) = answer.groups
+    if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND and any(
+        entry.group_id == group
+        for node in cluster.node_ids()
+        for entry in cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse).groups
+    ):
+        return None
+    check(found.error_code, f"group {group}", found.error_message)
+    return found
+
+
+def assigned_partitions(assignment: bytes) -> list[tuple[str, int]]:
+    """What a member of the protocol 'consumer' reads; nothing for bytes that do not say so."""
+    if len(assignment) < _VERSION.size:
+        return []
+    (version,) = _VERSION.unpack_from(assignment)
+    known = min(max(version, 0), ConsumerProtocolAssignment.MAX_VERSION)
+    try:
+        read = decode(ConsumerProtocolAssignment, known, assignment, _VERSION.size)
+    except WireError:
+        return []
+    return [(topic.topic, number) for topic in read.assigned_partitions for number in topic.partitions]
+
+
+def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
+    """Ends of all partitions; none for a topic that is gone."""
+    (found,) = cluster.metadata([topic]).topics
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return {}
+    return Reader(cluster, topic, None).offsets(LATEST)
 
 
 def committed(cluster: Cluster, group: str) -> dict[str, dict[int, int]]:
     """All offsets that the group has stored, by topic and partition."""
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-    answer = cluster.coordinator(group).call(
-        OffsetFetchRequest(groups=[asked]), OffsetFetchResponse, max_version=NAMES_VERSION_MAX
+    answer = cluster.coordinator_call(
+        group,
+        OffsetFetchRequest(groups=[asked]),
+        OffsetFetchResponse,
+        lambda answer: answer.groups[0].error_code,
+        max_version=NAMES_VERSION_MAX,
     )
     (found,) = answer.groups
     check(found.error_code, f"offsets of {group}")
@@ -112,15 +183,8 @@ def committed(cluster: Cluster, group: str) -> dict[str, dict[int, int]]:
 
 
 def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    reader = Reader(cluster, arguments.topic, None)
-    ends = reader.offsets(LATEST)
-    if arguments.to_offset is not None:
-        targets = dict.fromkeys(ends, arguments.to_offset)
-    elif arguments.to_latest:
-        targets = ends
-    else:
-        found = reader.offsets(starting_timestamp(arguments))
-        targets = {number: offset if offset >= 0 else ends[number] for number, offset in found.items()}
+    reader = Reader(cluster, arguments.topic, arguments.partition)
+    targets = new_offsets(reader, arguments)
     if not arguments.dry_run:
         partitions = [
             OffsetCommitRequestPartition(
@@ -129,16 +193,32 @@ def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
             for number, offset in targets.items()
         ]
         topic = OffsetCommitRequestTopic(name=arguments.topic, partitions=partitions)
-        answer = cluster.coordinator(arguments.group).call(
+        answer = cluster.coordinator_call(
+            arguments.group,
             OffsetCommitRequest(group_id=arguments.group, topics=[topic]),
             OffsetCommitResponse,
+            lambda answer: answer.topics[0].partitions[0].error_code,
             max_version=NAMES_VERSION_MAX,
         )
         for result in answer.topics[0].partitions:
+            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                raise CommandFailed(f"group {arguments.group} has members; stop them first")
             check(result.error_code, f"{arguments.topic}-{result.partition_index}")
     print_table(
         ("topic", "partition", "offset"), [(arguments.topic, *pair) for pair in sorted(targets.items())]
     )
+
+
+def new_offsets(reader: Reader, arguments: argparse.Namespace) -> dict[int, int]:
+    """Where each partition's offset is to be, within what the partition has."""
+    ends = reader.offsets(LATEST)
+    if arguments.to_offset is not None:
+        starts = reader.offsets(EARLIEST)
+        return {number: min(max(arguments.to_offset, starts[number]), ends[number]) for number in ends}
+    if arguments.to_latest:
+        return ends
+    found = reader.offsets(starting_timestamp(arguments))
+    return {number: offset if offset >= 0 else ends[number] for number, offset in found.items()}
 
 
 def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
@@ -147,19 +227,33 @@ def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
         raise CommandFailed(f"group {arguments.group} has no offsets in {arguments.topic}")
     partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in stored]
     topic = OffsetDeleteRequestTopic(name=arguments.topic, partitions=partitions)
-    answer = cluster.coordinator(arguments.group).call(
-        OffsetDeleteRequest(group_id=arguments.group, topics=[topic]), OffsetDeleteResponse
+    answer = cluster.coordinator_call(
+        arguments.group,
+        OffsetDeleteRequest(group_id=arguments.group, topics=[topic]),
+        OffsetDeleteResponse,
+        lambda answer: answer.error_code,
     )
     check(answer.error_code, f"group {arguments.group}")
     for result in answer.topics[0].partitions:
+        if result.error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
+            raise CommandFailed(f"members of {arguments.group} read {arguments.topic}; stop them first")
         check(result.error_code, f"{arguments.topic}-{result.partition_index}")
     print(f"deleted {len(stored)} offsets")
 
 
 def delete_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    failures = []
     for group in arguments.group:
-        answer = cluster.coordinator(group).call(
-            DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse
+        answer = cluster.coordinator_call(
+            group,
+            DeleteGroupsRequest(groups_names=[group]),
+            DeleteGroupsResponse,
+            lambda answer: answer.results[0].error_code,
         )
-        check(answer.results[0].error_code, f"group {group}")
-        print(f"deleted {group}")
+        code = answer.results[0].error_code
+        if code == ErrorCode.NONE:
+            print(f"deleted {group}")
+        else:
+            failures.append((code, group))
+    for code, group in failures:
+        check(code, f"group {group}")

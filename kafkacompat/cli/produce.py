@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+import select
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
-from kafkacompat.cli.client import Cluster, CommandFailed, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import Progress, failing_clearly
 from kafkacompat.cli.partitioner import partition_of_key
 from kafkacompat.records.batch import build_batch
@@ -18,47 +22,103 @@ from kafkacompat.wire.messages.produce_request import PartitionProduceData, Prod
 from kafkacompat.wire.messages.produce_response import ProduceResponse
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-BATCH_BYTES = 256 * 1024
-BATCH_RECORDS = 10_000
+READ_BYTES = 256 * 1024
+"""Input of one round of requests, at least: a batch stays below the default max.message.bytes."""
+LINE_BYTES_MAX = 64 * 1024 * 1024
+BATCH_BYTES = 900_000
+RECORD_OVERHEAD = 32
+"""More than a record's own lengths and deltas take."""
 TIMEOUT_MS = 30_000
 ACKS_ALL = -1
 TOPIC_WAIT_TRIES = 50
+NAMES_VERSION_MAX = 12
+"""The newest version of Produce that names topics instead of giving their ids."""
+
+Pair: TypeAlias = tuple[bytes | None, bytes]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
-    parser.add_argument("topic")
+    parser.add_argument("topic", help="it is made if the broker makes topics on demand")
     parser.add_argument(
-        "--key-separator", metavar="TEXT", help="what stands before it in a line is the record's key"
+        "--key-separator",
+        metavar="TEXT",
+        help="what stands before it in a line is the record's key, which decides its partition",
     )
-    parser.add_argument("--compression", choices=CODECS, default="none")
+    parser.add_argument("--partition", type=int, metavar="N", help="all records to this partition")
+    parser.add_argument(
+        "--compression", choices=CODECS, default="none", help="of the batches (default %(default)s)"
+    )
 
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.key_separator == "":
+        raise CommandFailed("--key-separator takes at least one character")
     with Cluster(arguments.bootstrap) as cluster:
         topic = wait_for_topic(cluster, arguments.topic)
         leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
+        if arguments.partition is not None and arguments.partition not in leaders:
+            raise CommandFailed(
+                f"topic {topic.name} has partitions 0 to {len(leaders) - 1}, not {arguments.partition}"
+            )
         progress = Progress(f"to {arguments.topic}")
         count = size = 0
-        for turn, lines in enumerate(batches(sys.stdin.buffer)):
-            now_ms = time.time_ns() // 1_000_000
-            by_partition: dict[int, list[tuple[bytes | None, bytes]]] = {}
-            for key, value in (split(line, arguments.key_separator) for line in lines):
-                chosen = turn % len(leaders) if key is None else partition_of_key(key, len(leaders))
-                by_partition.setdefault(chosen, []).append((key, value))
-            for partition, pairs in by_partition.items():
-                records = [
-                    Record(number, now_ms, key, value, ()) for number, (key, value) in enumerate(pairs)
-                ]
-                batch = bytes(build_batch(records, compression=CODECS[arguments.compression]))
-                send(cluster, leaders[partition], topic, partition, batch)
-                count += len(pairs)
-                size += sum(len(value) for _, value in pairs)
+        try:
+            for turn, lines in enumerate(line_batches(sys.stdin.fileno())):
+                now_ms = time.time_ns() // 1_000_000
+                separator = arguments.key_separator
+                pairs: Iterable[Pair] = (
+                    ((None, line) for line in lines)
+                    if separator is None
+                    else (split(line, separator.encode()) for line in lines)
+                )
+                shares = by_partition(pairs, len(leaders), turn, arguments.partition)
+                for partition, share in shares.items():
+                    for part in bounded(share, BATCH_BYTES):
+                        batch = batch_of(part, now_ms, CODECS[arguments.compression])
+                        send(cluster, leaders[partition], topic, partition, batch)
+                        count += len(part)
+                        size += sum(len(value) for _, value in part)
                 progress.update(count, size)
-        progress.finish(count, size)
-        print(f"{count} records acknowledged", file=sys.stderr)
+        finally:
+            progress.finish(count, size)
+            print(f"{count} records acknowledged", file=sys.stderr)
     return 0
+
+
+def by_partition(
+    pairs: Iterable[Pair], partition_count: int, turn: int, only: int | None
+) -> dict[int, list[Pair]]:
+    """Records by partition: of their key as Kafka's clients hash it; those without key all to one, in turn."""
+    shares: dict[int, list[Pair]] = {}
+    for pair in pairs:
+        key = pair[0]
+        if only is not None:
+            chosen = only
+        elif key is None:
+            chosen = turn % partition_count
+        else:
+            chosen = partition_of_key(key, partition_count)
+        shares.setdefault(chosen, []).append(pair)
+    return shares
+
+
+def bounded(pairs: list[Pair], batch_bytes: int) -> Iterator[list[Pair]]:
+    """Runs of records of at most that size together; a larger record goes alone."""
+    start = size = 0
+    for position, (key, value) in enumerate(pairs):
+        record_size = len(key or b"") + len(value) + RECORD_OVERHEAD
+        if position > start and size + record_size > batch_bytes:
+            yield pairs[start:position]
+            start, size = position, 0
+        size += record_size
+    yield pairs[start:]
+
+
+def batch_of(pairs: list[Pair], now_ms: int, codec: int) -> bytes:
+    records = [Record(number, now_ms, key, value, ()) for number, (key, value) in enumerate(pairs)]
+    return bytes(build_batch(records, compression=codec))
 
 
 def wait_for_topic(cluster: Cluster, name: str) -> MetadataResponseTopic:
@@ -85,29 +145,34 @@ def send(cluster: Cluster, leader: int, topic: MetadataResponseTopic, partition:
         partition_data=[PartitionProduceData(index=partition, records=batch)],
     )
     request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[data])
-    answer = cluster.node(leader).call(request, ProduceResponse, max_version=12)
+    answer = cluster.node(leader).call(request, ProduceResponse, max_version=NAMES_VERSION_MAX)
     result = answer.responses[0].partition_responses[0]
     check(result.error_code, f"{topic.name}-{partition}", result.error_message)
 
 
-def batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lines without their ends, in lists of bounded length and size; a terminal's lines one by one."""
-    held: list[bytes] = []
-    size = 0
-    interactive = sys.stdin.isatty()
-    for line in lines:
-        held.append(line.rstrip(b"\r\n"))
-        size += len(line)
-        if interactive or size >= BATCH_BYTES or len(held) >= BATCH_RECORDS:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+def line_batches(descriptor: int) -> Iterator[list[bytes]]:
+    """Lines without their ends as they come in: what is there at once goes together, and nothing waits for more."""
+    held = b""
+    while True:
+        chunks = [held]
+        size = 0
+        while size < READ_BYTES and (size == 0 or select.select([descriptor], [], [], 0)[0]):
+            chunk = os.read(descriptor, READ_BYTES)
+            if not chunk:
+                rest = b"".join(chunks)
+                if rest:
+                    yield [line.removesuffix(b"\r") for line in rest.removesuffix(b"\n").split(b"\n")]
+                return
+            chunks.append(chunk)
+            size += len(chunk)
+        *lines, held = b"".join(chunks).split(b"\n")
+        if len(held) > LINE_BYTES_MAX:
+            raise CommandFailed(f"a line is longer than {LINE_BYTES_MAX} bytes")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
 
 
-def split(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]:
+def split(line: bytes, separator: bytes) -> Pair:
     """(key, value); a line without the separator has no key."""
-    if separator is None:
-        return None, line
-    key, found, value = line.partition(separator.encode())
+    key, found, value = line.partition(separator)
     return (key, value) if found else (None, line)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
 from kafkacompat.wire.messages.create_topics_request import (
@@ -34,21 +36,33 @@ SET, DELETE = 0, 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    actions.add_parser("list", help="names of all topics")
-    describe = actions.add_parser("describe", help="partitions and settings")
+    listing = actions.add_parser("list", help="names of all topics")
+    describe = actions.add_parser("describe", help="partitions and settings of the named or of all topics")
     describe.add_argument("topic", nargs="*")
     create = actions.add_parser("create", help="make a topic")
     create.add_argument("topic")
     create.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
-    create.add_argument("--replication-factor", type=int, default=-1, help="default: the broker's")
-    create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
+    create.add_argument(
+        "--replication-factor", type=int, default=-1, help="default: the broker's default.replication.factor"
+    )
     alter = actions.add_parser("alter", help="add partitions, set or unset settings")
     alter.add_argument("topic")
-    alter.add_argument("--partitions", type=int)
-    alter.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
-    alter.add_argument("--unset", action="append", default=[], metavar="KEY")
+    alter.add_argument("--partitions", type=int, help="how many there are to be then; never fewer than now")
+    for each in (create, alter):
+        each.add_argument(
+            "--config",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="a setting of this topic, such as retention.ms=3600000; may be repeated",
+        )
+    alter.add_argument(
+        "--unset", action="append", default=[], metavar="KEY", help="a setting that goes back to the broker's"
+    )
     delete = actions.add_parser("delete", help="delete topics and their records")
     delete.add_argument("topic", nargs="+")
+    for each in (listing, describe, create, alter, delete):
+        add_bootstrap(each, action=True)
 
 
 @failing_clearly
@@ -116,6 +130,8 @@ def create_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def alter_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    if not (arguments.config or arguments.unset or arguments.partitions is not None):
+        raise CommandFailed("topics alter wants --partitions, --config or --unset")
     changes = [
         AlterableConfig(name=name, config_operation=SET, value=value)
         for name, value in pairs(arguments.config)
@@ -141,11 +157,18 @@ def alter_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
 def delete_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
     states = [DeleteTopicState(name=name) for name in arguments.topic]
     request = DeleteTopicsRequest(topics=states, topic_names=arguments.topic, timeout_ms=TIMEOUT_MS)
-    for gone in cluster.any().call(request, DeleteTopicsResponse).responses:
+    answers = cluster.any().call(request, DeleteTopicsResponse).responses
+    for gone in sorted(answers, key=lambda gone: gone.name or ""):
+        if gone.error_code == ErrorCode.NONE:
+            print(f"deleted {gone.name}")
+    for gone in answers:
         check(gone.error_code, f"topic {gone.name}", gone.error_message)
-        print(f"deleted {gone.name}")
 
 
 def pairs(texts: list[str]) -> list[tuple[str, str]]:
-    """KEY=VALUE texts, split."""
-    return [(name, value) for name, _, value in (text.partition("=") for text in texts)]
+    """KEY=VALUE texts, split; CommandFailed for one without a key or '='."""
+    split = [text.partition("=") for text in texts]
+    for (name, separator, _), text in zip(split, texts, strict=True):
+        if not name or not separator:
+            raise CommandFailed(f"--config takes KEY=VALUE, not {text!r}")
+    return [(name, value) for name, _, value in split]
