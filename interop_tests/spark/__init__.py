@@ -1,0 +1,1 @@
+"""Spark's stock Kafka source and sink against the broker."""

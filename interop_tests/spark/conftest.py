@@ -1,0 +1,83 @@
+"""One Spark for all tests of a session: two local threads, no web page, loopback only.
+
+The connector comes as Spark users get it, by spark.jars.packages; its jars stay in the checkout's cache.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, require_program
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+IVY_DIR = CHECKOUT / ".cache" / "ivy"
+
+Read = Callable[..., "DataFrame"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark with the Kafka connector."""
+    require_program("java")
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingTool("pyspark is not installed") from error
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.jars.packages": CONNECTOR,
+        "spark.jars.ivy": str(IVY_DIR),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "600m",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.metricsEnabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("kafkacompat-interop")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def read(spark: SparkSession, bootstrap: str) -> Read:
+    """read(subscribe="topic", ...) is a batch read with these options of the connector."""
+
+    def frame(options: dict[str, Any] | None = None, **more: Any) -> DataFrame:
+        reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+        return reader.options(**{**(options or {}), **more}).load()
+
+    return frame
+
+
+@pytest.fixture
+def write(spark: SparkSession, bootstrap: str) -> Callable[..., None]:
+    """write(rows, "key string, value string, ...", topic=...) is a batch write."""
+
+    def run(rows: list[Any], schema: str, **options: Any) -> None:
+        frame = spark.createDataFrame(rows, schema)
+        writer = frame.write.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+        writer.options(**options).save()
+
+    return run
+
+
+def texts(rows: list[Row]) -> list[str]:
+    """The values as text, in order of partition and offset."""
+    ordered = sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+    return [bytes(row["value"]).decode() for row in ordered]
