@@ -121,11 +121,14 @@ def dump_batches(
             yield _batch_line(header, has_valid_crc(batch, header))
             end = header.position + header.size
             if records:
-                for offset, record in records_of(batch, header):
-                    yield _record_line(offset, record, header.is_control, describe)
+                try:
+                    for offset, record in records_of(batch, header):
+                        yield _record_line(offset, record, header.is_control, describe)
+                except (RecordMalformed, DecompressionFailed) as error:
+                    yield f"damaged records in the batch at position {header.position}: {error}"
             if reached is not None:
                 reached(end)
-    except (BatchCorrupt, RecordMalformed, DecompressionFailed) as error:
+    except BatchCorrupt as error:
         yield f"damaged after position {end}: {error}"
         return
     if end < len(data):

@@ -1,0 +1,216 @@
+"""The pure parts of the commands: hashing keys, cutting lines, showing records, reading settings."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2 as kafka_python_murmur2
+
+from kafkacompat.cli import consume, dump, produce, start, topics
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.format import check_cluster_id
+from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.cli.partitioner import murmur2, partition_of_key
+from kafkacompat.cli.settings import load_settings, parse_overrides
+from kafkacompat.config import ConfigError
+from kafkacompat.records.batch import parse_header
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record
+
+
+@given(st.binary(max_size=70))
+def test_murmur2_is_the_hash_of_kafkas_clients(key: bytes) -> None:
+    assert murmur2(key) == kafka_python_murmur2(key) & 0xFFFFFFFF
+
+
+def test_partitions_of_keys_are_those_that_apache_kafka_chooses() -> None:
+    """Values of Kafka's own murmur2 tests, and the partition as Utils.toPositive gives it."""
+    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
+    for key, signed in known.items():
+        assert murmur2(key) == signed & 0xFFFFFFFF
+        assert partition_of_key(key, 7) == (signed & 0x7FFFFFFF) % 7
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=40)), min_size=1))
+def test_bounded_runs_keep_all_records_in_order_and_within_the_bound(
+    pairs: list[tuple[bytes | None, bytes]],
+) -> None:
+    runs = list(produce.bounded(pairs, 200))
+    assert [pair for run in runs for pair in run] == pairs
+    for run in runs:
+        assert run
+        size = sum(len(key or b"") + len(value) + produce.RECORD_OVERHEAD for key, value in run)
+        assert size <= 200 or len(run) == 1
+
+
+def test_batches_hold_the_pairs() -> None:
+    pairs = [(b"k", b"v"), (None, b""), (b"", b"x" * 1000)]
+    for codec in produce.CODECS.values():
+        batch = produce.batch_of(pairs, 1234, codec)
+        read = [(record.key, record.value) for _, record in records_of(batch, parse_header(batch))]
+        assert read == pairs
+
+
+def test_records_with_a_key_go_to_its_partition_and_those_without_stay_together() -> None:
+    pairs = [(None, b"1"), (b"a", b"2"), (None, b"3"), (b"b", b"4")]
+    shares = produce.by_partition(pairs, 5, 3, None)
+    assert shares[3][:1] == [(None, b"1")]
+    for partition, share in shares.items():
+        for key, _ in share:
+            assert partition == (3 if key is None else partition_of_key(key, 5))
+    assert produce.by_partition(pairs, 5, 3, 4) == {4: pairs}
+
+
+def test_split_takes_the_first_separator() -> None:
+    assert produce.split(b"a:b:c", b":") == (b"a", b"b:c")
+    assert produce.split(b":b", b":") == (b"", b"b")
+    assert produce.split(b"b", b":") == (None, b"b")
+
+
+def lines_through_a_pipe(*writes: bytes) -> list[list[bytes]]:
+    """What line_batches makes of writes that arrive one by one."""
+    reader, writer = os.pipe()
+    found = []
+    try:
+        batches = produce.line_batches(reader)
+        with os.fdopen(writer, "wb", buffering=0) as out:
+            for data in writes:
+                out.write(data)
+                found.append(next(batches))
+        return [*found, *batches]
+    finally:
+        os.close(reader)
+
+
+def test_lines_are_given_on_as_they_come_and_not_held_for_more() -> None:
+    assert lines_through_a_pipe(b"one\ntw", b"o\r\n\nthree") == [[b"one"], [b"two", b""], [b"three"]]
+
+
+def test_a_last_newline_begins_no_line() -> None:
+    assert lines_through_a_pipe(b"a\nb\n") == [[b"a", b"b"]]
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"").replace(b"\r", b""))))
+def test_lines_of_a_file_are_all_there(lines: list[bytes]) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as out:
+        out.write(b"".join(line + b"\n" for line in lines))
+    try:
+        assert [line for batch in produce.line_batches(reader) for line in batch] == lines
+    finally:
+        os.close(reader)
+
+
+RECORD = Record(0, 1_500_000_000_123, b"key", None, (("h", b"1"), ("n", None)))
+
+
+def test_lines_show_the_fields_asked_for() -> None:
+    assert consume.renderer(["value"], b"\t")(0, 5, RECORD) == b"null\n"
+    fields = ["offset", "partition", "timestamp", "key", "headers", "value"]
+    shown = consume.renderer(fields, b"|")(2, 5, RECORD)
+    assert shown == b"5|2|2017-07-14T02:40:00.123+00:00|key|h=1,n=null|null\n"
+
+
+def test_unknown_fields_are_named() -> None:
+    with pytest.raises(CommandFailed, match="'colour'"):
+        consume.renderer(["offset", "colour"], b"\t")
+
+
+def test_times_outside_the_calendar_are_numbers() -> None:
+    assert consume.time_text(-1) == "null"
+    assert consume.time_text(2**62) == str(2**62)
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [("1500000000123", 1_500_000_000_123), ("2017-07-14T02:40:00.123+00:00", 1_500_000_000_123)],
+)
+def test_since_takes_iso_times_and_milliseconds(since: str, expected: int) -> None:
+    arguments = argparse.Namespace(since=since, from_beginning=False)
+    assert consume.starting_timestamp(arguments) == expected
+
+
+def test_since_refuses_other_words() -> None:
+    with pytest.raises(CommandFailed, match="yesterday"):
+        consume.starting_timestamp(argparse.Namespace(since="yesterday", from_beginning=False))
+
+
+def test_settings_of_topics_need_an_equals_sign() -> None:
+    assert topics.pairs(["a=b=c", "d="]) == [("a", "b=c"), ("d", "")]
+    for bad in ("a", "=b"):
+        with pytest.raises(CommandFailed, match="KEY=VALUE"):
+            topics.pairs([bad])
+
+
+def test_overrides_need_an_equals_sign() -> None:
+    assert parse_overrides(["a = b=c ", "a=2", "d="]) == {"a": "2", "d": ""}
+    for bad in ("a", "=b", " = c"):
+        with pytest.raises(ConfigError, match="--override"):
+            parse_overrides([bad])
+
+
+def test_a_missing_settings_file_is_named() -> None:
+    with pytest.raises(CommandFailed, match=r"/nowhere/server\.properties: No such file"):
+        load_settings("/nowhere/server.properties", [])
+
+
+def test_cluster_ids_have_no_blanks() -> None:
+    check_cluster_id("MkU3OEVBNTcwNTJENDM2Qk")
+    for bad in ("", "a b", "a\n"):
+        with pytest.raises(CommandFailed, match="--cluster-id"):
+            check_cluster_id(bad)
+
+
+def test_log_levels_come_from_option_and_environment() -> None:
+    assert start.log_level(False, None) == "WARNING"
+    assert start.log_level(True, "") == "INFO"
+    assert start.log_level(False, "debug") == "DEBUG"
+    assert start.log_level(True, "WARN") == "WARNING"
+    with pytest.raises(CommandFailed, match="KAFKACOMPAT_LOG"):
+        start.log_level(False, "loud")
+
+
+def test_tables_are_as_wide_as_their_cells(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("a", "long"), [("wide cell", 1), ("", "x")])
+    assert capsys.readouterr().out == "a          long\nwide cell  1\n           x\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (CommandFailed("no"), 1, "kafkacompat: no\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (BrokenPipeError(), 0, ""),
+    ],
+)
+def test_failures_are_one_line(
+    error: BaseException, status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @failing_clearly
+    def command(arguments: object) -> int:
+        raise error
+
+    assert command(None) == status
+    assert capsys.readouterr().err == said
+
+
+def test_text_files_are_shown_without_their_comments() -> None:
+    assert dump.text_of(b"#\n#now\nnode.id=1\n") == ["node.id=1"]
+    assert dump.text_of(b'{"leaderId":1,"x":[2]}') == ["leaderId: 1", "x: [2]"]
+    assert dump.text_of(b"{torn") == ["{torn"]
+
+
+def test_progress_is_silent_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkacompat.cli.output import Progress
+
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    progress = Progress("to t")
+    progress.update(1, 2)
+    progress.finish(1, 2)
+    assert stream.getvalue() == ""
