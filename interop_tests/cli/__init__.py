@@ -1,0 +1,1 @@
+"""The command `kafkacompat` as a process, against whichever broker the suite runs with."""

@@ -1,0 +1,212 @@
+"""topics, produce, consume, groups: each run as a process against the shared broker, Apache Kafka too."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from interop_tests.cli.command import command_line, output_of, refusal_of, run
+from interop_tests.harness.waiting import wait_until
+
+Unique = Callable[[str], str]
+
+
+def test_topics_from_birth_to_death(bootstrap: str, unique: Unique) -> None:
+    name = unique("topics")
+    where = ("--bootstrap", bootstrap)
+    made = output_of(
+        "topics", *where, "create", name, "--partitions", "2", "--config", "retention.ms=3600000"
+    )
+    assert made == f"created {name} with 2 partitions\n"
+    wait_until(lambda: name in output_of("topics", "list", *where).splitlines(), "the topic is listed")
+    described = output_of("topics", "describe", name, *where)
+    assert described.splitlines()[0].split() == [name, "retention.ms=3600000"]
+    assert [line.split()[0] for line in described.splitlines()[2:]] == ["0", "1"]
+
+    output_of(
+        "topics",
+        "alter",
+        name,
+        *where,
+        "--partitions",
+        "3",
+        "--config",
+        "segment.ms=9999",
+    )
+    output_of("topics", "alter", name, *where, "--unset", "retention.ms")
+
+    def settled() -> bool:
+        lines = output_of("topics", "describe", name, *where).splitlines()
+        return lines[0].split() == [name, "segment.ms=9999"] and len(lines) == 5
+
+    wait_until(settled, "partitions and settings are changed")
+    assert output_of("topics", "delete", name, *where) == f"deleted {name}\n"
+    wait_until(lambda: name not in output_of("topics", "list", *where).splitlines(), "the topic is gone")
+
+
+def test_refusals_name_topic_and_reason(bootstrap: str, topic: str, unique: Unique) -> None:
+    where = ("--bootstrap", bootstrap)
+    assert "TOPIC_ALREADY_EXISTS" in refusal_of("topics", *where, "create", topic)
+    assert "INVALID_TOPIC_EXCEPTION" in refusal_of("topics", *where, "create", "no/slash")
+    assert "INVALID_CONFIG" in refusal_of("topics", *where, "create", unique("x"), "--config", "no.such=1")
+    assert "KEY=VALUE" in refusal_of("topics", *where, "create", unique("x"), "--config", "retention.ms")
+    missing = unique("missing")
+    assert f"topic {missing}: UNKNOWN_TOPIC" in refusal_of("topics", *where, "describe", missing)
+    assert f"topic {missing}: UNKNOWN_TOPIC" in refusal_of("consume", *where, missing)
+    assert "wants --partitions" in refusal_of("topics", *where, "alter", topic)
+
+
+def test_addresses_that_nobody_answers_are_named(free_port: int) -> None:
+    address = f"127.0.0.1:{free_port}"
+    assert address in refusal_of("topics", "list", "--bootstrap", address)
+    assert "host:port" in refusal_of("topics", "list", "--bootstrap", "nonsense")
+
+
+@pytest.fixture
+def free_port() -> int:
+    from interop_tests.harness.broker import free_port
+
+    return free_port()
+
+
+def test_a_wrong_call_is_status_2() -> None:
+    assert run("topics", "describes").returncode == 2
+    assert run("consume").returncode == 2
+    assert run("nonsense").returncode == 2
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_come_back_as_they_went_in(bootstrap: str, topic: str, compression: str) -> None:
+    text = "".join(f"line {number} ünï\n" for number in range(5000)) + "the last without a newline"
+    done = run("produce", "--bootstrap", bootstrap, topic, "--compression", compression, stdin=text.encode())
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "5001 records acknowledged\n"
+    back = output_of("consume", "--bootstrap", bootstrap, topic, "--from-beginning", "--until-end")
+    assert back == text + "\n"
+
+
+def test_keys_go_where_other_clients_send_them(bootstrap: str, make_topic: Callable[..., str]) -> None:
+    topic = make_topic(partitions=7)
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    keys = [f"key-{number}" for number in range(50)]
+    expected = {
+        key: producer.send(topic, key=key.encode(), value=b"kafka-python").get(20).partition for key in keys
+    }
+    producer.close()
+    lines = "".join(f"{key}|command\n" for key in keys)
+    output_of("produce", "--bootstrap", bootstrap, topic, "--key-separator", "|", stdin=lines.encode())
+    read = output_of(
+        *("consume", "--bootstrap", bootstrap, topic, "--from-beginning", "--until-end"),
+        *("--print", "value,key,partition", "--separator", " "),
+    )
+    found = {
+        key: int(partition)
+        for value, key, partition in (line.split() for line in read.splitlines())
+        if value == "command"
+    }
+    assert found == expected
+
+
+def test_a_slow_writer_is_not_kept_waiting(bootstrap: str, topic: str) -> None:
+    """A line is sent when it comes, not when a batch is full."""
+    writing = subprocess.Popen(
+        command_line("produce", "--bootstrap", bootstrap, topic),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert writing.stdin is not None
+    try:
+        writing.stdin.write(b"at once\n")
+        writing.stdin.flush()
+        read = output_of(
+            "consume", "--bootstrap", bootstrap, topic, "--from-beginning", "--max-messages", "1"
+        )
+        assert read == "at once\n"
+        assert writing.poll() is None
+        _, said = writing.communicate(b"and more\n", timeout=30)
+        assert said == b"2 records acknowledged\n"
+    finally:
+        writing.kill()
+        writing.wait()
+
+
+def test_consume_starts_where_it_is_told(bootstrap: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for number in range(10):
+        producer.send(topic, b"%d" % number, timestamp_ms=1_700_000_000_000 + number * 1000)
+    producer.send(topic, value=None, key=b"k", headers=[("h", b"1")], timestamp_ms=1_700_000_100_000)
+    producer.close()
+    where = ("consume", "--bootstrap", bootstrap, topic, "--until-end")
+    assert output_of(*where, "--offset", "8").split() == ["8", "9", "null"]
+    assert output_of(*where, "--since", "1700000009000").split() == ["9", "null"]
+    assert output_of(*where, "--since", "2023-11-14T22:13:28.500+00:00").split() == ["9", "null"]
+    assert output_of(*where) == ""
+    assert output_of(*where, "--since", "2100-01-01T00:00:00+00:00") == ""
+    everything = output_of(
+        *where, "--offset", "10", "--print", "offset,partition,timestamp,key,headers,value"
+    )
+    assert everything == "10\t0\t2023-11-14T22:15:00.000+00:00\tk\th=1\tnull\n"
+    assert "offsets from 0 up to 11, not 50" in refusal_of(*where[:-1], "--offset", "50")
+    assert "partitions 0 to 0, not 4" in refusal_of(*where, "--partition", "4")
+
+
+def test_groups_are_shown_moved_and_forgotten(bootstrap: str, topic: str, unique: Unique) -> None:
+    group = unique("group")
+    output_of("produce", "--bootstrap", bootstrap, topic, stdin=b"a\nb\nc\n")
+    where = ("--bootstrap", bootstrap)
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    try:
+        wait_until(
+            lambda: consumer.poll(500) and consumer.position(TopicPartition(topic, 0)) == 3, "3 records"
+        )
+        consumer.commit()
+        lines = output_of("groups", "describe", group, *where).splitlines()
+        assert lines[0] == f"{group}: Stable, 1 members"
+        row = lines[-1].split()
+        assert row[:5] == [topic, "0", "3", "3", "0"]
+        assert row[5] == lines[2].split()[0]
+        reset = ("groups", "reset", group, *where, "--topic", topic)
+        assert "has members" in refusal_of(*reset, "--to-earliest")
+        assert "NON_EMPTY_GROUP" in refusal_of("groups", "delete", group, *where)
+    finally:
+        consumer.close()
+    listed = [line.split() for line in output_of("groups", "list", *where).splitlines()]
+    assert [group, "Empty", "classic", "consumer"] in listed
+
+    def offset_after(*target: str) -> int:
+        assert output_of(*reset, *target).splitlines()[1].split() == [topic, "0", target_offset]
+        return int(output_of("groups", "describe", group, *where).splitlines()[-1].split()[2])
+
+    for target, target_offset in (
+        (("--to-earliest",), "0"),
+        (("--to-latest",), "3"),
+        (("--to-offset", "2"), "2"),
+        (("--to-offset", "99"), "3"),
+        (("--to-time", "2000-01-01T00:00:00+00:00"), "0"),
+    ):
+        assert offset_after(*target) == int(target_offset)
+    output_of(*reset, "--to-latest", "--dry-run")
+    assert output_of("groups", "describe", group, *where).splitlines()[-1].split()[2] == "0"
+    assert output_of("groups", "delete-offsets", group, *where, "--topic", topic) == "deleted 1 offsets\n"
+    assert "has no offsets" in refusal_of("groups", "delete-offsets", group, *where, "--topic", topic)
+    gone = unique("gone")
+    output_of("groups", "reset", gone, *where, "--topic", topic, "--to-earliest")
+    assert output_of("groups", "delete", gone, *where) == f"deleted {gone}\n"
+    assert "GROUP_ID_NOT_FOUND" in refusal_of("groups", "delete", gone, *where)
+    assert "GROUP_ID_NOT_FOUND" in refusal_of("groups", "describe", gone, *where)
+
+
+def test_a_hundred_thousand_records_pass_in_batches(bootstrap: str, topic: str) -> None:
+    text = b"".join(b"%0100d\n" % number for number in range(100_000))
+    output_of("produce", "--bootstrap", bootstrap, topic, stdin=text)
+    read = output_of("consume", "--bootstrap", bootstrap, topic, "--from-beginning", "--until-end")
+    assert read.encode() == text
