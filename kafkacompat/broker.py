@@ -97,7 +97,7 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
                     await node.start(format_if_empty)
                 except START_PROBLEMS as problem:
                     node.abandon()
-                    raise StartRefused(str(problem)) from problem
+                    raise StartRefused(_reason(problem)) from problem
                 freeze_long_lived()
                 announce(node.ready_line())
                 async for _ in signals:
@@ -106,6 +106,13 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise _only_cause(group) from None
+
+
+def _reason(problem: Exception) -> str:
+    """The problem's text; of the system's errors without their number, which tells people nothing."""
+    if not isinstance(problem, OSError) or not problem.strerror:
+        return str(problem)
+    return f"{problem.filename}: {problem.strerror}" if problem.filename else problem.strerror
 
 
 def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -83,7 +83,12 @@ def open_directories(
     every = tuple(dict.fromkeys((*log_dirs, metadata_dir)))
     if format_if_empty:
         for path in every:
-            disk.make_directory(path)
+            try:
+                disk.make_directory(path)
+            except OSError as error:
+                raise StorageProblem(
+                    f"cannot make log directory {path} of log.dirs: {error.strerror}"
+                ) from error
     for path in every:
         if not disk.exists(path):
             raise StorageProblem(f"log directory {path} of log.dirs does not exist; format it first")

@@ -183,7 +183,9 @@ def test_a_taken_port_is_named_with_its_setting(ports: tuple[int, int], tmp_path
         holder.listen()
         said = refusal_of("start", *overrides(ports, tmp_path / "data"))
     assert "listeners" in said
-    assert str(ports[0]) in said
+    assert f"127.0.0.1:{ports[0]}" in said
+    assert "already in use" in said
+    assert "Errno" not in said
 
 
 def test_an_address_of_another_machine_is_named(ports: tuple[int, int], tmp_path: Path) -> None:
@@ -247,7 +249,9 @@ def test_the_same_directory_under_two_names_is_refused(
 def test_a_file_in_place_of_a_directory_is_named(ports: tuple[int, int], tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.write_text("no directory")
-    assert str(data) in refusal_of("start", *overrides(ports, data))
+    said = refusal_of("start", *overrides(ports, data))
+    assert str(data) in said
+    assert "log.dirs" in said
 
 
 def test_damaged_meta_properties_are_named(start: Start, ports: tuple[int, int], tmp_path: Path) -> None:
@@ -261,7 +265,9 @@ def test_damaged_meta_properties_are_named(start: Start, ports: tuple[int, int],
 
 
 def test_a_directory_that_cannot_be_made_is_named(ports: tuple[int, int]) -> None:
-    assert "/proc/kafkacompat" in refusal_of("start", *overrides(ports, Path("/proc/kafkacompat")))
+    said = refusal_of("start", *overrides(ports, Path("/proc/kafkacompat")))
+    assert "/proc/kafkacompat" in said
+    assert "log.dirs" in said
 
 
 def test_an_unformatted_directory_is_not_formatted_behind_a_files_back(
