@@ -41,7 +41,7 @@ def test_offsets_by_every_time(
     tools: KafkaTools, bootstrap: str, connection: Connection, make_topic: Callable[..., str]
 ) -> None:
     """T33: latest, earliest, the newest timestamp and a plain time, each as Kafka answers; nothing found is no line."""
-    topic = make_topic(partitions=2)
+    topic = make_topic(partitions=2, configs={"retention.ms": "-1"})  # the records are old
     for timestamp_ms in (5_000, 9_000, 7_000):
         produce(connection, topic, BatchPlan([b"x"], base_timestamp_ms=timestamp_ms))
 

@@ -62,6 +62,6 @@ def test_admin_calls(franz_go: list[str], bootstrap: str, unique: Callable[[str]
 
 def test_seek_by_time(franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]) -> None:
     """T33: the first record at or after a time; past the newest, franz-go falls back to the end."""
-    seen = run_program(franz_go, "seek", bootstrap, make_topic())
+    seen = run_program(franz_go, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}))
     assert seen["offsets"] == {"before": 0, "exact": 3, "between": 4, "after": 10}
     assert seen["values"] == ["7", "8", "9"]

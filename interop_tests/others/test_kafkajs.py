@@ -52,6 +52,8 @@ def test_seek_by_time(
     kafkajs: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
     """T33: the first record at or after a time; past the newest, kafkajs falls back to the end."""
-    seen = run_program(kafkajs, "seek", bootstrap, make_topic(), unique("group"))
+    seen = run_program(
+        kafkajs, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}), unique("group")
+    )
     assert seen["offsets"] == {"before": 0, "exact": 3, "between": 4, "after": 10}
     assert seen["values"] == ["7", "8", "9"]

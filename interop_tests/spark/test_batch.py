@@ -10,16 +10,16 @@ import pytest
 from interop_tests.harness.raw_kafka import fetch_records, produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.wire import Connection
-
 from interop_tests.spark.conftest import Read, texts
 
+# Old timestamps make offsets by time plain to read; such topics need retention off, or the broker deletes the records.
 START_MS = 1_600_000_000_000
 
 
 @pytest.fixture
 def timed_topic(connection: Connection, make_topic: Callable[..., str]) -> str:
     """Two partitions; offset n of partition p has the value "p:n", n seconds after START_MS."""
-    topic = make_topic(partitions=2)
+    topic = make_topic(partitions=2, configs={"retention.ms": "-1"})
     for partition in range(2):
         for n in range(10):
             plan = BatchPlan([f"{partition}:{n}".encode()], base_timestamp_ms=START_MS + 1000 * n)

@@ -52,6 +52,17 @@ def rows(spark: SparkSession, sink: Path) -> list[tuple[int, int, str]]:
     return sorted((row["partition"], row["offset"], row["value"]) for row in frame.collect())
 
 
+def wait_for_rows(spark: SparkSession, sink: Path, count: int) -> None:
+    """Until the sink has at least so many rows."""
+    wait_until(lambda: len(rows(spark, sink)) >= count, f"{sink.name} has {count} rows", WAIT_S, 0.3)
+
+
+def wait_for_start(checkpoint: Path) -> None:
+    """Until the query has noted where its first source starts."""
+    first = checkpoint / "sources" / "0" / "0"
+    wait_until(first.exists, f"{checkpoint.name} says where the query starts", WAIT_S)
+
+
 def put(
     connection: Connection, topic: str, partitions: int, first: int, end: int
 ) -> list[tuple[int, int, str]]:
@@ -95,7 +106,7 @@ def test_from_latest_from_offsets_and_from_a_time(
     make_topic: Callable[..., str],
     tmp_path: Path,
 ) -> None:
-    topic = make_topic(partitions=1)
+    topic = make_topic(partitions=1, configs={"retention.ms": "-1"})  # the records are old
     for n in range(10):
         produce(
             connection, topic, BatchPlan([f"0:{n}".encode()], base_timestamp_ms=1_600_000_000_000 + n * 1000)
