@@ -1,0 +1,1 @@
+"""One data folder under both brokers in turn."""

@@ -1,0 +1,247 @@
+"""A folder written by Apache Kafka 4.3 serves under kafkacompat and goes back; and the other way round.
+
+Both programs are started here, whatever INTEROP_BROKER says. After each turn Kafka's DumpLogSegments reads every file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.switching import SwitchingBroker
+from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.contents import (
+    BIG_RECORDS,
+    MODERN_READERS,
+    READERS,
+    TRANSACTIONAL,
+    WAIT_S,
+    append_big,
+    contents,
+    create,
+    done,
+    read_some,
+    transactional_producer,
+    write_topics,
+    write_transactions,
+)
+
+pytestmark = pytest.mark.needs_control
+
+SHARERS = "sharers"
+GROUPS = "consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = "consumer.group.ShareGroupCommand"
+DECODERS = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__share_group_state": "--share-group-state-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
+QUORUMS = pytest.mark.parametrize("dynamic", [False, True], ids=["static-voter", "standalone-voter"])
+
+MakeNode = Callable[[str, bool], SwitchingBroker]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[MakeNode]:
+    """node(first kind, dynamic quorum) is a started node; it is killed at the end."""
+    made: list[SwitchingBroker] = []
+
+    def start(first: str, dynamic: bool) -> SwitchingBroker:
+        made.append(SwitchingBroker(first, tmp_path / "node", dynamic))
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+
+
+def check_files(tools: KafkaTools, data_dir: Path) -> int:
+    """DumpLogSegments finds nothing wrong with any segment, index or snapshot of the folder; the number of files."""
+    count = 0
+    for folder in sorted(
+        path for path in data_dir.iterdir() if path.is_dir() and re.search(r"-\d+$", path.name)
+    ):
+        paths = [
+            path
+            for path in sorted(folder.iterdir())
+            if path.suffix in (".log", ".index", ".timeindex", ".snapshot")
+        ]
+        decoder = DECODERS.get(folder.name.rpartition("-")[0])
+        options = ["--deep-iteration", *([decoder] if decoder else [])]
+        output = tools.run("DumpLogSegments", "--files", ",".join(map(str, paths)), *options)
+        wrong = re.compile(
+            r"mismatch|isvalid: false|Found timestamp|Non-consecutive|Could not|Index position|exception",
+            re.I,
+        )
+        found = [line for line in (output.out + output.err).splitlines() if wrong.search(line)]
+        assert found == [], f"{folder.name}: {found[:10]}"
+        count += len(paths)
+    return count
+
+
+def share(tools: KafkaTools, bootstrap: str, topic: str, count: int) -> list[str]:
+    """A share consumer takes and acknowledges so many records."""
+    output = tools.run(
+        "consumer.ConsoleShareConsumer",
+        *("--bootstrap-server", bootstrap, "--topic", topic, "--group", SHARERS),
+        *("--max-messages", str(count), "--timeout-ms", "30000"),
+    )
+    return output.lines
+
+
+def newer_kinds(tools: KafkaTools, bootstrap: str) -> dict[str, object]:
+    """What Apache Kafka says of the groups and transactions that kafkacompat only carries along."""
+    server = ("--bootstrap-server", bootstrap)
+    modern = tools.run(GROUPS, *server, "--describe", "--group", MODERN_READERS)
+    columns = ("PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
+    shared = tools.run(SHARE_GROUPS, *server, "--describe", "--group", SHARERS)
+    transactions = tools.run("TransactionsCommand", *server, "list")
+    producers = tools.run(
+        "TransactionsCommand", *server, "describe-producers", "--topic", TRANSACTIONAL, "--partition", "0"
+    )
+    return {
+        "modern": [
+            tuple(row[column] for column in columns) for row in modern.rows("GROUP", "TOPIC", "PARTITION")
+        ],
+        "kinds": sorted(
+            tuple(line.split()[:2]) for line in tools.run(GROUPS, *server, "--list", "--type").lines[1:]
+        ),
+        "shared": [line.split()[:4] for line in shared.lines[1:]],
+        "transactions": sorted(line.split() for line in transactions.lines[1:]),
+        "producers": sorted(line.split() for line in producers.lines[1:]),
+    }
+
+
+def write_newer_kinds(tools: KafkaTools, bootstrap: str) -> None:
+    """A consumer group and a share group with progress, and transactions of which one stays open."""
+    read_some(bootstrap, MODERN_READERS, "gzip", 20, **{"group.protocol": "consumer"})
+    tools.run(
+        "kafka.admin.ConfigCommand",
+        *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "groups", "--entity-name", SHARERS),
+        *("--add-config", "share.auto.offset.reset=earliest"),
+    )
+    assert len(share(tools, bootstrap, "lz4", 12)) == 12
+
+
+def change(bootstrap: str) -> None:
+    """What users do in a day: more records, deleted records and topics, new topics, partitions and settings, commits."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    append_big(bootstrap, "segments", BIG_RECORDS, BIG_RECORDS + 70)
+    done(admin.delete_records([TopicPartition("segments", 0, 100)]))
+    done(admin.delete_topics(["doomed"]))
+    done(admin.create_partitions([NewPartitions("grown", 3)]))
+    entry = ConfigEntry("retention.bytes", "123456789", incremental_operation=AlterConfigOpType.SET)
+    done(
+        admin.incremental_alter_configs(
+            [ConfigResource(ResourceType.TOPIC, "grown", incremental_configs=[entry])]
+        )
+    )
+    create(bootstrap, "late", 2)
+    append_big(bootstrap, "late", 0, 3)
+    read_some(bootstrap, READERS, "zstd", 10)
+    wait_until(
+        lambda: (
+            "doomed" not in (topics := admin.list_topics(timeout=WAIT_S).topics)
+            and len(topics["grown"].partitions) == 3
+        ),
+        "the topics are deleted and grown",
+    )
+
+
+@QUORUMS
+def test_from_apache_kafka_and_back(tools: KafkaTools, node: MakeNode, dynamic: bool) -> None:
+    """Nothing is lost on the way: not the topics served here, nor the groups and transactions only carried along."""
+    broker = node(APACHE, dynamic)
+    write_topics(broker.bootstrap)
+    read_some(broker.bootstrap, READERS, "zstd", 15)
+    write_newer_kinds(tools, broker.bootstrap)
+    left_open = write_transactions(broker.bootstrap)
+    before = contents(broker.bootstrap)
+    newer_before = newer_kinds(tools, broker.bootstrap)
+    assert [line for line in newer_before["transactions"] if "Ongoing" in line], newer_before
+    assert [line[-1] for line in newer_before["shared"]], newer_before
+    assert len(before.committed_records[TRANSACTIONAL, 0]) == 5
+
+    broker.become(KAFKACOMPAT)
+    assert contents(broker.bootstrap) == before
+    change(broker.bootstrap)
+    changed = contents(broker.bootstrap)
+    assert changed.offsets["segments", 0] == (100, BIG_RECORDS + 70, BIG_RECORDS + 70)
+    assert sum(offset for offset, _ in changed.group_offsets.values()) == 25
+    broker.stop()
+    assert check_files(tools, broker.data_dir) > 40
+
+    broker.become(APACHE)
+    assert contents(broker.bootstrap) == changed
+    assert newer_kinds(tools, broker.bootstrap) == newer_before
+    del left_open
+    # Each of them goes on from where it was.
+    read_some(broker.bootstrap, MODERN_READERS, "gzip", 10, **{"group.protocol": "consumer"})
+    rest = share(tools, broker.bootstrap, "lz4", 18)
+    assert len(set(rest)) == 18
+    transactional_producer(broker.bootstrap, "left-open")
+    wait_until(
+        lambda: (
+            contents(broker.bootstrap).committed_records[TRANSACTIONAL, 0] == [0, 1, 2, 3, 4]
+            and (found := contents(broker.bootstrap).offsets[TRANSACTIONAL, 0])[1] == found[2]
+        ),
+        "the open transaction is aborted by its producer's return",
+        WAIT_S,
+        0.5,
+    )
+    assert changed.records[TRANSACTIONAL, 0] == contents(broker.bootstrap).records[TRANSACTIONAL, 0]
+
+
+@QUORUMS
+def test_from_kafkacompat_and_back(tools: KafkaTools, node: MakeNode, dynamic: bool) -> None:
+    """Apache Kafka serves what kafkacompat formatted and wrote, adds to it, and gives it back."""
+    broker = node(KAFKACOMPAT, dynamic)
+    write_topics(broker.bootstrap)
+    read_some(broker.bootstrap, READERS, "zstd", 15)
+    before = contents(broker.bootstrap)
+    broker.stop()
+    assert check_files(tools, broker.data_dir) > 30
+
+    broker.become(APACHE)
+    assert contents(broker.bootstrap) == before
+    change(broker.bootstrap)
+    changed = contents(broker.bootstrap)
+    broker.become(KAFKACOMPAT)
+    assert contents(broker.bootstrap) == changed
+    read_some(broker.bootstrap, READERS, "zstd", 5)
+    broker.stop()
+    check_files(tools, broker.data_dir)
+
+
+def test_a_killed_kafkacompat_leaves_what_apache_kafka_recovers(tools: KafkaTools, node: MakeNode) -> None:
+    """After kill -9 the next program recovers from the files alone, and finds every acknowledged record."""
+    broker = node(KAFKACOMPAT, False)
+    create(broker.bootstrap, "segments", 1, segment_bytes=str(1 << 20))
+    append_big(broker.bootstrap, "segments", 0, BIG_RECORDS)
+    before = contents(broker.bootstrap)
+    broker.kill()
+    broker.become(APACHE)
+    assert contents(broker.bootstrap) == before
+    append_big(broker.bootstrap, "segments", BIG_RECORDS, BIG_RECORDS + 5)
+    after = contents(broker.bootstrap)
+    broker.kill()
+    broker.become(KAFKACOMPAT)
+    assert contents(broker.bootstrap) == after
+    broker.stop()
+    assert check_files(tools, broker.data_dir) > 10
