@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,7 @@ from kafkacompat.data_directories import (
 )
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.manager import LogManager
+from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.net.runtime import (
     SystemClock,
     SystemRandom,
@@ -48,7 +50,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.lifecycle import BrokerIdentity, BrokerLifecycle, endpoint_records
-from kafkacompat.node.periodic import start_periodic_work
+from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.producer_ids import BlockProducerIds
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
@@ -225,14 +227,17 @@ class RunningNode:
 
         def take_image(old: MetadataImage, new: MetadataImage) -> None:
             node.image = new
+            before = settings.effective
             settings.on_image(old, new)
+            if settings.effective is not before:
+                self._follow_settings(settings.effective)
             partitions.on_image(old, new)
             groups.on_image(old, new)
 
         incarnation = random.uuid()
         await wait_for(
             controller.start(
-                directories.bootstrap_values, incarnation, endpoint_records(config.controller_listeners())
+                directories.bootstrap_values, incarnation, endpoint_records(_advertised_controllers(config))
             )
         )
         self._lifecycle = BrokerLifecycle(
@@ -252,7 +257,10 @@ class RunningNode:
         take_image(MetadataImage(), controller.image)
         controller.subscribe(take_image)
         await wait_for(self._lifecycle.unfence())
-        start_periodic_work(config, settings, logs, clock, self._timers, self._workers)
+        self._periodic = PeriodicWork(
+            config, settings, LogUpkeep(logs), clock, self._timers, self._workers
+        )
+        self._periodic.start()
         await self._nursery.start(server.run)
 
     def ready_line(self) -> str:
@@ -272,6 +280,7 @@ class RunningNode:
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await wait_for(self._lifecycle.shut_down())
+        await wait_for(self._periodic.stop())
         self._controller.close()
         self._store.close()
         self._logs.shut_down(self._lifecycle.broker_epoch)
@@ -304,9 +313,17 @@ class RunningNode:
         self._bound = tuple(replace(each.endpoint, port=each.port) for each in listeners)
         ports = {each.listener_name: each.port for each in self._bound}
         self._advertised = tuple(
-            replace(each, port=ports[each.listener_name]) if each.port == 0 else each
+            replace(each, host=each.host or canonical_host_name(), port=each.port or ports[each.listener_name])
             for each in self._config.advertised_broker_listeners()
         )
+
+    def _follow_settings(self, config: ServerConfig) -> None:
+        """Connection bounds hold from now on; what else is dynamic is read where it is used."""
+        assert self._server is not None
+        try:
+            self._server.update_settings(NetworkSettings.from_config(config))
+        except ValueError as error:
+            logger.error("the connection bounds stay as they were: %s", error)
 
     def _topic_not_made(self, name: str, code: int, message: str | None) -> None:
         logger.warning("topic %s was not made on demand: error %d, %s", name, code, message)
@@ -315,6 +332,18 @@ class RunningNode:
         """The metadata log failed: no reply may follow from what is not durable."""
         logger.critical("the node halts: %s", error)
         os._exit(1)
+
+
+def _advertised_controllers(config: ServerConfig) -> list[EndPoint]:
+    """The controller's listeners as others are told of them."""
+    advertised = {each.listener_name: each for each in config.advertised_listeners()}
+    told = [advertised.get(each.listener_name, each) for each in config.controller_listeners()]
+    return [replace(each, host=each.host or canonical_host_name()) for each in told]
+
+
+def canonical_host_name() -> str:
+    """What clients are told where a listener's host is empty (all interfaces), as in Kafka."""
+    return socket.getfqdn()
 
 
 async def _run_in_thread(function: Callable[[], Any], limiter: trio.CapacityLimiter) -> None:

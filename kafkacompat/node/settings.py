@@ -54,6 +54,11 @@ class NodeSettings:
         """Dynamic settings that are left out, with the reason."""
         return self._config.refused
 
+    @property
+    def effective(self) -> ServerConfig:
+        """All settings under the dynamic layers; the same object until a layer changes."""
+        return self._config.effective
+
     def int(self, name: builtins.str) -> builtins.int:
         return self._config.int(name)
 
