@@ -1,0 +1,111 @@
+"""Writers that remember what was acknowledged, and the reading back that holds a broker to it.
+
+Each writer has one partition and one connection, and begins anew when that breaks. What it remembers is the offset that the
+broker named and the value at it: a broker that loses, moves or changes an acknowledged record cannot pass.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+from interop_tests.harness.raw_kafka import ErrorCode, fetch, list_offset, produce
+from interop_tests.harness.records import BatchPlan, decode_batches
+from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
+
+BROKEN = (OSError, ConnectionClosed, Silence)
+WITHOUT_LEADER = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    6,  # NOT_LEADER_OR_FOLLOWER
+)
+Acknowledged = dict[tuple[int, int], bytes]
+"""(partition, offset) -> value."""
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def plan(*values: bytes) -> BatchPlan:
+    """A batch of now, so that retention by time leaves it alone."""
+    return BatchPlan(list(values), base_timestamp_ms=now_ms())
+
+
+class Writer:
+    """One thread that produces numbered values to one partition until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str, partition: int, acks: int, padding: int = 500) -> None:
+        self.partition = partition
+        self.acknowledged: Acknowledged = {}
+        self.refusals: set[int] = set()
+        self._where = (bootstrap, topic, partition, acks)
+        self._padding = b"." * padding
+        self._number = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the writer hangs"
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(*BROKEN), Connection(self._where[0], timeout_s=10.0) as connection:
+                while not self._ended.is_set():
+                    self._write(connection)
+            self._ended.wait(0.02)
+
+    def _write(self, connection: Connection) -> None:
+        _, topic, partition, acks = self._where
+        values = []
+        for _ in range(5):
+            self._number += 1
+            values.append(b"%d-%d-" % (partition, self._number) + self._padding)
+        result = produce(connection, topic, plan(*values), partition, acks)
+        if result["ErrorCode"] == ErrorCode.NONE:
+            first = result["BaseOffset"]
+            self.acknowledged.update({(partition, first + index): each for index, each in enumerate(values)})
+        else:
+            self.refusals.add(result["ErrorCode"])
+            self._ended.wait(0.02)
+
+
+def read_all(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> dict[int, bytes | None]:
+    """offset -> value of everything from an offset to the end."""
+    found: dict[int, bytes | None] = {}
+    with Connection(bootstrap) as connection:
+        code, end, _ = list_offset(connection, topic, partition, -1)
+        assert code == ErrorCode.NONE, code
+        offset = start
+        while offset < end:
+            result = fetch(connection, topic, offset, partition, partition_max_bytes=4 << 20)
+            assert result["ErrorCode"] == ErrorCode.NONE, result["ErrorCode"]
+            batches = decode_batches(result["Records"])
+            assert batches, f"nothing at {topic}-{partition} offset {offset} though it ends at {end}"
+            found.update({each.offset: each.value for batch in batches for each in batch.records})
+            offset = max(found) + 1
+    return found
+
+
+def assert_kept(bootstrap: str, topic: str, acknowledged: Acknowledged) -> None:
+    """Every acknowledged value stands at its offset, and no offset is missing."""
+    for partition in sorted({partition for partition, _ in acknowledged}):
+        found = read_all(bootstrap, topic, partition)
+        assert sorted(found) == list(range(len(found))), f"{topic}-{partition} has gaps"
+        lost = [
+            offset
+            for (of_partition, offset), value in acknowledged.items()
+            if of_partition == partition and found.get(offset) != value
+        ]
+        assert not lost, f"{topic}-{partition} lost {len(lost)} acknowledged records, first at {min(lost)}"
+
+
+def log_end(bootstrap: str, topic: str, partition: int = 0) -> int:
+    with Connection(bootstrap) as connection:
+        code, end, _ = list_offset(connection, topic, partition, -1)
+    assert code == ErrorCode.NONE, code
+    return end
