@@ -140,6 +140,7 @@ class ServerConfig:
             originals.setdefault("broker.id", originals["node.id"])
         elif "broker.id" in originals:
             originals["node.id"] = originals["broker.id"]
+        _refuse_placeholders(originals)
         config = cls(originals, _parse(originals))
         config.warnings = check_constraints(config)
         return config
@@ -294,6 +295,20 @@ class ServerConfig:
         """
         own = self.originals.get(f"{LISTENER_PREFIX}{listener_name.lower()}.{name}")
         return own if own is not None else self.str(name)
+
+
+def _refuse_placeholders(originals: Mapping[str, str]) -> None:
+    """Kafka would fetch the value from a provider. Taking `${file:...}` for the value itself would be worse than not starting."""
+    providers = [name for name in originals.get("config.providers", "").replace(" ", "").split(",") if name]
+    for name, text in originals.items():
+        for provider in providers:
+            if f"${{{provider}:" in text:
+                raise ConfigError(
+                    name,
+                    None,
+                    f"{name} takes its value from {provider} of config.providers, which is not supported: write the value",
+                    whole=True,
+                )
 
 
 def _parse(originals: Mapping[str, str]) -> dict[str, ConfigValue]:

@@ -1,0 +1,77 @@
+"""A setting counts as honoured when settings/documentation.tsv explains it: then some module must read it, and the reverse.
+
+Reading is all that a walk over the sources can see; that changes have their effect is tested against running brokers.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
+from kafkacompat.config.keys import broker_keys, topic_keys
+from kafkacompat.config.synonyms import TOPIC_TO_BROKER, broker_synonyms
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_READING = {
+    "config/constraints.py",
+    "config/dynamic.py",
+    "config/synonyms.py",
+    "config/topic.py",
+    "config/group.py",
+}
+"""They check settings or pass them on; nothing happens in them."""
+READ_WITHOUT_EFFECT = {"num.replica.alter.log.dirs.threads", "config.providers"}
+"""Named in code only because the value hangs on other settings, or so as to refuse what it would bring about."""
+ONLY_ROLLS = {"max.compaction.lag.ms"}
+"""Read for rolling segments of compacted topics; its purpose, cleaning, is not served, so it is not said to be honoured."""
+
+
+@cache
+def sources() -> str:
+    return "\n".join(
+        path.read_text("utf-8")
+        for path in sorted(ROOT.rglob("*.py"))
+        if "_tests" not in path.parts and str(path.relative_to(ROOT)) not in NOT_READING
+    )
+
+
+def topic_setting_is_read(name: str) -> bool:
+    field = name.replace(".", "_")
+    attribute = {"cleanup_policy": "delete|compact|cleanup_policy"}.get(field, field)
+    asked = f"_topic_setting(image, topic, {name.upper().replace('.', '_')}"
+    return (
+        re.search(rf"config\.(?:{attribute})\b", sources()) is not None
+        or f'"{name}"' in sources()
+        or asked in sources()
+    )
+
+
+def broker_setting_is_read(name: str) -> bool:
+    return f'"{name}"' in sources() or any(
+        topic_setting_is_read(topic)
+        for topic, broker in TOPIC_TO_BROKER.items()
+        if name in broker_synonyms(broker)
+    )
+
+
+def test_what_is_explained_is_read_and_what_is_read_is_explained_for_topics() -> None:
+    read = {name for name in topic_keys() if topic_setting_is_read(name)} - ONLY_ROLLS
+    assert {name for name, key in topic_keys().items() if key.honoured} == read
+
+
+def test_what_is_explained_is_read_and_what_is_read_is_explained_for_brokers() -> None:
+    read = {name for name in broker_keys() if broker_setting_is_read(name)}
+    read -= READ_WITHOUT_EFFECT | {TOPIC_TO_BROKER[name] for name in ONLY_ROLLS}
+    assert {name for name, key in broker_keys().items() if key.honoured} == read
+
+
+def test_a_placeholder_is_refused_rather_than_taken_for_the_value() -> None:
+    settings = defaults_without_file() | {"config.providers": "env, file", "broker.rack": "${env:RACK}"}
+    with pytest.raises(ConfigError, match=r"broker\.rack takes its value from env of config\.providers"):
+        ServerConfig.from_properties(settings)
+    del settings["config.providers"]
+    assert ServerConfig.from_properties(settings).str("broker.rack") == "${env:RACK}"
