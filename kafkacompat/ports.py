@@ -314,7 +314,18 @@ class LogManager(Protocol):
 
     def get(self, topic_partition: TopicPartition) -> Log | None: ...
 
-    def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> Log: ...
+    on_offline: Callable[[Sequence[TopicPartition]], None]
+    """Told which partitions a failed directory took along."""
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
+    ) -> Log:
+        """`is_new`: no earlier start of this node can have made its log. OSError, or LogRefused KAFKA_STORAGE_ERROR."""
+        ...
+
+    def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
+        """An operation on its files failed; its directory goes offline unless the disk is only full or the like."""
+        ...
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
         """Rename to <name>.<uuid>-delete now, remove after file.delete.delay.ms."""

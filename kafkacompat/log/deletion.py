@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Disk
 
+Doomed = tuple[int, str, bool]
+"""(due, path, is a directory)."""
+
 
 class DeletionQueue:
     """Delays in ms of the clock's monotonic time. Bounded by the files that exist."""
@@ -22,8 +25,7 @@ class DeletionQueue:
         self._disk = disk
         self._clock = clock
         self._note = note
-        self._items: list[tuple[int, str, bool]] = []
-        """(due, path, is a directory)."""
+        self._items: list[Doomed] = []
 
     def add_files(self, paths: Sequence[str], delay_ms: int) -> None:
         due = self._clock.monotonic_ms() + delay_ms
@@ -32,11 +34,18 @@ class DeletionQueue:
     def add_directory(self, path: str, delay_ms: int) -> None:
         self._items.append((self._clock.monotonic_ms() + delay_ms, path, True))
 
-    def remove_due(self, monotonic_ms: int | None) -> int:
-        """Remove what is due (None: everything); how many. A file that cannot be removed is noted and given up."""
+    def take_due(self, monotonic_ms: int | None) -> list[Doomed]:
+        """What is due (None: everything), to be given to `remove`."""
         due = [item for item in self._items if monotonic_ms is None or item[0] <= monotonic_ms]
-        self._items = [item for item in self._items if monotonic_ms is not None and item[0] > monotonic_ms]
-        for _, path, is_directory in due:
+        if due:
+            self._items = [
+                item for item in self._items if monotonic_ms is not None and item[0] > monotonic_ms
+            ]
+        return due
+
+    def remove(self, items: Sequence[Doomed]) -> None:
+        """Blocks; may run in any thread. A file that cannot be removed is noted and given up."""
+        for _, path, is_directory in items:
             try:
                 if is_directory:
                     self._disk.remove_tree(path)
@@ -47,4 +56,3 @@ class DeletionQueue:
                 continue
             except OSError as error:
                 self._note(f"{path} could not be removed: {error}")
-        return len(due)

@@ -1,4 +1,4 @@
-"""One log directory: its names of partition directories, its checkpoints, its clean-shutdown mark, its lock.
+"""One log directory: its names of partition directories, its checkpoints, its clean-shutdown mark.
 
 Duty: what lies directly in a `log.dirs` entry. Must not know: what a partition's log is. meta.properties is read and
 written by whoever formats nodes; here only its directory id is of use, and it is given.
@@ -6,8 +6,6 @@ written by whoever formats nodes; here only its directory id is of use, and it i
 
 from __future__ import annotations
 
-import fcntl
-import os
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -15,9 +13,6 @@ from typing import TYPE_CHECKING
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.checkpoint import (
     CLEAN_SHUTDOWN_FILE,
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
     CheckpointCorrupt,
     format_clean_shutdown,
     format_offsets,
@@ -29,12 +24,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX = "-delete", "-future", "-stray"
-LOCK_FILE = ".lock"
 LONGEST_NAME = 255
-
-
-class DirectoryLocked(OSError):
-    """Another process uses the log directory."""
 
 
 def partition_directory(topic_partition: TopicPartition) -> str:
@@ -57,9 +47,9 @@ def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
 
 
 class LogDirectory:
-    """Checkpoints are written whole and only when they differ from what was written last."""
+    """Checkpoints are written whole."""
 
-    __slots__ = ("_disk", "_lock", "_written", "directory_id", "failure", "path")
+    __slots__ = ("_disk", "_written", "directory_id", "failure", "noted_ms", "path")
 
     def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
         self._disk = disk
@@ -67,30 +57,13 @@ class LogDirectory:
         self.directory_id = directory_id
         self.failure: OSError | None = None
         """Why the directory is offline; None while it serves."""
-        self._written: dict[str, bytes] = {}
-        self._lock = -1
+        self.noted_ms: int | None = None
+        """When an error that left it online was last noted, monotonic."""
+        self._written: dict[str, Mapping[TopicPartition, int]] = {}
 
     @property
     def online(self) -> bool:
         return self.failure is None
-
-    def lock(self) -> None:
-        """Hold the directory against other processes until `unlock` or exit. DirectoryLocked when another has it."""
-        fd = os.open(f"{self.path}/{LOCK_FILE}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            # Java's FileLock is a POSIX record lock, so this one and Kafka's exclude each other.
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            raise DirectoryLocked(
-                error.errno, f"log directory {self.path} is in use by another process", self.path
-            ) from error
-        self._lock = fd
-
-    def unlock(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
     def take_clean_mark(self) -> int | None:
         """The broker epoch of a clean stop before (-1 when not told), None after an unclean one. The mark goes."""
@@ -114,17 +87,11 @@ class LogDirectory:
         except CheckpointCorrupt as error:
             return {}, f"{path}: {error}"
 
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._write(RECOVERY_POINT_FILE, offsets)
+    def holds(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether the checkpoint was last written with these offsets."""
+        return self._written.get(name) == offsets
 
-    def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._write(LOG_START_FILE, offsets)
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self._write(HIGH_WATERMARK_FILE, offsets)
-
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        data = format_offsets(offsets)
-        if self._written.get(name) != data:
-            self._disk.write_atomic(f"{self.path}/{name}", data)
-            self._written[name] = data
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write a checkpoint and sync it. Blocks; one call at a time for each name, in any thread."""
+        self._disk.write_atomic(f"{self.path}/{name}", format_offsets(offsets))
+        self._written[name] = offsets

@@ -25,7 +25,6 @@ from kafkacompat.log.directory import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.ports import Disk
 
@@ -69,19 +68,6 @@ class LoadTask:
             self.result = self._opener(self)
         except (OSError, CheckpointCorrupt) as error:
             self.result = error
-
-
-class FlushPlan:
-    """What to sync for all logs, as of one moment. `run` blocks and is for a worker thread."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: list[tuple[PartitionLog, LogFlush]]) -> None:
-        self.items = items
-
-    def run(self) -> None:
-        for _, flush in self.items:
-            flush.run()
 
 
 class Found(NamedTuple):

@@ -46,7 +46,6 @@ class PartitionLog(ReadableLog):
         "_roll_after_ms",
         "_segment_bytes",
         "_snapshots",
-        "_unflushed_from",
         "directory",
         "recovery_point",
     )
@@ -74,7 +73,6 @@ class PartitionLog(ReadableLog):
         self._snapshots = parts.snapshots
         self._randrange = randrange
         self.recovery_point = parts.recovery_point
-        self._unflushed_from = parts.log_end_offset
         self._state.on_high_watermark(self.high_watermark)
         self.config = config
 
@@ -150,8 +148,6 @@ class PartitionLog(ReadableLog):
                     entry = AbortedEntry(*completed[:3], state.stable_offset_after(completed))
                     segment.txn_index.append(entry)
         state.end_offset = last_offset + 1
-        if self.log_end_offset - self._unflushed_from >= self._config.flush_messages:
-            self.flush()
         return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:
@@ -300,7 +296,6 @@ class PartitionLog(ReadableLog):
         self._write_epochs()
         self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._unflushed_from = min(self._unflushed_from, self.log_end_offset)
 
     # -- upkeep
 
@@ -310,20 +305,24 @@ class PartitionLog(ReadableLog):
         flush.run()
         self.finish_flush(flush)
 
-    def begin_flush(self) -> LogFlush:
-        """What a worker thread must sync, as of now: segments from the recovery point on, and the epochs."""
+    def begin_flush(self, *, closed_only: bool = False) -> LogFlush:
+        """What a worker thread must sync, as of now: segments from the recovery point on, and the epochs.
+
+        With closed_only the active segment is left out.
+        """
         files: list[File] = []
         paths = [f"{self.directory}/{LEADER_EPOCH_FILE}"]
+        active = self._segments.active
         for segment in self._segments.from_offset(self.recovery_point):
-            if segment.size:
+            if segment.size and not (closed_only and segment is active):
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
-        return LogFlush(self._disk, files, paths, self.log_end_offset)
+        end_offset = active.base_offset if closed_only else self.log_end_offset
+        return LogFlush(self._disk, files, paths, end_offset)
 
     def finish_flush(self, flush: LogFlush) -> None:
         """The flush ran: the recovery point moves, unless a truncation has gone below it meanwhile."""
         self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
-        self._unflushed_from = max(self._unflushed_from, self.recovery_point)
 
     def enforce_retention(self, now_ms: int) -> int:
         """Let go of segments that time, size or the log's start allow; how many went."""

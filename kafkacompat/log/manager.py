@@ -8,13 +8,16 @@ A directory that fails with OSError is taken offline; its partitions are then un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+import errno
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
     PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
     format_partition_metadata,
     parse_partition_metadata,
 )
@@ -26,9 +29,10 @@ from kafkacompat.log.directory import (
     marked_name,
     partition_directory,
 )
-from kafkacompat.log.loading import FlushPlan, LoadTask, look_into
+from kafkacompat.log.loading import LoadTask, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.upkeep import log_starts
 from kafkacompat.ports import LogDirStatus, LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
@@ -37,6 +41,22 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Disk
 
 Note = Callable[[str], None]
+NOTE_AGAIN_MS = 10_000
+SPARING_ERRORS = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+    }
+)
+"""No room, no leave, no descriptors: what is written is intact and can be read, and writing may work again later. Kafka
+gives the directory up, and with its only directory itself."""
 
 
 class LogManager:
@@ -63,16 +83,13 @@ class LogManager:
         self.directories = [LogDirectory(disk, path, directory_id) for path, directory_id in directories]
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
-        self._doomed = DeletionQueue(disk, clock, note)
+        self.doomed = DeletionQueue(disk, clock, note)
+        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
+        """Told which partitions a failed directory took along."""
         self.previous_broker_epoch = -1
         """Of the clean stop before this start; -1 when there was none in every directory."""
 
     # -- start and stop
-
-    def lock(self) -> None:
-        """Take all directories for this process; DirectoryLocked names the one that another holds."""
-        for directory in self.directories:
-            directory.lock()
 
     def load_all(self) -> dict[TopicPartition, PartitionLog]:
         """Open every partition found, one after another; for threads see `begin_load`. Blocks."""
@@ -95,7 +112,7 @@ class LogManager:
             tasks += found.tasks
             epochs.append(found.broker_epoch)
             for path in found.doomed:
-                self._doomed.add_directory(path, self.default_config.file_delete_delay_ms)
+                self.doomed.add_directory(path, self.default_config.file_delete_delay_ms)
         self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
         return tasks
 
@@ -166,13 +183,13 @@ class LogManager:
             config,
             parts,
             high_watermark=high_watermark,
-            delete_later=self._doomed.add_files,
+            delete_later=self.doomed.add_files,
             randrange=self._randrange,
         )
 
     def shut_down(self, broker_epoch: int) -> None:
         """Flush and close all logs, write the checkpoints and, per directory where all went well, the clean mark. Blocks."""
-        self.remove_expired_deletions(None)
+        self.doomed.remove(self.doomed.take_due(None))
         for directory in self.directories:
             if directory.online:
                 try:
@@ -180,17 +197,20 @@ class LogManager:
                 except OSError as error:
                     directory.failure = error
                     self._note(f"{directory.path} was not closed cleanly: {error}")
-            directory.unlock()
         self.logs.clear()
         self._home.clear()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        logs = self._logs_in(directory)
+        logs = self.logs_in(directory)
         for log in logs.values():
             log.close()
-        directory.write_recovery_points({name: log.recovery_point for name, log in logs.items()})
-        directory.write_log_starts(_log_starts(logs))
-        directory.write_high_watermarks({name: log.high_watermark for name, log in logs.items()})
+        for name, offsets in (
+            (RECOVERY_POINT_FILE, {name: log.recovery_point for name, log in logs.items()}),
+            (LOG_START_FILE, log_starts(logs)),
+            (HIGH_WATERMARK_FILE, {name: log.high_watermark for name, log in logs.items()}),
+        ):
+            if not directory.holds(name, offsets):
+                directory.write_offsets(name, offsets)
         directory.mark_clean(broker_epoch)
 
     # -- partitions
@@ -204,11 +224,13 @@ class LogManager:
         topic_id: Uuid,
         config: LogConfig,
         directory_id: Uuid | None = None,
+        *,
+        is_new: bool = True,
     ) -> PartitionLog:
         """The partition's log; a new one goes into the given directory, else into the one with the fewest partitions.
 
         Raises LogRefused KAFKA_STORAGE_ERROR when no directory serves, INCONSISTENT_TOPIC_ID when another topic of this
-        name left the log.
+        name left the log. One that is not new is not made while a directory is offline: it may lie there.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
@@ -224,11 +246,15 @@ class LogManager:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is kept under another topic id"
                 )
             return log
+        if not is_new and len(self._online()) < len(self.directories):
+            raise LogRefused(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may lie in an offline directory"
+            )
         directory = self._directory_for_new(directory_id)
         try:
             log = self.open_log(directory, topic_partition, topic_id, config, clean=True)
         except OSError as error:
-            self.fail_directory(directory, error)
+            self.directory_failed(directory, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._adopt(log, directory)
         return log
@@ -253,7 +279,7 @@ class LogManager:
         target = f"{directory.path}/{marked_name(topic_partition, suffix)}"
         self._disk.rename(log.directory, target)
         if suffix == DELETE_SUFFIX:
-            self._doomed.add_directory(target, log.config.file_delete_delay_ms)
+            self.doomed.add_directory(target, log.config.file_delete_delay_ms)
 
     def log_dirs(self) -> list[LogDirStatus]:
         result = []
@@ -268,70 +294,38 @@ class LogManager:
                     directory.online,
                     total,
                     usable,
-                    self._logs_in(directory),
+                    self.logs_in(directory),
                 )
             )
         return result
 
+    def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
+        """An operation on a partition's files failed: see `directory_failed`."""
+        directory = self._home.get(topic_partition)
+        if directory is not None:
+            self.directory_failed(directory, error)
+
+    def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read."""
+        if error.errno not in SPARING_ERRORS:
+            self.fail_directory(directory, error)
+            return
+        now_ms = self._clock.monotonic_ms()
+        if directory.noted_ms is None or now_ms - directory.noted_ms >= NOTE_AGAIN_MS:
+            directory.noted_ms = now_ms
+            self._note(f"log directory {directory.path} takes no writes: {error}")
+
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
-        """Take a directory offline with all its partitions."""
+        """Take a directory offline with all its partitions, until the next start."""
         if directory.failure is None:
             directory.failure = error
             self._note(f"log directory {directory.path} is offline: {error}")
-        for name in list(self._logs_in(directory)):
+        lost = list(self.logs_in(directory))
+        for name in lost:
             self.logs.pop(name).release()
             del self._home[name]
-
-    # -- periodic work
-
-    def checkpoint_high_watermarks(self) -> None:
-        """replica.high.watermark.checkpoint.interval.ms. Blocks for a sync when anything has moved."""
-        for directory in self._online():
-            marks = {name: log.high_watermark for name, log in self._logs_in(directory).items()}
-            self._guard(directory, partial(directory.write_high_watermarks, marks))
-
-    def begin_flush(self) -> FlushPlan:
-        """What is not durable yet; run the plan in a thread, then hand it to `finish_flush`."""
-        logs = [log for log in self.logs.values() if log.recovery_point < log.log_end_offset]
-        return FlushPlan([(log, log.begin_flush()) for log in logs])
-
-    def finish_flush(self, plan: FlushPlan) -> None:
-        """Move the recovery points of what was synced, and write the recovery-point and log-start checkpoints."""
-        for log, flush in plan.items:
-            log.finish_flush(flush)
-        for directory in self._online():
-            logs = self._logs_in(directory)
-            points = {name: log.recovery_point for name, log in logs.items()}
-            self._guard(directory, partial(directory.write_recovery_points, points))
-            self._guard(directory, partial(directory.write_log_starts, _log_starts(logs)))
-
-    def flush_and_checkpoint_recovery_points(self) -> None:
-        """All three steps at once. Blocks."""
-        plan = self.begin_flush()
-        plan.run()
-        self.finish_flush(plan)
-
-    def enforce_retention(self, now_ms: int) -> int:
-        """log.retention.check.interval.ms: how many segments went."""
-        count = 0
-        for name in sorted(self.logs):
-            log = self.logs.get(name)
-            if log is None:
-                continue
-            try:
-                count += log.enforce_retention(now_ms)
-            except OSError as error:
-                self.fail_directory(self._home[name], error)
-        return count
-
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """producer.id.expiration.check.interval.ms."""
-        for log in self.logs.values():
-            log.remove_expired_producers(now_ms, expiration_ms)
-
-    def remove_expired_deletions(self, monotonic_ms: int | None) -> int:
-        """Remove files and directories whose delay is over (None: all). How many went. Blocks."""
-        return self._doomed.remove_due(monotonic_ms)
+        if lost:
+            self.on_offline(lost)
 
     def _adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
         self.logs[log.topic_partition] = log
@@ -340,7 +334,8 @@ class LogManager:
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.online]
 
-    def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+    def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+        """Every log that lies in a directory; a copy."""
         return {name: log for name, log in self.logs.items() if self._home[name] is directory}
 
     def _directory_for_new(self, directory_id: Uuid | None) -> LogDirectory:
@@ -355,18 +350,3 @@ class LogManager:
             if directory.path in counts:
                 counts[directory.path] += 1
         return min(online, key=lambda directory: counts[directory.path])
-
-    def _guard(self, directory: LogDirectory, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except OSError as error:
-            self.fail_directory(directory, error)
-
-
-def _log_starts(logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
-    """Kafka lists only partitions whose start lies above their first segment's base."""
-    return {
-        name: log.log_start_offset
-        for name, log in logs.items()
-        if log.log_start_offset > log.segments[0].base_offset
-    }

@@ -1,90 +1,191 @@
 """What a node does by the clock: checkpoints, flushes, retention, forgetting idle producers.
 
-Duty: call the log manager when a setting's interval is over; what blocks goes to a worker. Decides nothing about logs.
+Duty: ask the log upkeep for what is due when a setting's interval is over; what blocks goes to a worker, and the result
+back. Decides nothing about logs.
+Two lanes, for a sync can take seconds and the small checkpoint files should not wait for it. In a lane one job runs at a
+time, and a job that is asked for while it waits already is not asked for twice: two writers of one checkpoint never meet.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from kafkacompat.deferred import Deferred
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
-    from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, Timers, Workers
 
 logger = logging.getLogger(__name__)
 
 DELETION_SWEEP_MS = 5_000
+INITIAL_DELAY = "log.initial.task.delay.ms"
 
 
 class Plan(Protocol):
     def run(self) -> None: ...
 
+    def finish(self) -> None: ...
 
-class PeriodicLogs(Protocol):
-    """The log manager's periodic functions."""
 
-    def checkpoint_high_watermarks(self) -> None: ...
+class Upkeep(Protocol):
+    """log.upkeep.LogUpkeep, as far as it is called by the clock."""
 
-    def begin_flush(self) -> Plan: ...
+    def flush_closed_segments(self) -> Plan | None: ...
 
-    def finish_flush(self, plan: Any) -> None: ...
+    def flush_overdue(self, now_ms: int) -> Plan | None: ...
+
+    def checkpoint_high_watermarks(self) -> Plan | None: ...
+
+    def checkpoint_recovery_points(self) -> Plan | None: ...
+
+    def checkpoint_log_starts(self) -> Plan | None: ...
 
     def enforce_retention(self, now_ms: int) -> int: ...
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None: ...
 
-    def remove_expired_deletions(self, monotonic_ms: int | None) -> int: ...
+    def remove_expired_deletions(self, monotonic_ms: int) -> Plan | None: ...
 
 
 class Numbers(Protocol):
     def int(self, name: str) -> int: ...
 
 
-def start_periodic_work(
-    config: ServerConfig, dynamic: Numbers, logs: PeriodicLogs, clock: Clock, timers: Timers, workers: Workers
-) -> None:
-    """Set every timer; they go on as long as the timers run."""
+Begin = Callable[[], Plan | None]
 
-    def every(name: str, action: Callable[[], None], first_name: str | None = None) -> None:
-        interval_ms = config.int(name)
-        first_ms = interval_ms if first_name is None else config.int(first_name)
 
-        def run() -> None:
-            timers.call_after(interval_ms, run)
-            action()
+class Lane:
+    """Jobs in worker threads, one after another. As many wait as there are kinds."""
 
-        timers.call_after(first_ms, run)
+    __slots__ = ("_idle", "_running", "_waiting", "_workers")
 
-    def flush() -> None:
-        plan = logs.begin_flush()
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._waiting: dict[str, Begin] = {}
+        self._running = False
+        self._idle: Deferred[None] | None = None
+
+    def ask(self, kind: str, begin: Begin) -> None:
+        """`begin` is called when it is this job's turn, so that its plan is of that moment."""
+        self._waiting[kind] = begin
+        self._next()
+
+    def stop(self) -> Deferred[None]:
+        """Forget what waits; there when nothing runs any more."""
+        self._waiting.clear()
+        self._idle = Deferred()
+        if not self._running:
+            self._idle.resolve(None)
+        return self._idle
+
+    def _next(self) -> None:
+        while not self._running and self._idle is None and self._waiting:
+            kind = next(iter(self._waiting))
+            plan = self._waiting.pop(kind)()
+            if plan is not None:
+                self._start(kind, plan)
+
+    def _start(self, kind: str, plan: Plan) -> None:
+        self._running = True
 
         def done(finished: Deferred[None]) -> None:
+            self._running = False
             try:
                 finished.result()
-            except OSError as error:
-                logger.error("a periodic flush failed; recovery starts where it did before: %s", error)
+                plan.finish()
+            except Exception:
+                logger.exception("%s failed and is done again when its time comes", kind)
+            if self._idle is not None:
+                self._idle.resolve(None)
+            self._next()
+
+        self._workers.submit(plan.run).on_done(done)
+
+
+class PeriodicWork:
+    """`start`, then `stop` before the logs are closed; both once."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        dynamic: Numbers,
+        upkeep: Upkeep,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+    ) -> None:
+        self._config = config
+        self._dynamic = dynamic
+        self._upkeep = upkeep
+        self._clock = clock
+        self._timers = timers
+        self._syncs = Lane(workers)
+        self._files = Lane(workers)
+        self._stopped = False
+
+    def start(self) -> None:
+        """Set every timer; they go on as long as the timers run. An interval of 0 means once, as in Kafka."""
+        upkeep = self._upkeep
+        self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
+        self._every("log.flush.offset.checkpoint.interval.ms", self._flush_closed_segments, INITIAL_DELAY)
+        self._every(
+            "log.flush.start.offset.checkpoint.interval.ms",
+            lambda: self._files.ask("checkpoint of the log starts", upkeep.checkpoint_log_starts),
+            INITIAL_DELAY,
+        )
+        self._every("log.flush.scheduler.interval.ms", self._flush_overdue, INITIAL_DELAY)
+        self._every("log.retention.check.interval.ms", self._retain, INITIAL_DELAY)
+        self._every("producer.id.expiration.check.interval.ms", self._forget_producers)
+        self._timers.call_after(DELETION_SWEEP_MS, self._sweep_deletions)
+
+    def stop(self) -> Deferred[None]:
+        """Begin nothing more; there when no worker touches the logs any more."""
+        self._stopped = True
+        stopped: Deferred[None] = Deferred()
+        self._syncs.stop().on_done(lambda _: self._files.stop().on_done(lambda _: stopped.resolve(None)))
+        return stopped
+
+    def _every(self, name: str, action: Callable[[], None], first_name: str | None = None) -> None:
+        interval_ms = self._config.int(name)
+
+        def run() -> None:
+            if self._stopped:
                 return
-            logs.finish_flush(plan)
+            if interval_ms > 0:
+                self._timers.call_after(interval_ms, run)
+            action()
 
-        workers.submit(plan.run).on_done(done)
+        self._timers.call_after(interval_ms if first_name is None else self._config.int(first_name), run)
 
-    def sweep_deletions() -> None:
-        timers.call_after(DELETION_SWEEP_MS, sweep_deletions)
-        logs.remove_expired_deletions(clock.monotonic_ms())
+    def _checkpoint_high_watermarks(self) -> None:
+        self._files.ask("checkpoint of the high watermarks", self._upkeep.checkpoint_high_watermarks)
 
-    def retain() -> None:
-        removed = logs.enforce_retention(clock.now_ms())
+    def _flush_closed_segments(self) -> None:
+        self._syncs.ask("flush of closed segments", self._upkeep.flush_closed_segments)
+        # What earlier syncs made durable; this one's follows an interval later, as in Kafka.
+        self._files.ask("checkpoint of the recovery points", self._upkeep.checkpoint_recovery_points)
+
+    def _flush_overdue(self) -> None:
+        self._syncs.ask("flush by flush.ms", lambda: self._upkeep.flush_overdue(self._clock.monotonic_ms()))
+
+    def _retain(self) -> None:
+        removed = self._upkeep.enforce_retention(self._clock.now_ms())
         if removed:
             logger.info("retention removed %d segments", removed)
 
-    def forget_producers() -> None:
-        logs.remove_expired_producers(clock.now_ms(), dynamic.int("producer.id.expiration.ms"))
+    def _forget_producers(self) -> None:
+        self._upkeep.remove_expired_producers(
+            self._clock.now_ms(), self._dynamic.int("producer.id.expiration.ms")
+        )
 
-    every("replica.high.watermark.checkpoint.interval.ms", logs.checkpoint_high_watermarks)
-    every("log.flush.offset.checkpoint.interval.ms", flush)
-    every("log.retention.check.interval.ms", retain, "log.initial.task.delay.ms")
-    every("producer.id.expiration.check.interval.ms", forget_producers)
-    timers.call_after(DELETION_SWEEP_MS, sweep_deletions)
+    def _sweep_deletions(self) -> None:
+        if self._stopped:
+            return
+        self._timers.call_after(DELETION_SWEEP_MS, self._sweep_deletions)
+        self._files.ask(
+            "removal of deleted files",
+            lambda: self._upkeep.remove_expired_deletions(self._clock.monotonic_ms()),
+        )

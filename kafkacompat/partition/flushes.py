@@ -8,7 +8,7 @@ nothing of requests; a failed sync is KAFKA_STORAGE_ERROR.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Flushes:
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, failed: Callable[[TopicPartition, OSError], None]) -> None:
+        """`failed` is told of syncs that the disk refused."""
         self._workers = workers
+        self._failed = failed
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
         self._next: dict[TopicPartition, Deferred[ErrorCode]] = {}
         """Asked for while one runs: begins when that is done, and so covers everything appended till then."""
@@ -52,9 +54,12 @@ class Flushes:
         error = ErrorCode.NONE
         try:
             done.result()
-        except OSError as failure:
-            logger.error("flush of %s failed: %s", core.topic_partition, failure)
+        except Exception as failure:  # of the disk, or too many jobs: what is promised is a sync
             error = ErrorCode.KAFKA_STORAGE_ERROR
+            if isinstance(failure, OSError):
+                self._failed(core.topic_partition, failure)
+            else:
+                logger.error("flush of %s failed: %s", core.topic_partition, failure)
         else:
             core.log.finish_flush(flush)
         del self._running[core.topic_partition]

@@ -7,7 +7,7 @@ are fetch.py's; it is told of every advance through `watch`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup, ProduceResult
@@ -78,7 +78,7 @@ class PartitionManager:
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
         self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self._flushes = Flushes(workers)
+        self._flushes = Flushes(workers, log_manager.partition_failed)
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
@@ -86,6 +86,7 @@ class PartitionManager:
         self._watchers: list[Callable[[PartitionCore], None]] = []
         self._held: dict[Key, PartitionCore] | None = None
         self._offline: set[TopicPartition] = set()
+        log_manager.on_offline = self._lost
 
     # Appends
 
@@ -115,7 +116,7 @@ class PartitionManager:
                 record_errors=refused.record_errors,
             )
         except OSError as error:
-            logger.error("append to %s failed: %s", core.topic_partition, error)
+            self._log_manager.partition_failed(core.topic_partition, error)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
             if log.config.flush_messages != NEVER_FLUSH:
@@ -236,24 +237,30 @@ class PartitionManager:
                     for index in sorted(topic.partitions):
                         self._drop(TopicPartition(topic.name, index), topic_id)
             for name, topic in new.topics.items():
-                if old.topics_by_id.get(topic.id) is not topic:
+                before = old.topics_by_id.get(topic.id)
+                if before is not topic:
+                    known = () if before is None else before.partitions
                     for index, partition in topic.partitions.items():
                         if self.node_id in partition.replicas:
-                            self._take_role(TopicPartition(name, index), topic.id, partition)
+                            # What the first image brings may have been here before this start.
+                            is_new = old.offset >= 0 and index not in known
+                            self._take_role(TopicPartition(name, index), topic.id, partition, is_new)
                         else:
                             self._drop(TopicPartition(name, index), topic.id)
         if old.configs is not new.configs:
             self._reconfigure(old, new)
 
-    def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage) -> None:
+    def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage, is_new: bool) -> None:
         try:
             core = self.by_id.get((topic_id, name.partition))
             if core is None:
-                log = self._log_manager.get_or_create(name, topic_id, self._log_config(name.topic))
+                log = self._log_manager.get_or_create(
+                    name, topic_id, self._log_config(name.topic), is_new=is_new
+                )
                 core = PartitionCore(self.node_id, name, topic_id, log)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
             changed = core.become(image)
-        except OSError as error:
+        except (OSError, LogRefused) as error:
             logger.error("the log of %s cannot be opened: %s", name, error)
             self._drop_core(name, topic_id)
             self._offline.add(name)
@@ -268,6 +275,15 @@ class PartitionManager:
         if core is not None:
             self._log_manager.delete_later(name)
             self._advanced(core)
+
+    def _lost(self, names: Sequence[TopicPartition]) -> None:
+        """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""
+        for name in names:
+            core = self.by_name.get(name)
+            self._offline.add(name)
+            if core is not None:
+                self._drop_core(name, core.topic_id)
+                self._advanced(core)
 
     def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> PartitionCore | None:
         core = self.by_id.pop((topic_id, name.partition), None)

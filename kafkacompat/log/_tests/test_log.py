@@ -277,11 +277,28 @@ def test_cold_reads_and_old_segments() -> None:
     assert index_files(disk)
 
 
-def test_flush_messages_makes_appends_durable() -> None:
+def test_an_append_never_syncs_by_itself() -> None:
+    """flush.messages is served by whoever appends, in a worker thread (partition/flushes.py)."""
     disk = MemoryDisk()
-    log = open_log(disk, config(flush_messages=3))
-    for i in range(3):
-        assert log.recovery_point == 0, i
-        log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
-    assert log.recovery_point == 3
+    log = open_log(disk, config(flush_messages=1))
+    log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
+    assert log.recovery_point == 0
+    flush = log.begin_flush()
+    flush.run()
+    log.finish_flush(flush)
+    assert log.recovery_point == 1
     assert disk.synced[f"{DIRECTORY}/{0:020d}.log"] == bytes(disk.files[f"{DIRECTORY}/{0:020d}.log"])
+
+
+def test_closed_segments_are_flushed_without_the_active_one() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config(segment_bytes=300))
+    while len(log.segments) < 4:
+        log.append_as_leader(batch_of([b"x" * 50]), 0, NOW_MS)
+    flush = log.begin_flush(closed_only=True)
+    flush.run()
+    log.finish_flush(flush)
+    assert log.recovery_point == log.segments[-1].base_offset
+    for segment in log.segments[:-1]:
+        assert disk.synced[f"{segment.stem}.log"] == bytes(disk.files[f"{segment.stem}.log"])
+    assert f"{log.segments[-1].stem}.log" not in disk.synced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config
-from kafkacompat.log.directory import DirectoryLocked, LogDirectory, parse_partition_directory
+from kafkacompat.log.directory import parse_partition_directory
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.log.manager import LogManager
+from kafkacompat.log.manager import NOTE_AGAIN_MS, LogManager
+from kafkacompat.log.upkeep import LogUpkeep, Plan
 from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
@@ -43,6 +45,12 @@ def manager_on(tmp_path: Path, notes: list[str] | None = None) -> LogManager:
     )
     manager.load_all()
     return manager
+
+
+def carry_out(plan: Plan | None) -> None:
+    assert plan is not None
+    plan.run()
+    plan.finish()
 
 
 def fill(manager: LogManager, partitions: int = 4) -> None:
@@ -84,8 +92,12 @@ def test_partitions_spread_and_come_back_after_a_clean_stop(tmp_path: Path) -> N
 def test_a_kill_loses_nothing_and_is_noticed(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager)
-    manager.flush_and_checkpoint_recovery_points()
-    manager.checkpoint_high_watermarks()
+    for log in manager.logs.values():
+        log.flush()
+    upkeep = LogUpkeep(manager)
+    carry_out(upkeep.checkpoint_recovery_points())
+    carry_out(upkeep.checkpoint_high_watermarks())
+    assert upkeep.checkpoint_high_watermarks() is None
     extra = manager.logs[TopicPartition("t.x_y-z", 1)]
     extra.append_as_leader(batch_of([b"after"]), 4, NOW_MS)
     values = {name: all_values(log) for name, log in manager.logs.items()}
@@ -108,8 +120,9 @@ def test_deletion_waits_and_slices_stay_readable(tmp_path: Path) -> None:
     marked = [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-delete")]
     assert len(marked) == 1
     assert marked[0].startswith("t.x_y-z-0.")
-    assert manager.remove_expired_deletions(999) == 0
-    assert manager.remove_expired_deletions(1000) == 1
+    upkeep = LogUpkeep(manager)
+    assert upkeep.remove_expired_deletions(999) is None
+    carry_out(upkeep.remove_expired_deletions(1000))
     assert not [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-delete")]
     assert held.read() == before
 
@@ -120,7 +133,7 @@ def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) -> Non
     manager.delete_later(TopicPartition("t.x_y-z", 0))
     again = manager_on(tmp_path)
     assert again.logs == {}
-    assert again.remove_expired_deletions(10**9) == 1
+    carry_out(LogUpkeep(again).remove_expired_deletions(10**9))
     assert not [entry for entry in os.listdir(tmp_path / "a") if "t.x" in entry]
 
 
@@ -178,19 +191,50 @@ def test_partition_directories() -> None:
         assert parse_partition_directory(name) is None
 
 
-def test_a_directory_is_one_processs(tmp_path: Path) -> None:
-    directory = LogDirectory(RealDisk(), str(tmp_path), b"")
-    directory.lock()
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            LogDirectory(RealDisk(), str(tmp_path), b"").lock()
-        except DirectoryLocked:
-            code = 0
-        os._exit(code)
-    assert os.waitpid(pid, 0)[1] == 0
-    directory.unlock()
+def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:
+    notes: list[str] = []
+    manager = manager_on(tmp_path, notes)
+    fill(manager)
+    lost: list[TopicPartition] = []
+    manager.on_offline = lost.extend
+    name = TopicPartition("t.x_y-z", 0)
+    for _ in range(3):
+        manager.partition_failed(name, OSError(errno.ENOSPC, "full"))
+    assert name in manager.logs
+    assert [note.rpartition(": ")[2] for note in notes] == ["[Errno 28] full"]
+    manager._clock.monotonic += NOTE_AGAIN_MS  # type: ignore[attr-defined]
+    manager.partition_failed(name, OSError(errno.ENOSPC, "full"))
+    assert len(notes) == 2
+    manager.partition_failed(name, OSError(errno.EIO, "broken"))
+    assert lost == [name, TopicPartition("t.x_y-z", 2)]
+    with pytest.raises(LogRefused) as caught:
+        manager.get_or_create(name, TOPIC_ID, CONFIG, is_new=False)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_closed_segments_are_synced_and_a_failed_sync_takes_the_directory(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager)
+    upkeep = LogUpkeep(manager)
+    log = manager.logs[TopicPartition("t.x_y-z", 0)]
+    log.roll(30, NOW_MS)
+    carry_out(upkeep.flush_closed_segments())
+    assert log.recovery_point == 30
+    assert upkeep.flush_closed_segments() is None
+    log.config = config(flush_ms=100)
+    log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
+    carry_out(upkeep.flush_overdue(1000))
+    assert log.recovery_point == 31
+    log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
+    assert upkeep.flush_overdue(1099) is None
+    plan = upkeep.flush_overdue(1100)
+    assert plan is not None
+    for _, flush in plan._items:
+        flush._files[0].close()
+    plan.run()
+    plan.finish()
+    assert [status.online for status in manager.log_dirs()] == [False, True]
+    assert log.recovery_point == 31
 
 
 def test_real_files_cut_back_a_write_that_fails(tmp_path: Path) -> None:

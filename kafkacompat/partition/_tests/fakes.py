@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -260,11 +261,24 @@ class FakeLogManager:
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.deleted: list[TopicPartition] = []
         self.broken: set[TopicPartition] = set()
+        self.failed: list[tuple[TopicPartition, OSError]] = []
+        self.asked_as_new: dict[TopicPartition, bool] = {}
+        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
 
     def get(self, topic_partition: TopicPartition) -> MemoryLog | None:
         return self.logs.get(topic_partition)
 
-    def get_or_create(self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig) -> MemoryLog:
+    def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
+        self.failed.append((topic_partition, error))
+        if error.errno == errno.EIO:
+            self.logs.pop(topic_partition)
+            self.broken.add(topic_partition)
+            self.on_offline([topic_partition])
+
+    def get_or_create(
+        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
+    ) -> MemoryLog:
+        self.asked_as_new[topic_partition] = is_new
         if topic_partition in self.broken:
             raise OSError(5, "the disk is broken")
         if topic_partition not in self.logs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -205,6 +206,23 @@ def test_a_failed_sync_is_a_storage_error() -> None:
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_directory() -> None:
+    world = World(topic_image("t"))
+    world.log().fail_next = OSError(errno.ENOSPC, "full")
+    assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.produce().error is ErrorCode.NONE
+    world.log().fail_next = OSError(errno.EIO, "broken")
+    assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert world.manager.leader_error(T0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [name for name, _ in world.log_manager.failed] == [T0, T0]
+
+
+def test_only_partitions_of_later_images_are_new() -> None:
+    world = World(topic_image("t"))
+    assert world.log_manager.asked_as_new == {T0: False}
 
 
 def look_up(

@@ -1,0 +1,197 @@
+"""What the logs of a node need by the clock: syncs, checkpoints, retention, removal of deleted files.
+
+Duty: gather in the loop's thread what is due, as plans whose `run` blocks and is for a worker thread, and take the result
+back. Must not know: threads, timers, settings' intervals (node/periodic.py).
+As in Kafka, what a roll has closed is synced soon and the active segment only when flush.ms says so: a sync of a file that
+is being written to would hold appends up, and recovery reads the whole segment of the recovery point anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from kafkacompat.log.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.log.deletion import DeletionQueue, Doomed
+    from kafkacompat.log.directory import LogDirectory
+    from kafkacompat.log.flush import LogFlush
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.manager import LogManager
+
+NEVER = 2**63 - 1
+
+
+class Plan(Protocol):
+    def run(self) -> None:
+        """The blocking part; touches nothing of the loop's."""
+        ...
+
+    def finish(self) -> None:
+        """After `run`, in the loop's thread: take over what came of it."""
+        ...
+
+
+class FlushPlan:
+    """Files to sync of several logs, as of one moment. A log whose sync fails takes its directory along."""
+
+    __slots__ = ("_failures", "_items", "_manager")
+
+    def __init__(self, manager: LogManager, items: list[tuple[PartitionLog, LogFlush]]) -> None:
+        self._manager = manager
+        self._items = items
+        self._failures: dict[int, OSError] = {}
+
+    def run(self) -> None:
+        for at, (_, flush) in enumerate(self._items):
+            try:
+                flush.run()
+            except OSError as error:
+                self._failures[at] = error
+
+    def finish(self) -> None:
+        for at, (log, flush) in enumerate(self._items):
+            error = self._failures.get(at)
+            if error is None:
+                log.finish_flush(flush)
+            elif self._manager.get(log.topic_partition) is log:
+                self._manager.partition_failed(log.topic_partition, error)
+
+
+class CheckpointPlan:
+    """One checkpoint file of each directory where something has moved."""
+
+    __slots__ = ("_failures", "_manager", "_writes")
+
+    def __init__(
+        self, manager: LogManager, writes: list[tuple[LogDirectory, str, Mapping[TopicPartition, int]]]
+    ) -> None:
+        self._manager = manager
+        self._writes = writes
+        self._failures: list[tuple[LogDirectory, OSError]] = []
+
+    def run(self) -> None:
+        for directory, name, offsets in self._writes:
+            try:
+                directory.write_offsets(name, offsets)
+            except OSError as error:
+                self._failures.append((directory, error))
+
+    def finish(self) -> None:
+        for directory, error in self._failures:
+            self._manager.directory_failed(directory, error)
+
+
+class RemovalPlan:
+    """Files and directories whose time is over."""
+
+    __slots__ = ("_due", "_queue")
+
+    def __init__(self, queue: DeletionQueue, due: list[Doomed]) -> None:
+        self._queue = queue
+        self._due = due
+
+    def run(self) -> None:
+        self._queue.remove(self._due)
+
+    def finish(self) -> None:
+        """Nobody waits for it."""
+
+
+class LogUpkeep:
+    """All in the loop's thread. Plans of one kind run one after another; None means that there is nothing to do."""
+
+    __slots__ = ("_last_flush_ms", "_manager")
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._last_flush_ms: dict[TopicPartition, int] = {}
+        """When flush.ms was last served, of the logs that have one."""
+
+    def flush_closed_segments(self) -> FlushPlan | None:
+        """Everything below each log's active segment that is not durable yet."""
+        items = []
+        for log in self._manager.logs.values():
+            if log.recovery_point < log.segments[-1].base_offset:
+                items.append((log, log.begin_flush(closed_only=True)))
+        return FlushPlan(self._manager, items) if items else None
+
+    def flush_overdue(self, now_ms: int) -> FlushPlan | None:
+        """Logs with unsynced records whose last sync lies flush.ms or more back."""
+        items = []
+        last = self._last_flush_ms
+        for name, log in self._manager.logs.items():
+            interval_ms = log.config.flush_ms
+            if interval_ms == NEVER or log.recovery_point >= log.log_end_offset:
+                continue
+            if now_ms - last.setdefault(name, now_ms - interval_ms) >= interval_ms:
+                last[name] = now_ms
+                items.append((log, log.begin_flush()))
+        for name in [name for name in last if name not in self._manager.logs]:
+            del last[name]
+        return FlushPlan(self._manager, items) if items else None
+
+    def checkpoint_high_watermarks(self) -> CheckpointPlan | None:
+        """replica.high.watermark.checkpoint.interval.ms."""
+        return self._checkpoint(
+            HIGH_WATERMARK_FILE, lambda logs: {name: log.high_watermark for name, log in logs.items()}
+        )
+
+    def checkpoint_recovery_points(self) -> CheckpointPlan | None:
+        """log.flush.offset.checkpoint.interval.ms."""
+        return self._checkpoint(
+            RECOVERY_POINT_FILE, lambda logs: {name: log.recovery_point for name, log in logs.items()}
+        )
+
+    def checkpoint_log_starts(self) -> CheckpointPlan | None:
+        """log.flush.start.offset.checkpoint.interval.ms."""
+        return self._checkpoint(LOG_START_FILE, log_starts)
+
+    def _checkpoint(
+        self,
+        name: str,
+        offsets_of: Callable[[Mapping[TopicPartition, PartitionLog]], Mapping[TopicPartition, int]],
+    ) -> CheckpointPlan | None:
+        writes = []
+        for directory in self._manager.directories:
+            if directory.online:
+                offsets = offsets_of(self._manager.logs_in(directory))
+                if not directory.holds(name, offsets):
+                    writes.append((directory, name, offsets))
+        return CheckpointPlan(self._manager, writes) if writes else None
+
+    def enforce_retention(self, now_ms: int) -> int:
+        """log.retention.check.interval.ms: how many segments went."""
+        count = 0
+        manager = self._manager
+        for name in sorted(manager.logs):
+            log = manager.get(name)
+            if log is None:
+                continue
+            try:
+                count += log.enforce_retention(now_ms)
+            except OSError as error:
+                manager.partition_failed(name, error)
+        return count
+
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
+        """producer.id.expiration.check.interval.ms."""
+        for log in self._manager.logs.values():
+            log.remove_expired_producers(now_ms, expiration_ms)
+
+    def remove_expired_deletions(self, monotonic_ms: int) -> RemovalPlan | None:
+        """Files and directories whose file.delete.delay.ms is over."""
+        queue = self._manager.doomed
+        due = queue.take_due(monotonic_ms)
+        return RemovalPlan(queue, due) if due else None
+
+
+def log_starts(logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
+    """Kafka lists only partitions whose start lies above their first segment's base."""
+    return {
+        name: log.log_start_offset
+        for name, log in logs.items()
+        if log.log_start_offset > log.segments[0].base_offset
+    }

@@ -1,0 +1,175 @@
+"""What runs by the clock: at which settings' intervals, one job of a lane at a time, and how it ends."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.deferred import Deferred
+from kafkacompat.node.periodic import Lane, PeriodicWork
+from kafkacompat.node.settings import NodeSettings
+
+
+class Machinery:
+    """Clock, timers and workers: time is moved by hand; work runs at once, or when `run_jobs` is called."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.heap: list[tuple[int, int, Callable[[], None]]] = []
+        self.order = 0
+        self.later = False
+        self.jobs: list[tuple[Callable[[], Any], Deferred[Any]]] = []
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.order += 1
+        heapq.heappush(self.heap, (self.now + delay_ms, self.order, callback))
+
+    def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.jobs.append((function, done))
+        if not self.later:
+            self.run_jobs()
+        return done
+
+    def run_jobs(self) -> None:
+        jobs, self.jobs = self.jobs, []
+        for function, done in jobs:
+            try:
+                value = function()
+            except OSError as error:
+                done.fail(error)
+            else:
+                done.resolve(value)
+
+    def run_until(self, end_ms: int) -> None:
+        while self.heap and self.heap[0][0] <= end_ms:
+            self.now, _, callback = heapq.heappop(self.heap)
+            callback()
+        self.now = end_ms
+
+
+class Plan:
+    def __init__(self, name: str, trace: list[str], problem: OSError | None = None) -> None:
+        self.name, self.trace, self.problem = name, trace, problem
+
+    def run(self) -> None:
+        self.trace.append(f"run {self.name}")
+        if self.problem is not None:
+            raise self.problem
+
+    def finish(self) -> None:
+        self.trace.append(f"finish {self.name}")
+
+
+class Upkeep:
+    """Notes the time of every call."""
+
+    def __init__(self, machinery: Machinery) -> None:
+        self.machinery = machinery
+        self.calls: dict[str, list[int]] = {}
+        self.trace: list[str] = []
+        self.problem: OSError | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def called(*_: Any) -> Any:
+            self.calls.setdefault(name, []).append(self.machinery.now)
+            if name.startswith(("flush", "checkpoint")):
+                return Plan(name, self.trace, self.problem)
+            return 0 if name == "enforce_retention" else None
+
+        return called
+
+
+def start(settings: dict[str, str]) -> tuple[PeriodicWork, Machinery, Upkeep]:
+    machinery = Machinery()
+    upkeep = Upkeep(machinery)
+    config = ServerConfig.from_properties(defaults_without_file(), settings)
+    work = PeriodicWork(config, NodeSettings(config, 1), upkeep, machinery, machinery, machinery)  # type: ignore[arg-type]
+    work.start()
+    return work, machinery, upkeep
+
+
+def test_each_duty_has_its_own_interval() -> None:
+    work, machinery, upkeep = start(
+        {
+            "log.initial.task.delay.ms": "10",
+            "log.flush.offset.checkpoint.interval.ms": "100",
+            "log.flush.start.offset.checkpoint.interval.ms": "200",
+            "log.flush.scheduler.interval.ms": "50",
+            "log.retention.check.interval.ms": "150",
+            "replica.high.watermark.checkpoint.interval.ms": "120",
+            "producer.id.expiration.check.interval.ms": "90",
+        }
+    )
+    machinery.run_until(260)
+    assert upkeep.calls == {
+        "flush_closed_segments": [10, 110, 210],
+        "checkpoint_recovery_points": [10, 110, 210],
+        "checkpoint_log_starts": [10, 210],
+        "flush_overdue": [10, 60, 110, 160, 210, 260],
+        "enforce_retention": [10, 160],
+        "checkpoint_high_watermarks": [120, 240],
+        "remove_expired_producers": [90, 180],
+    }
+    machinery.run_until(5_000)
+    assert upkeep.calls["remove_expired_deletions"] == [5_000]
+    work.stop()
+    upkeep.calls.clear()
+    machinery.run_until(20_000)
+    assert upkeep.calls == {}
+
+
+def test_an_interval_of_zero_runs_once() -> None:
+    _, machinery, upkeep = start(
+        {"log.flush.offset.checkpoint.interval.ms": "0", "log.initial.task.delay.ms": "5"}
+    )
+    machinery.run_until(1000)
+    assert upkeep.calls["flush_closed_segments"] == [5]
+
+
+def test_a_failed_job_finishes_nothing_and_is_done_again() -> None:
+    _, machinery, upkeep = start(
+        {"log.flush.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "5"}
+    )
+    upkeep.problem = OSError(28, "no space left")
+    machinery.run_until(105)
+    assert upkeep.calls["flush_closed_segments"] == [5, 105]
+    assert upkeep.trace.count("run flush_closed_segments") == 2
+    assert "finish flush_closed_segments" not in upkeep.trace
+
+
+def test_a_lane_runs_one_job_at_a_time_and_asks_once_for_each_kind() -> None:
+    machinery = Machinery()
+    machinery.later = True
+    trace: list[str] = []
+    lane = Lane(machinery)
+    for kind in ("a", "b", "b", "none", "c"):
+        lane.ask(kind, lambda kind=kind: None if kind == "none" else Plan(kind, trace))  # type: ignore[misc]
+    for _ in range(3):
+        assert len(machinery.jobs) == 1
+        machinery.run_jobs()
+    assert trace == ["run a", "finish a", "run b", "finish b", "run c", "finish c"]
+    assert machinery.jobs == []
+
+
+def test_stopping_waits_for_what_runs_and_forgets_the_rest() -> None:
+    work, machinery, upkeep = start(
+        {"log.flush.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "5"}
+    )
+    machinery.later = True
+    machinery.run_until(5)
+    assert len(machinery.jobs) == 2
+    stopped = work.stop()
+    assert not stopped.done
+    machinery.run_jobs()
+    assert stopped.done
+    assert machinery.jobs == []
+    assert "finish flush_closed_segments" in upkeep.trace
