@@ -44,6 +44,7 @@ from kafkacompat.net.runtime import (
     TrioTimers,
     TrioWorkers,
     freeze_long_lived,
+    raise_descriptor_limit,
     wait_for,
 )
 from kafkacompat.net.server import Server
@@ -83,6 +84,7 @@ def serve_until_stopped(
     config: ServerConfig, *, format_if_empty: bool, announce: Callable[[str], None]
 ) -> None:
     """Run one node until SIGTERM or SIGINT. `announce` gets one line when it serves. StartRefused."""
+    raise_descriptor_limit()
     trio.run(_serve, config, format_if_empty, announce)
 
 

@@ -16,10 +16,12 @@ U = TypeVar("U")
 class Deferred(Generic[T]):
     """Resolved once with a value or failed once with an exception; later attempts are a bug and raise."""
 
-    __slots__ = ("_callbacks", "_error", "_value", "done")
+    __slots__ = ("_callbacks", "_error", "_value", "done", "when_abandoned")
 
     def __init__(self) -> None:
         self.done = False
+        self.when_abandoned: Callable[[], None] | None = None
+        """Set by whoever owes the value, to be told when nobody wants it any more; then it need not be given."""
         self._value: T | None = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Deferred[T]], None]] | None = None
@@ -36,6 +38,11 @@ class Deferred(Generic[T]):
 
     def fail(self, error: BaseException) -> None:
         self._finish(None, error)
+
+    def abandon(self) -> None:
+        """Nobody wants the value any more: whoever owes it may stop working on it. The callbacks are kept."""
+        if not self.done and self.when_abandoned is not None:
+            self.when_abandoned()
 
     def result(self) -> T:
         """The value; raises the failure. Only once `done`."""

@@ -72,6 +72,8 @@ class ApiDispatcher:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._routes: dict[tuple[int, int], Route] = {}
+        self._parked: dict[int, Deferred[Any]] = {}
+        """The blocking request, of which a connection has one at most, that waits for its answer."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
         header = parse_request_header(frame)
@@ -106,7 +108,10 @@ class ApiDispatcher:
         return self._reply(route, context, request, answer)
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
-        """Nothing is kept by connection: what is parked expires, fetch sessions outlive connections."""
+        """A fetch that waits is let go; whatever changes state goes on, and fetch sessions outlive connections."""
+        parked = self._parked.pop(connection.connection_id, None)
+        if parked is not None:
+            parked.abandon()
 
     def _open_route(self, header: RequestHeader) -> Route:
         if not is_served(header):
@@ -136,6 +141,8 @@ class ApiDispatcher:
         kept = request if route.blocks else None
 
         def finish(done: Deferred[Any]) -> None:
+            if route.blocks:
+                self._parked.pop(context.connection_id, None)
             try:
                 try:
                     message = done.result()
@@ -151,6 +158,8 @@ class ApiDispatcher:
             else:
                 reply.resolve(encoded)
 
+        if route.blocks:
+            self._parked[context.connection_id] = answer
         answer.on_done(finish)
         return Pending(reply, route.blocks)
 

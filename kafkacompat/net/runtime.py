@@ -9,6 +9,7 @@ import gc
 import heapq
 import logging
 import os
+import resource
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -248,6 +249,19 @@ def freeze_long_lived() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+
+
+def raise_descriptor_limit() -> None:
+    """As many open files as the system lets this process have: connections and segments are both descriptors.
+
+    Changes the whole process, so only the program's main module calls it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError) as error:  # some systems say more than they allow
+            _log.warning("the limit of open files stays %d: %s", soft, error)
 
 
 def _log_timer_error(error: Exception) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
@@ -126,6 +127,7 @@ class FetchEngine:
             waiter.total += size
         if not waiter.asked or waiter.total >= parameters.min_bytes:
             return self.respond(context, parameters, answers)
+        waiter.answer.when_abandoned = partial(self._parked.remove, waiter)
         self._parked.park(waiter, waiter.asked, parameters.max_wait_ms)
         return waiter.answer
 

@@ -233,3 +233,19 @@ def test_a_dispatcher_imports_handlers_with_the_first_request_only() -> None:
     handlers = {f"kafkacompat.api.{entry.module}" for entry in ENTRIES}
     assert not loaded & handlers
     assert "construct" not in loaded
+
+
+def test_what_a_connection_waits_for_is_abandoned_when_it_closes() -> None:
+    api = Api(topic_image("t"))
+    abandoned: list[int] = []
+    waited: Deferred[Any] = Deferred()
+    waited.when_abandoned = lambda: abandoned.append(1)
+    parked_route(api, 3, 12, waited)
+    answered: Deferred[Any] = Deferred()
+    answered.when_abandoned = lambda: abandoned.append(2)
+    api.dispatcher.connection_closed(api.connection)
+    assert abandoned == [1]
+    parked_route(api, 3, 12, answered)
+    answered.resolve(metadata.MetadataResponse())
+    api.dispatcher.connection_closed(api.connection)
+    assert abandoned == [1]

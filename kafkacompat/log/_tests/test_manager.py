@@ -212,7 +212,12 @@ def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_closed_segments_are_synced_and_a_failed_sync_takes_the_directory(tmp_path: Path) -> None:
+def test_closed_segments_are_synced_and_a_failed_sync_takes_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, "broken")
+
     manager = manager_on(tmp_path)
     fill(manager)
     upkeep = LogUpkeep(manager)
@@ -229,9 +234,9 @@ def test_closed_segments_are_synced_and_a_failed_sync_takes_the_directory(tmp_pa
     assert upkeep.flush_overdue(1099) is None
     plan = upkeep.flush_overdue(1100)
     assert plan is not None
-    for _, flush in plan._items:
-        flush._files[0].close()
-    plan.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        plan.run()
     plan.finish()
     assert [status.online for status in manager.log_dirs()] == [False, True]
     assert log.recovery_point == 31

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import threading
 
 import pytest
@@ -21,6 +22,7 @@ from kafkacompat.net.runtime import (
     TrioWorkers,
     WorkersBusy,
     freeze_long_lived,
+    raise_descriptor_limit,
     wait_for,
 )
 
@@ -152,3 +154,13 @@ def test_what_lives_long_is_out_of_the_collectors_sight() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(64, hard) if hard > 0 else 64, hard))
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

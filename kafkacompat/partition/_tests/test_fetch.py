@@ -460,3 +460,15 @@ def test_by_name_fetches_find_partitions_by_name() -> None:
     row = one(now(world, want(world), uses_topic_ids=False, version=12))
     assert len(row.records) == BATCH
     assert world.manager.core(TopicPartition("t", 0)) is not None
+
+
+def test_a_fetch_whose_client_went_away_waits_no_more() -> None:
+    world = filled()
+    waiting = session_fetch(world, 0, 0, [want(world, offset=1)])
+    assert isinstance(waiting, Deferred)
+    assert world.engine.parked_count() == 1
+    waiting.abandon()
+    assert world.engine.parked_count() == 0
+    world.produce()
+    world.timers.advance(500)
+    assert not waiting.done
