@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from typing import Any
 
@@ -33,6 +34,14 @@ def coordinator(connection: Connection, group: str) -> int:
     return int(wait_until(ask, f"{group} has a coordinator", 30)[0])
 
 
+def subscription(*topics: str, user_data: bytes = b"") -> bytes:
+    """A consumer's metadata in JoinGroup, version 1. (Kafka never ends a rebalance with other bytes in it.)"""
+    names = b"".join(struct.pack(">h", len(name.encode())) + name.encode() for name in topics)
+    return (
+        struct.pack(">hi", 1, len(topics)) + names + struct.pack(">i", len(user_data)) + user_data + bytes(4)
+    )
+
+
 class Member:
     """One member. Each method is one request; generation and member id follow from the replies."""
 
@@ -49,7 +58,7 @@ class Member:
         self.connection = Connection(bootstrap, client_id=client_id)
         self.group = group
         self.instance = instance
-        self.protocols = protocols if protocols is not None else {"range": b"meta"}
+        self.protocols = protocols if protocols is not None else {"range": subscription()}
         self.protocol_type = "consumer"
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
@@ -164,23 +173,32 @@ class Member:
         self.connection.close()
 
 
+def join_together(members: list[Member]) -> list[dict[str, Any]]:
+    """Bring members into one generation, who comes too late for the first included; their JoinGroup replies."""
+    deadline = time.monotonic() + 60
+    waiting = {number: member.begin() for number, member in enumerate(members)}
+    replies: dict[int, dict[str, Any]] = {}
+    while waiting or len({member.generation for member in members}) > 1:
+        assert time.monotonic() < deadline, "the members do not come to one generation"
+        for number, member in enumerate(members):
+            if number in waiting:
+                if not member.connection.is_silent(0.02):
+                    replies[number] = member.receive_join(waiting.pop(number))
+                    assert replies[number]["ErrorCode"] == 0, replies[number]
+            elif member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS:
+                waiting[number] = member.send_join()
+    return [replies[number] for number in range(len(members))]
+
+
 def settle(members: list[Member], assignments: dict[int, bytes] | None = None) -> list[bytes]:
     """Bring members into one generation and return their assignments; by default member n gets b"plan n"."""
-    deadline = time.monotonic() + 60
-    while True:
-        assert time.monotonic() < deadline, "the members do not come to one generation"
-        waiting = [member.begin() for member in members]
-        for member, number in zip(members, waiting, strict=True):
-            reply = member.receive_join(number)
-            assert reply["ErrorCode"] == 0, reply
-        if len({member.generation for member in members}) == 1:
-            break
+    join_together(members)
     (leader,) = [member for member in members if member.is_leader]
     plan = {
         member.member_id: (assignments or {}).get(number, b"plan %d" % number)
         for number, member in enumerate(members)
     }
     numbers = [member.send_sync(plan if member is leader else None) for member in members]
-    replies = [member.receive_sync(number) for member, number in zip(members, numbers, strict=True)]
-    assert {reply["ErrorCode"] for reply in replies} == {0}, replies
-    return [reply["Assignment"] for reply in replies]
+    answers = [member.receive_sync(number) for member, number in zip(members, numbers, strict=True)]
+    assert {answer["ErrorCode"] for answer in answers} == {0}, answers
+    return [answer["Assignment"] for answer in answers]

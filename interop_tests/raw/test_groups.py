@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interop_tests.harness.groups import Member, coordinator, settle
+from interop_tests.harness.groups import Member, coordinator, join_together, settle, subscription
 from interop_tests.harness.raw_kafka import ErrorCode
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
@@ -96,7 +96,7 @@ def test_F4_old_versions_join_at_once(version: int, make_member: MakeMember) -> 
     assert member.heartbeat(version=0) == 0
 
 
-def test_F5_a_static_member_replaces_itself_and_fences_the_old(make_member: MakeMember) -> None:
+def test_F5_a_static_member_replaces_itself_and_fences_the_old(make_member: MakeMember, topic: str) -> None:
     first = make_member(instance="box")
     assert first.join()["ErrorCode"] == 0, "no member-id handshake"
     assert first.member_id.startswith("box-")
@@ -105,7 +105,7 @@ def test_F5_a_static_member_replaces_itself_and_fences_the_old(make_member: Make
     assert second.join()["ErrorCode"] == 0
     assert second.member_id != first.member_id
     assert first.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
-    assert first.commit("any", 1) == ErrorCode.FENCED_INSTANCE_ID
+    assert first.commit(topic, 1) == ErrorCode.FENCED_INSTANCE_ID
     assert first.sync()["ErrorCode"] == ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -168,7 +168,7 @@ def test_F8_the_first_join_waits_for_others(make_member: MakeMember) -> None:
 
 
 def test_F10_only_the_leader_sees_the_members(make_member: MakeMember) -> None:
-    members = [make_member(protocols={"range": b"meta %d" % each}) for each in range(3)]
+    members = [make_member(protocols={"range": subscription(user_data=b"%d" % each)}) for each in range(3)]
     settle(members)
     leaders = [member for member in members if member.is_leader]
     assert len(leaders) == 1
@@ -197,25 +197,23 @@ def test_F11_a_follower_rejoining_unchanged_disturbs_nobody(make_member: MakeMem
     generation = follower.generation
     assert follower.join()["GenerationId"] == generation
     assert leader.heartbeat() == 0
-    follower.protocols = {"range": b"changed"}
+    follower.protocols = {"range": subscription(user_data=b"changed")}
     number = follower.send_join()
     wait_until(lambda: leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, "the leader is told")
     joining = leader.send_join()
-    assert leader.receive_join(joining)["GenerationId"] == generation + 1
+    reply = leader.receive_join(joining)
+    assert reply["GenerationId"] == generation + 1, reply
     assert follower.receive_join(number)["GenerationId"] == generation + 1
 
 
 def test_F12_T38_the_protocol_is_common_to_all_and_has_most_votes(make_member: MakeMember) -> None:
+    mine = subscription()
     members = [
-        make_member(protocols={"only-a": b"", "range": b"", "roundrobin": b""}),
-        make_member(protocols={"roundrobin": b"", "range": b""}),
-        make_member(protocols={"roundrobin": b"", "range": b"", "only-c": b""}),
+        make_member(protocols={"only-a": mine, "range": mine, "roundrobin": mine}),
+        make_member(protocols={"roundrobin": mine, "range": mine}),
+        make_member(protocols={"roundrobin": mine, "range": mine, "only-c": mine}),
     ]
-    numbers = [member.begin() for member in members]
-    replies = [member.receive_join(number) for member, number in zip(members, numbers, strict=True)]
-    while len({reply["GenerationId"] for reply in replies}) > 1:
-        numbers = [member.send_join() for member in members]
-        replies = [member.receive_join(number) for member, number in zip(members, numbers, strict=True)]
+    replies = join_together(members)
     assert {reply["ProtocolName"] for reply in replies} == {"roundrobin"}
     assert {reply["ProtocolType"] for reply in replies} == {"consumer"}
 
@@ -470,9 +468,9 @@ def test_F23_an_unknown_group_is_dead(version: int, connection: Connection, grou
 
 
 def test_F24_what_describe_groups_shows(make_member: MakeMember, connection: Connection) -> None:
-    member = make_member(
-        protocols={"range": b"mine", "roundrobin": b"other"}, client_id="shown", instance="box"
-    )
+    mine = subscription(user_data=b"mine")
+    protocols = {"range": mine, "roundrobin": subscription()}
+    member = make_member(protocols=protocols, client_id="shown", instance="box")
     member.receive_join(member.begin())
     found = describe(connection, member.group)
     assert (found["GroupState"], found["ProtocolType"], found["ProtocolData"]) == (
@@ -485,7 +483,7 @@ def test_F24_what_describe_groups_shows(make_member: MakeMember, connection: Con
     found = describe(connection, member.group)
     assert (found["GroupState"], found["ProtocolData"]) == ("Stable", "range")
     (shown,) = found["Members"]
-    assert (shown["MemberMetadata"], shown["MemberAssignment"]) == (b"mine", b"plan")
+    assert (shown["MemberMetadata"], shown["MemberAssignment"]) == (mine, b"plan")
     assert (shown["ClientId"], shown["ClientHost"], shown["GroupInstanceId"]) == (
         "shown",
         "/127.0.0.1",
@@ -541,9 +539,7 @@ def test_F26_deleting_offsets(
     make_member: MakeMember, connection: Connection, make_topic: Any, unique: Any
 ) -> None:
     topic, other = make_topic(), make_topic()
-    name = topic.encode()
-    subscription = b"\x00\x00\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name + b"\xff\xff\xff\xff"
-    member = make_member(protocols={"range": subscription})
+    member = make_member(protocols={"range": subscription(topic)})
     settle([member])
     for each in (topic, other):
         assert member.commit(each, 3) == 0

@@ -1,0 +1,288 @@
+"""What a broker has after kill -9 and a restart, and how clients go on across it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.groups import Member, coordinator, settle
+from interop_tests.harness.raw_kafka import (
+    create_topic,
+    fetch,
+    fetch_batches,
+    fetch_records,
+    list_offset,
+    metadata,
+    produce,
+    produce_body,
+    topic_id,
+)
+from interop_tests.harness.records import BatchPlan
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection, ConnectionClosed
+
+pytestmark = pytest.mark.needs_control
+MakeBroker = Callable[..., BrokerProcess]
+
+
+def wait_for_log(connection: Connection, topic: str, partition: int = 0) -> None:
+    """Until the leader serves the partition again after a restart."""
+    wait_until(lambda: list_offset(connection, topic, partition, -1)[0] == 0, f"{topic} is served", 60)
+
+
+def test_everything_acknowledged_is_there_after_kill_9(make_broker: MakeBroker) -> None:
+    """Records of every codec, settings, topic ids, committed offsets, producer state."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, "kept", 3, {"retention.ms": "-1", "segment.bytes": "1048576"})
+    acknowledged: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    # Of now, for the state of a producer silent for a day is dropped.
+    now_ms = int(time.time() * 1000)
+    idempotent = BatchPlan(producer_id=77_000, producer_epoch=0, base_sequence=0, base_timestamp_ms=now_ms)
+    with Connection(broker.bootstrap) as connection:
+        number = topic_id(connection, "kept")
+        for partition in acknowledged:
+            for each in range(60):
+                codec = ["none", "gzip", "snappy", "lz4", "zstd"][each % 5]
+                value = b"%d/%d " % (partition, each) + bytes(each * 100)
+                result = produce(connection, "kept", BatchPlan(values=[value], codec=codec), partition)
+                assert (result["ErrorCode"], result["BaseOffset"]) == (0, each)
+                acknowledged[partition].append(value)
+        assert produce(connection, "kept", idempotent)["BaseOffset"] == 60
+        coordinator(connection, "group")
+        assert Member(broker.bootstrap, "group").commit("kept", 41, "here") == 0
+    broker.kill()
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        for partition, values in acknowledged.items():
+            wait_for_log(connection, "kept", partition)
+            offset, found = 0, []
+            while offset < 60:
+                records = fetch_records(connection, "kept", offset, partition)
+                found += records
+                offset = records[-1].offset + 1
+            assert [each.value for each in found if each.offset < 60] == values
+            assert [each.offset for each in found] == list(range(len(found)))
+        assert topic_id(connection, "kept") == number
+        again = produce(connection, "kept", idempotent)
+        assert (again["ErrorCode"], again["BaseOffset"]) == (0, 60), "a retry across the restart is known"
+        resource = {"ResourceType": 2, "ResourceName": "kept", "ConfigurationKeys": ["retention.ms"]}
+        reply = connection.call("DescribeConfigs", 4, {"Resources": [resource]})
+        assert reply["Results"][0]["Configs"][0]["Value"] == "-1"
+        coordinator(connection, "group")
+        asked = {"GroupId": "group", "Topics": [{"Name": "kept", "PartitionIndexes": [0]}]}
+        reply = wait_until(
+            lambda: next(
+                (answer for answer in [connection.call("OffsetFetch", 7, asked)] if answer["ErrorCode"] == 0),
+                None,
+            ),
+            "the group is loaded",
+        )
+        (found_offset,) = reply["Topics"][0]["Partitions"]
+        assert (found_offset["CommittedOffset"], found_offset["Metadata"]) == (41, "here")
+
+
+def test_a_torn_tail_is_cut_and_the_log_goes_on(make_broker: MakeBroker) -> None:
+    """Half a batch at the end of the newest segment, as a kill in the middle of a write leaves it."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, "torn")
+    with Connection(broker.bootstrap) as connection:
+        for _ in range(5):
+            produce(connection, "torn", BatchPlan(values=[b"whole"]))
+    broker.kill()
+    (segment,) = sorted((broker.data_dir / "torn-0").glob("*.log"))
+    with open(segment, "ab") as file:
+        file.write(BatchPlan(values=[bytes(500)], base_offset=5).encode()[:200])
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        wait_for_log(connection, "torn")
+        assert list_offset(connection, "torn", 0, -1)[1] == 5
+        assert [each.value for each in fetch_records(connection, "torn")] == [b"whole"] * 5
+        assert produce(connection, "torn", BatchPlan(values=[b"after"]))["BaseOffset"] == 5
+        assert fetch_records(connection, "torn", 5)[0].value == b"after"
+
+
+def test_a_clean_stop_ends_with_status_0_and_loses_nothing(make_broker: MakeBroker) -> None:
+    broker = make_broker()
+    create_topic(broker.bootstrap, "kept")
+    with Connection(broker.bootstrap) as connection:
+        for acks in (1, -1, 0):
+            connection.send("Produce", 9, _body(acks)) if acks == 0 else produce(
+                connection, "kept", BatchPlan(values=[b"%d" % acks]), acks=acks
+            )
+        wait_until(lambda: list_offset(connection, "kept", 0, -1)[1] == 3, "all three are there")
+    assert broker.stop() in (0, 143)
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        wait_for_log(connection, "kept")
+        assert [each.value for each in fetch_records(connection, "kept")] == [b"1", b"-1", b"0"]
+
+
+def _body(acks: int) -> dict[str, Any]:
+    return produce_body("kept", BatchPlan(values=[b"0"]), acks=acks)
+
+
+def test_E15_E24_T16_epochs_after_a_restart(make_broker: MakeBroker) -> None:
+    """Each record keeps the epoch it was written in; a follower of the older epoch is told where it diverges."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, "epochs")
+    with Connection(broker.bootstrap) as connection:
+        produce(connection, "epochs", BatchPlan(values=[b"a", b"b"]))
+        first = metadata(connection, "epochs")["Partitions"][0]["LeaderEpoch"]
+    broker.kill()
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        wait_for_log(connection, "epochs")
+        second = metadata(connection, "epochs")["Partitions"][0]["LeaderEpoch"]
+        assert second >= first, "an epoch never goes back"
+        produce(connection, "epochs", BatchPlan(values=[b"c"]))
+        assert [batch.leader_epoch for batch in fetch_batches(connection, "epochs")] == [first, second]
+        if second > first:
+            result = fetch(connection, "epochs", 3, MaxWaitMs=0, last_fetched_epoch=first)
+            assert result["DivergingEpoch"] == {"Epoch": first, "EndOffset": 2}
+            asked = {"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": first}
+            body = {"ReplicaId": -1, "Topics": [{"Topic": "epochs", "Partitions": [asked]}]}
+            (end,) = connection.call("OffsetForLeaderEpoch", 4, body)["Topics"][0]["Partitions"]
+            assert (end["LeaderEpoch"], end["EndOffset"]) == (first, 2)
+
+
+def test_a_producer_and_a_consumer_go_on_across_kill_9(make_broker: MakeBroker) -> None:
+    """Nothing acknowledged is lost, nothing of an idempotent producer is there twice, order holds."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, "flow")
+    delivered: list[int] = []
+    stop = threading.Event()
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": 120_000,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+
+    def produce_on() -> None:
+        number = 0
+        while not stop.is_set():
+            value = number
+
+            def note(error: Any, _: Any, value: int = value) -> None:
+                assert error is None
+                delivered.append(value)
+
+            producer.produce("flow", b"%d" % value, on_delivery=note)
+            producer.poll(0.001)
+            number += 1
+        assert producer.flush(60) == 0
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "flow",
+            "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": 200,
+            "session.timeout.ms": 6000,
+        }
+    )
+    consumer.subscribe(["flow"])
+    seen: list[int] = []
+
+    def consume_until(count: int, what: str) -> None:
+        def step() -> bool:
+            for each in consumer.consume(500, 0.2):
+                if not each.error():
+                    seen.append(int(each.value()))
+            return len(seen) >= count
+
+        wait_until(step, what, 60, 0)
+
+    thread = threading.Thread(target=produce_on)
+    thread.start()
+    try:
+        consume_until(200, "records flow")
+        broker.kill()
+        broker.start()
+        consume_until(len(seen) + 500, "records flow again")
+    finally:
+        stop.set()
+        thread.join(90)
+    consume_until(len(delivered), "all that was acknowledged is seen")
+    consumer.close()
+    assert sorted(set(seen)) == list(range(max(seen) + 1))
+    first_time = list(dict.fromkeys(seen))
+    assert first_time == sorted(first_time)
+    with Connection(broker.bootstrap) as connection:
+        assert list_offset(connection, "flow", 0, -1)[1] == len(delivered), "nothing is stored twice"
+
+
+def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> None:
+    """The group is reloaded with its members and generation; whoever heartbeats in time stays."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, "kept")
+    with Connection(broker.bootstrap) as connection:
+        coordinator(connection, "group")
+    member = Member(broker.bootstrap, "group", session_timeout_ms=30_000)
+    settle([member])
+    assert member.commit("kept", 3) == 0
+    broker.kill()
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        coordinator(connection, "group")
+    member.connection = Connection(broker.bootstrap)
+
+    def is_known() -> bool:
+        try:
+            return member.heartbeat() == 0
+        except ConnectionClosed:
+            member.connection = Connection(broker.bootstrap)
+            return False
+
+    wait_until(is_known, "the member is known again", 20)
+    assert member.sync()["Assignment"] == b"plan 0"
+    assert member.commit("kept", 4) == 0
+    member.close()
+
+
+def test_T41_the_coordinator_answers_from_the_first_second(make_broker: MakeBroker) -> None:
+    """F2: while the offsets topic is made, the answer is the retriable COORDINATOR_NOT_AVAILABLE."""
+    broker = make_broker()
+    with Connection(broker.bootstrap) as connection:
+        assert coordinator(connection, "first") == 1
+
+
+def test_auto_creation_switched_off(make_broker: MakeBroker) -> None:
+    """C3: the broker's own setting forbids what the request allows."""
+    broker = make_broker({"auto.create.topics.enable": "false"})
+    with Connection(broker.bootstrap) as connection:
+        asked = {"Topics": [{"Name": "never"}], "AllowAutoTopicCreation": True}
+        for _ in range(3):
+            assert connection.call("Metadata", 12, asked)["Topics"][0]["ErrorCode"] == 3
+        assert connection.call("Metadata", 12, {"Topics": None})["Topics"] == []
+
+
+def test_F8_the_initial_delay_is_the_brokers_setting(make_broker: MakeBroker) -> None:
+    broker = make_broker({"group.initial.rebalance.delay.ms": "1200"})
+    with Connection(broker.bootstrap) as connection:
+        coordinator(connection, "group")
+    member = Member(broker.bootstrap, "group")
+    number = member.begin()
+    started = time.monotonic()
+    assert member.receive_join(number)["ErrorCode"] == 0
+    assert time.monotonic() - started > 0.9
+    member.close()
+
+
+def test_F7_a_full_group_refuses(make_broker: MakeBroker) -> None:
+    """GROUP_MAX_SIZE_REACHED from group.max.size on."""
+    broker = make_broker({"group.max.size": "1"})
+    with Connection(broker.bootstrap) as connection:
+        coordinator(connection, "group")
+    first, second = (Member(broker.bootstrap, "group") for _ in range(2))
+    settle([first])
+    assert second.join()["ErrorCode"] == 81
+    assert first.heartbeat() == 0
