@@ -1,14 +1,15 @@
 """From a frame to a reply: header, version, codec, handler, codec. What a connection calls for every request.
 
 Duty: refuse what is not served (the connection is closed, A4; ApiVersions is answered, T1), decode, call, encode, and stand
-in for a handler that fails: a bug is logged and answered UNKNOWN_SERVER_ERROR at that request's level. Must not know: any
-API but ApiVersions, sockets. Decoders, encoders and handlers are found once per (key, version) and kept in a flat table,
-at most one entry for each version in the registry.
+in for a handler that fails: a bug is logged and answered UNKNOWN_SERVER_ERROR at that request's level, a disk that refuses
+KAFKA_STORAGE_ERROR. Must not know: any API but ApiVersions, sockets. Decoders, encoders and handlers are found once per
+(key, version) and kept in a flat table, at most one entry for each version in the registry.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
@@ -164,17 +165,21 @@ class ApiDispatcher:
         return Pending(reply, route.blocks)
 
     def _failed(self, route: Route, context: RequestContext, request: Any) -> Any:
-        """Called where an exception is being handled: our own bug, logged, never the end of the node."""
-        logger.exception(
-            "%s version %d from client %r at %s failed",
+        """Called where an exception is being handled: the disk's refusal, or our own bug; logged, never the end of the node."""
+        error = sys.exception()
+        logger.error(
+            "%s version %d from client %r at %s failed: %s",
             BY_KEY[route.key].name,
             route.version,
             context.client_id,
             context.client_host,
+            error,
+            exc_info=None if isinstance(error, OSError) else error,
         )
         if request is None:
             raise CloseConnection("a parked request failed")
-        return route.error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, route.version)
+        code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        return route.error_response(request, code, route.version)
 
 
 def is_served(header: RequestHeader) -> bool:

@@ -196,6 +196,21 @@ def test_a_response_that_its_version_cannot_carry_is_a_bug_and_answered_as_one()
     assert api.call(empty_request(17), 1).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def test_a_disk_that_refuses_is_a_storage_error_and_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    route = Route(17, 1)
+
+    def full(*_: object) -> Any:
+        raise OSError(28, "No space left on device")
+
+    route.function = full
+    api.dispatcher._routes[17, 1] = route
+    assert api.call(empty_request(17), 1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    (entry,) = caplog.records
+    assert "No space left on device" in entry.getMessage()
+    assert entry.exc_info is None
+
+
 def test_a17_a_bug_in_a_produce_without_acks_closes() -> None:
     api = Api()
     route = Route(0, 9)
