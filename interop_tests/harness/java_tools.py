@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 import select
 import subprocess
 import threading
@@ -76,6 +77,21 @@ class ToolOutput:
 
     def __str__(self) -> str:
         return f"{self.tool} ended with {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
+
+
+# What DumpLogSegments says of a file with a fault. It also calls the first record of a segment a gap after offset -1,
+# of Apache Kafka's own segments as well; that is no fault.
+DUMP_FAULT = re.compile(
+    r"mismatch|isvalid: false|Found timestamp|Non-consecutive|Could not|Index position|exception|\berror",
+    re.I,
+)
+FIRST_RECORD_NOTE = re.compile(r"^Non-consecutive offsets in .*\n  -1 is followed by \d+\n(?!  \d)", re.M)
+
+
+def dump_faults(output: ToolOutput) -> list[str]:
+    """The lines of DumpLogSegments that report a fault."""
+    lines = FIRST_RECORD_NOTE.sub("", output.out).splitlines() + output.err.splitlines()
+    return [line for line in lines if DUMP_FAULT.search(line) and not line.startswith(("|", "Dumping"))]
 
 
 class KafkaTools:

@@ -11,6 +11,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -163,13 +164,15 @@ def read_partition(
 
         def at_end() -> bool:
             message = reader.poll(1.0)
-            if message is not None and message.error() is None:
-                headers = tuple((key, value) for key, value in message.headers() or [])
-                key, value, timestamp = message.key(), message.value(), message.timestamp()
-                found.append((message.offset(), timestamp, key, value, headers))
+            if message is None:
                 return False
-            (position,) = reader.position([TopicPartition(topic, partition)])
-            return message is not None and position.offset >= end
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                return message.offset() >= end
+            headers = tuple((key, value) for key, value in message.headers() or [])
+            key, value, timestamp = message.key(), message.value(), message.timestamp()
+            found.append((message.offset(), timestamp, key, value, headers))
+            return False
 
         wait_until(at_end, f"{topic}-{partition} is read to {end}", WAIT_S, 0)
     return found

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
-from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.java_tools import KafkaTools, dump_faults
 from interop_tests.harness.switching import SwitchingBroker
 from interop_tests.harness.waiting import wait_until
 from interop_tests.storage.contents import (
@@ -85,12 +85,8 @@ def check_files(tools: KafkaTools, data_dir: Path) -> int:
         decoder = DECODERS.get(folder.name.rpartition("-")[0])
         options = ["--deep-iteration", *([decoder] if decoder else [])]
         output = tools.run("DumpLogSegments", "--files", ",".join(map(str, paths)), *options)
-        wrong = re.compile(
-            r"mismatch|isvalid: false|Found timestamp|Non-consecutive|Could not|Index position|exception",
-            re.I,
-        )
-        found = [line for line in (output.out + output.err).splitlines() if wrong.search(line)]
-        assert found == [], f"{folder.name}: {found[:10]}"
+        faults = dump_faults(output)
+        assert faults == [], f"{folder.name}: {faults[:10]}"
         count += len(paths)
     return count
 
