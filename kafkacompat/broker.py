@@ -93,6 +93,13 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
         raise StartRefused(
             f"process.roles is {','.join(sorted(config.roles))}: one node serves as broker,controller"
         )
+    for listener in config.broker_listeners():
+        if listener.security_protocol != "PLAINTEXT":
+            # Serving it in the clear would be a hole that nobody asked for.
+            raise StartRefused(
+                f"listener.security.protocol.map gives listener {listener.listener_name} {listener.security_protocol}: "
+                "only PLAINTEXT is served"
+            )
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
             async with trio.open_nursery() as nursery:
@@ -259,9 +266,7 @@ class RunningNode:
         take_image(MetadataImage(), controller.image)
         controller.subscribe(take_image)
         await wait_for(self._lifecycle.unfence())
-        self._periodic = PeriodicWork(
-            config, settings, LogUpkeep(logs), clock, self._timers, self._workers
-        )
+        self._periodic = PeriodicWork(config, settings, LogUpkeep(logs), clock, self._timers, self._workers)
         self._periodic.start()
         await self._nursery.start(server.run)
 
@@ -303,7 +308,8 @@ class RunningNode:
             for task in tasks:
                 task.run()
         else:
-            limiter = trio.CapacityLimiter(max(1, self._config.int("num.recovery.threads.per.data.dir")))
+            threads = self._config.int("num.recovery.threads.per.data.dir") * len(self._config.log_dirs)
+            limiter = trio.CapacityLimiter(threads)
             async with trio.open_nursery() as nursery:
                 for task in tasks:
                     nursery.start_soon(_run_in_thread, task.run, limiter)
@@ -315,7 +321,9 @@ class RunningNode:
         self._bound = tuple(replace(each.endpoint, port=each.port) for each in listeners)
         ports = {each.listener_name: each.port for each in self._bound}
         self._advertised = tuple(
-            replace(each, host=each.host or canonical_host_name(), port=each.port or ports[each.listener_name])
+            replace(
+                each, host=each.host or canonical_host_name(), port=each.port or ports[each.listener_name]
+            )
             for each in self._config.advertised_broker_listeners()
         )
 

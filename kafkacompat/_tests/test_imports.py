@@ -44,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "pipeline": set(),
     "broker": EVERYTHING,
     "data_directories": EVERYTHING,
+    "compatibility": EVERYTHING,
     "cli": EVERYTHING,
     "testing": EVERYTHING,
     "__main__": EVERYTHING,

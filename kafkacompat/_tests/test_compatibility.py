@@ -1,0 +1,37 @@
+"""docs/compatibility.md says what the broker declares."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kafkacompat import compatibility
+from kafkacompat.api.registry import ENTRIES
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert compatibility.main(["--check"]) == 0, "run python -m kafkacompat.compatibility"
+
+
+def test_drift_is_noticed_and_mended(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = compatibility.PAGE.read_text("utf-8")
+    page.write_text(text.replace("| 18 | ApiVersions |", "| 18 | ApiVersion |"), "utf-8")
+    assert compatibility.main(["--check", str(page)]) == 1
+    assert compatibility.main([str(page)]) == 0
+    assert page.read_text("utf-8") == text
+
+
+def test_a_page_without_a_marker_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("no markers", "utf-8")
+    with pytest.raises(ValueError, match="apis"):
+        compatibility.main([str(page)])
+
+
+def test_every_api_served_has_its_row() -> None:
+    rows = [line for line in compatibility.apis().splitlines() if re.match(r"\| \d", line)]
+    served = [row for row in rows if not row.endswith("| - |")]
+    assert [int(row.split("|")[1]) for row in served] == [entry.key for entry in ENTRIES]

@@ -1,0 +1,24 @@
+"""What a node refuses before it touches a directory or a port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.broker import StartRefused, serve_until_stopped
+from kafkacompat.config import ServerConfig, defaults_without_file
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path: Path, protocol: str) -> None:
+    settings = {
+        "listeners": "CLIENTS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": f"CLIENTS:{protocol},CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
+        "log.dirs": str(tmp_path / "data"),
+    }
+    config = ServerConfig.from_properties(defaults_without_file(), settings)
+    with pytest.raises(StartRefused, match=rf"CLIENTS {protocol}: only PLAINTEXT"):
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
+    assert not (tmp_path / "data").exists()

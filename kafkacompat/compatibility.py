@@ -1,0 +1,116 @@
+"""The derived parts of docs/compatibility.md: python -m kafkacompat.compatibility [--check] [PAGE]
+
+Duty: tables of the APIs, features and settings served, from the declarations that the broker itself goes by, written between
+the page's markers. Must not know: what people write around them, or the interop results (interop_tests/report).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from kafkacompat.api.api_versions import SERVED_FEATURES
+from kafkacompat.api.registry import BY_KEY
+from kafkacompat.config import without_effect_table
+from kafkacompat.controller.features import SUPPORTED_FEATURES
+from kafkacompat.wire.apis import APIS, Api
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "compatibility.md"
+_PART = "<!-- begin {name}: written by python -m kafkacompat.compatibility -->\n"
+_END = "<!-- end {name} -->"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
+    lines.extend(f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def _range(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}-{high}"
+
+
+def _served(api: Api) -> str:
+    entry = BY_KEY.get(int(api.key))
+    if entry is None:
+        return "-"
+    text = _range(entry.min_version, entry.max_version)
+    advertised = entry.advertised_min_version
+    return text if advertised == entry.min_version else f"{text} (advertised from {advertised})"
+
+
+def apis() -> str:
+    """Every API that Kafka's broker listeners serve, with the versions here; then those between nodes."""
+    current = [api for api in APIS.values() if api.latest >= api.oldest]
+    for_clients = [api for api in current if api.on_broker and (api.forwardable or not api.cluster_action)]
+    other = [api for api in current if api not in for_clients]
+    served = sum(int(api.key) in BY_KEY for api in for_clients)
+    rows = [
+        (str(int(api.key)), api.name, _range(api.oldest, api.latest), _served(api)) for api in for_clients
+    ]
+    names = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in BY_KEY)
+    return (
+        f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served; `-` is not advertised.\n\n"
+        + _table(("key", "API", "Apache Kafka 4.3", "kafkacompat"), rows)
+        + f"\nAPIs between nodes, or reserved for them, none of which is advertised: {names}.\n"
+    )
+
+
+def features() -> str:
+    """Each feature with the levels the node understands, and whether clients are told."""
+    rows = [
+        (f"`{name}`", _range(low, high), "yes" if name in SERVED_FEATURES else "no")
+        for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+    ]
+    return _table(("feature", "levels understood", "told to clients"), rows)
+
+
+def settings() -> str:
+    """What is accepted without effect, one list a kind."""
+    parts = []
+    table = without_effect_table()
+    for kind in ("broker", "topic", "group"):
+        rows = [(f"`{name}`", f"`{text}`" if text else "") for each, name, text in table if each == kind]
+        parts.append(f"{kind.capitalize()} settings ({len(rows)}):\n\n{_table(('setting', 'default'), rows)}")
+    return "\n".join(parts)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"apis": apis, "features": features, "settings": settings}
+
+
+def rewritten(page: str) -> str:
+    """The page with its derived parts as of now. ValueError when a marker is missing."""
+    for name, write in PARTS.items():
+        begin, end = _PART.format(name=name), _END.format(name=name)
+        marked = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        page, count = marked.subn(lambda _, text=f"{begin}\n{write()}\n{end}": text, page)  # type: ignore[misc]
+        if count != 1:
+            raise ValueError(f"the page must have {begin.strip()} and {end} once")
+    return page
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page; with --check only say whether it is up to date (0) or not (1)."""
+    parser = argparse.ArgumentParser(prog="kafkacompat.compatibility", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; status 1 when the page is out of date"
+    )
+    parser.add_argument("page", nargs="?", type=Path, default=PAGE)
+    parsed = parser.parse_args(arguments)
+    page = parsed.page.read_text("utf-8")
+    wanted = rewritten(page)
+    if page == wanted:
+        return 0
+    if parsed.check:
+        print(f"{parsed.page} is out of date: python -m kafkacompat.compatibility", file=sys.stderr)
+        return 1
+    parsed.page.write_text(wanted, "utf-8")
+    print(f"{parsed.page} written")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
