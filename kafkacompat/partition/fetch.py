@@ -17,6 +17,7 @@ from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.partition.sessions import FetchContext, FetchSessionCache
 from kafkacompat.partition.waiters import Waiter, WaitList
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
@@ -239,6 +240,9 @@ class FetchEngine:
             read = log.read(offset, max_bytes, end, minimum_one_batch)
         except LogRefused as refused:
             return self._refuse(asked, refused.code, parameters)
+        except BatchCorrupt as damage:
+            logger.error("%s is damaged on disk before offset %d: %s", core.topic_partition, end, damage)
+            return self._refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
         except OSError as error_of_disk:
             logger.error("read of %s failed: %s", core.topic_partition, error_of_disk)
             return self._refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)

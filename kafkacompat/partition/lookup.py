@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -49,12 +50,17 @@ def look_up(
         return OffsetLookup(ErrorCode.NONE, -1, start, log.epoch_for_offset(start))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return OffsetLookup(ErrorCode.NONE)
-    if timestamp_ms == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
-    elif timestamp_ms >= 0:
-        found = log.offset_for_timestamp(timestamp_ms)
-    else:
-        return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        if timestamp_ms == MAX_TIMESTAMP:
+            found = log.offset_of_max_timestamp()
+        elif timestamp_ms >= 0:
+            found = log.offset_for_timestamp(timestamp_ms)
+        else:
+            return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
+    except BatchCorrupt:
+        return OffsetLookup(ErrorCode.CORRUPT_MESSAGE)
+    except OSError:
+        return OffsetLookup(ErrorCode.KAFKA_STORAGE_ERROR)
     if found is not None and found.offset < end:
         return OffsetLookup(ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
     if not available:

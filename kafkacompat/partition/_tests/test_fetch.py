@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from kafkacompat.api.context import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
@@ -19,6 +21,7 @@ from kafkacompat.partition._tests.fakes import (
     with_partitions,
 )
 from kafkacompat.ports import AbortedTransaction
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
 
@@ -107,6 +110,29 @@ def test_what_is_there_is_answered_at_once() -> None:
     assert row.records == world.log().batches[0].data
     assert row.preferred_read_replica == -1  # T29
     assert row.diverging_epoch is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (BatchCorrupt("a batch with the length -7"), ErrorCode.CORRUPT_MESSAGE),
+        (OSError(5, "Input/output error"), ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_disk_that_fails_one_partition_fails_no_other(
+    failure: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = filled(partitions=2)
+
+    def fail(*_: Any) -> Any:
+        raise failure
+
+    monkeypatch.setattr(world.log(), "read", fail)
+    monkeypatch.setattr(world.log(), "offset_for_timestamp", fail)
+    broken, whole = rows(now(world, want(world), want(world, partition=1)))
+    assert (broken.error_code, whole.error_code) == (code, 0)
+    assert whole.records == world.log(partition=1).batches[0].data
+    assert world.manager.list_offset(TopicPartition("t", 0), 5, False, -1, -1).error is code
 
 
 def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:

@@ -1,0 +1,272 @@
+"""Bytes that changed on disk: what was not known to be durable is recovered up to the damage, what was stays as it is.
+
+The same assertions hold Apache Kafka (INTEROP_BROKER=apache), whose behaviour this is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from interop_tests.faults.load import Acknowledged, assert_kept, log_end, now_ms, read_all
+from interop_tests.harness.broker import APACHE, BrokerProcess
+from interop_tests.harness.raw_kafka import ErrorCode, create_topic, fetch, list_offset, produce
+from interop_tests.harness.records import BATCH_HEADER_SIZE, BatchPlan, decode_batches
+from interop_tests.harness.wire import Connection
+
+pytestmark = pytest.mark.needs_control
+
+MakeBroker = Callable[..., BrokerProcess]
+TOPIC = "damaged"
+BATCHES = 60
+PADDING = b"." * 50_000
+SETTINGS = {"log.index.interval.bytes": "60000"}
+
+
+class Place(NamedTuple):
+    """A batch on disk."""
+
+    base_offset: int
+    position: int
+    size: int
+
+
+class Filled(NamedTuple):
+    """A broker with one partition of some closed segments and an active one, one record a batch, each a second later."""
+
+    broker: BrokerProcess
+    values: Acknowledged
+    first_ms: int
+
+    @property
+    def directory(self) -> Path:
+        return self.broker.data_dir / f"{TOPIC}-0"
+
+    @property
+    def segments(self) -> list[Path]:
+        return sorted(self.directory.glob("*.log"))
+
+
+@pytest.fixture
+def filled(make_broker: MakeBroker) -> Filled:
+    broker = make_broker(SETTINGS)
+    create_topic(broker.bootstrap, TOPIC, 1, {"segment.bytes": str(1 << 20)})
+    values: Acknowledged = {}
+    first_ms = now_ms() - BATCHES * 1000
+    with Connection(broker.bootstrap) as connection:
+        for number in range(BATCHES):
+            value = b"%d-" % number + PADDING
+            batch = BatchPlan([value], base_timestamp_ms=first_ms + number * 1000)
+            result = produce(connection, TOPIC, batch)
+            assert (result["ErrorCode"], result["BaseOffset"]) == (ErrorCode.NONE, number)
+            values[0, number] = value
+    found = Filled(broker, values, first_ms)
+    assert len(found.segments) >= 3
+    return found
+
+
+def batches_in(segment: Path) -> list[Place]:
+    data, places, position = segment.read_bytes(), [], 0
+    while position + BATCH_HEADER_SIZE <= len(data):
+        base_offset, length = struct.unpack_from(">qi", data, position)
+        places.append(Place(base_offset, position, length + 12))
+        position += length + 12
+    return places
+
+
+def flip(segment: Path, position: int) -> None:
+    """Change one byte of a file."""
+    with open(segment, "r+b") as file:
+        file.seek(position)
+        byte = file.read(1)[0]
+        file.seek(position)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+def forget_recovery_points(filled: Filled) -> None:
+    """As if the crash had come before the first checkpoint: nothing is known to be durable."""
+    (filled.broker.data_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("which", [1, -1], ids=["closed", "active"])
+def test_recovery_cuts_the_log_at_damage(filled: Filled, which: int) -> None:
+    """After kill -9, in what no checkpoint vouches for: the log ends before the damaged batch, later segments go."""
+    broker = filled.broker
+    broker.kill()
+    forget_recovery_points(filled)
+    segment = filled.segments[which]
+    damaged = batches_in(segment)[1]
+    flip(segment, damaged.position + damaged.size - 1000)
+    broker.start()
+    assert log_end(broker.bootstrap, TOPIC) == damaged.base_offset
+    kept = {place: value for place, value in filled.values.items() if place[1] < damaged.base_offset}
+    assert_kept(broker.bootstrap, TOPIC, kept)
+    assert filled.segments[-1] == segment
+    assert segment.stat().st_size == damaged.position
+    with Connection(broker.bootstrap) as connection:
+        assert produce(connection, TOPIC, BatchPlan([b"new"]))["BaseOffset"] == damaged.base_offset
+    assert broker.stop() in (0, 143)
+    broker.start()
+    assert_kept(broker.bootstrap, TOPIC, kept | {(0, damaged.base_offset): b"new"})
+
+
+def test_a_clean_segments_damage_is_served_as_it_is(filled: Filled) -> None:
+    """After a clean stop nobody looks for damage; the reader's checksum finds it, and everything else is there."""
+    broker = filled.broker
+    assert broker.stop() in (0, 143)
+    segment = filled.segments[1]
+    damaged = batches_in(segment)[1]
+    flip(segment, damaged.position + damaged.size - 1000)
+    broker.start()
+    assert log_end(broker.bootstrap, TOPIC) == BATCHES
+    with Connection(broker.bootstrap) as connection:
+        result = fetch(connection, TOPIC, damaged.base_offset, partition_max_bytes=1)
+        assert result["ErrorCode"] == ErrorCode.NONE
+        with pytest.raises(AssertionError, match="wrong CRC"):
+            decode_batches(result["Records"])
+        before = fetch(connection, TOPIC, damaged.base_offset - 1, partition_max_bytes=1)
+        assert [batch.base_offset for batch in decode_batches(before["Records"])] == [damaged.base_offset - 1]
+    after = read_all(broker.bootstrap, TOPIC, start=damaged.base_offset + 1)
+    assert sorted(after) == list(range(damaged.base_offset + 1, BATCHES))
+
+
+def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> None:
+    """Batches behind an impossible length cannot be found from there; the broker says so and serves the rest."""
+    broker = filled.broker
+    assert broker.stop() in (0, 143)
+    segment = filled.segments[1]
+    damaged = batches_in(segment)[3]
+    with open(segment, "r+b") as file:
+        file.seek(damaged.position + 8)
+        file.write(struct.pack(">i", -7))
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        for offset in (damaged.base_offset, damaged.base_offset + 1):
+            # Bytes or an error, but an answer.
+            fetch(connection, TOPIC, offset, partition_max_bytes=1)
+        later = batches_in(filled.segments[2])[0].base_offset
+        assert decode_batches(fetch(connection, TOPIC, later)["Records"])[0].base_offset == later
+        assert decode_batches(fetch(connection, TOPIC, 0)["Records"])[0].base_offset == 0
+        assert produce(connection, TOPIC, BatchPlan([b"new"]))["BaseOffset"] == BATCHES
+
+
+def assert_lookups(filled: Filled) -> None:
+    """Offsets and times lead where they should, in every segment."""
+    with Connection(filled.broker.bootstrap) as connection:
+        for number in range(0, BATCHES, 7):
+            result = fetch(connection, TOPIC, number, partition_max_bytes=1)
+            assert decode_batches(result["Records"])[0].base_offset == number
+            stamp = filled.first_ms + number * 1000
+            assert list_offset(connection, TOPIC, 0, stamp - 500) == (0, number, stamp)
+    assert_kept(filled.broker.bootstrap, TOPIC, filled.values)
+
+
+def spoil_indexes(filled: Filled, how: str) -> None:
+    for path in [*filled.directory.glob("*.index"), *filled.directory.glob("*.timeindex")]:
+        if how == "missing":
+            path.unlink()
+        elif how == "empty":
+            path.write_bytes(b"")
+        elif how == "garbage":
+            path.write_bytes(os.urandom(1201))
+        elif how == "lying":
+            # Entries of a right size that lie: positions and offsets of no batch.
+            path.write_bytes(b"\x00\x00\x00\x05\x7f\x00\x00\x01" * 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "stop"),
+    [
+        ("missing", "clean"),
+        ("garbage", "clean"),
+        ("missing", "killed"),
+        ("garbage", "killed"),
+        ("empty", "killed"),
+        ("lying", "killed"),
+    ],
+)
+def test_indexes_are_built_anew(filled: Filled, how: str, stop: str) -> None:
+    broker = filled.broker
+    if broker.kind == APACHE and (how, stop) == ("garbage", "clean"):
+        pytest.skip("Apache Kafka trusts what a clean stop left and looks times up in the garbage")
+    if stop == "clean":
+        assert broker.stop() in (0, 143)
+    else:
+        broker.kill()
+    spoil_indexes(filled, how)
+    broker.start()
+    assert_lookups(filled)
+    assert broker.stop() in (0, 143)
+    broker.start()
+    assert_lookups(filled)
+
+
+def test_producer_snapshots_and_epochs_may_be_missing_or_garbage(filled: Filled) -> None:
+    """Both can be built anew from the log after kill -9."""
+    broker = filled.broker
+    broker.kill()
+    forget_recovery_points(filled)
+    for path in filled.directory.glob("*.snapshot"):
+        path.write_bytes(os.urandom(77))
+    (filled.directory / "leader-epoch-checkpoint").unlink(missing_ok=True)
+    broker.start()
+    assert_kept(broker.bootstrap, TOPIC, filled.values)
+    with Connection(broker.bootstrap) as connection:
+        assert produce(connection, TOPIC, BatchPlan([b"new"]))["BaseOffset"] == BATCHES
+
+
+def test_checkpoint_files_may_be_missing(filled: Filled) -> None:
+    broker = filled.broker
+    assert broker.stop() in (0, 143)
+    for path in broker.data_dir.glob("*-offset-checkpoint"):
+        path.unlink()
+    (broker.data_dir / ".kafka_cleanshutdown").unlink()
+    broker.start()
+    assert_lookups(filled)
+
+
+def test_a_segment_taken_away_leaves_the_others_served(filled: Filled) -> None:
+    """A whole segment lost from the middle: the broker starts, and reads go on at the next offset that there is."""
+    broker = filled.broker
+    assert broker.stop() in (0, 143)
+    gone = filled.segments[1]
+    first_lost = int(gone.stem)
+    following = int(filled.segments[2].stem)
+    for suffix in (".log", ".index", ".timeindex"):
+        gone.with_suffix(suffix).unlink()
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        result = fetch(connection, TOPIC, first_lost)
+        assert result["ErrorCode"] == ErrorCode.NONE
+        assert decode_batches(result["Records"])[0].base_offset == following
+
+
+def test_what_is_no_partition_is_left_alone(filled: Filled) -> None:
+    """A mount's lost+found and somebody's notes."""
+    broker = filled.broker
+    if broker.kind == APACHE:
+        pytest.skip("Apache Kafka does not start over a directory whose name is no partition's")
+    assert broker.stop() in (0, 143)
+    (broker.data_dir / "lost+found").mkdir()
+    (broker.data_dir / "notes.txt").write_text("of nobody's concern")
+    (filled.directory / "notes.txt").write_text("of nobody's concern")
+    broker.start()
+    assert_kept(broker.bootstrap, TOPIC, filled.values)
+    assert (broker.data_dir / "notes.txt").exists()
+
+
+def test_a_partition_directory_taken_away_comes_back_empty_or_offline(filled: Filled) -> None:
+    """The metadata knows the topic; the node starts and says of its records that they are not there."""
+    broker = filled.broker
+    assert broker.stop() in (0, 143)
+    shutil.rmtree(filled.directory)
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        code, offset, _ = list_offset(connection, TOPIC, 0, -1)
+        assert code != ErrorCode.NONE or offset == 0
