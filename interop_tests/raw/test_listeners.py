@@ -1,0 +1,88 @@
+"""Several listeners of one node, each with its own advertised address (T20, C14), and connections that idle too long (A20)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from interop_tests.conftest import MakeBroker
+from interop_tests.harness.broker import BrokerProcess, free_port
+from interop_tests.harness.wire import Connection, ConnectionClosed
+
+pytestmark = pytest.mark.needs_control
+
+ADVERTISED_HOST = "kafka.example.org"
+IDLE_MS = 1_000
+
+
+@pytest.fixture
+def two_listeners(make_broker: MakeBroker) -> tuple[BrokerProcess, int]:
+    """A broker with a second listener OUTSIDE, advertised as kafka.example.org:443; and that listener's port."""
+    broker = make_broker(start=False)
+    port = free_port()
+    broker.settings |= {
+        "listeners": broker.settings["listeners"] + f",OUTSIDE://127.0.0.1:{port}",
+        "advertised.listeners": broker.settings["advertised.listeners"] + f",OUTSIDE://{ADVERTISED_HOST}:443",
+        "listener.security.protocol.map": broker.settings["listener.security.protocol.map"]
+        + ",OUTSIDE:PLAINTEXT",
+    }
+    return broker.start(), port
+
+
+def endpoints(connection: Connection) -> set[tuple[str, int]]:
+    """What Metadata, DescribeCluster and FindCoordinator name as the broker's address."""
+    brokers: list[dict[str, Any]] = connection.call("Metadata", 12, {"Topics": []})["Brokers"]
+    cluster: list[dict[str, Any]] = connection.call("DescribeCluster", 1, {"EndpointType": 1})["Brokers"]
+    return {(each["Host"], each["Port"]) for each in (*brokers, *cluster)}
+
+
+def test_T20_C14_each_listener_names_its_own_address(two_listeners: tuple[BrokerProcess, int]) -> None:
+    broker, port = two_listeners
+    with Connection(broker.bootstrap) as inside, Connection(f"127.0.0.1:{port}") as outside:
+        assert endpoints(inside) == {("127.0.0.1", broker.port)}
+        assert endpoints(outside) == {(ADVERTISED_HOST, 443)}
+
+
+def test_C14_the_coordinator_is_named_by_the_listener_that_was_asked(
+    two_listeners: tuple[BrokerProcess, int],
+) -> None:
+    _, port = two_listeners
+    with Connection(f"127.0.0.1:{port}") as outside:
+        deadline = time.monotonic() + 30
+        while True:
+            found = outside.call("FindCoordinator", 3, {"Key": "group", "KeyType": 0})
+            if found["ErrorCode"] == 0 or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        assert (found["ErrorCode"], found["Host"], found["Port"]) == (0, ADVERTISED_HOST, 443)
+
+
+def test_A20_an_idle_connection_is_closed_and_a_busy_one_kept(make_broker: MakeBroker) -> None:
+    broker = make_broker({"connections.max.idle.ms": str(IDLE_MS)})
+    with Connection(broker.bootstrap) as idle, Connection(broker.bootstrap) as busy:
+        deadline = time.monotonic() + 15
+        idle.call("ApiVersions", 0, {})
+        idle.socket.settimeout(0.2)
+        closed = False
+        while not closed and time.monotonic() < deadline:
+            busy.call("ApiVersions", 0, {})
+            try:
+                closed = idle.socket.recv(1) == b""
+            except TimeoutError:
+                continue
+        assert closed
+        busy.call("ApiVersions", 0, {})
+
+
+def test_a_listener_without_a_client_does_not_disturb_the_other(
+    two_listeners: tuple[BrokerProcess, int],
+) -> None:
+    broker, port = two_listeners
+    with Connection(f"127.0.0.1:{port}") as outside:
+        outside.send_bytes(b"\xff\xff\xff\xff")
+        with pytest.raises(ConnectionClosed):
+            outside.call("ApiVersions", 0, {})
+    with Connection(broker.bootstrap) as inside:
+        assert inside.call("ApiVersions", 0, {})["ErrorCode"] == 0
