@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 
-.PHONY: run test lint unit interop wheel bench soak clean
+.PHONY: run test lint unit interop wheel bench soak compatibility clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -38,6 +38,11 @@ interop: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The tables of docs/compatibility.md, and the interop suite on both brokers side by side.
+compatibility: $(VENV)/.dev
+	$(BIN)/python -m kafkacompat.compatibility
+	$(BIN)/python -m interop_tests.report $(ARGS)
 
 soak: $(VENV)/.dev
 	KAFKACOMPAT_SOAK=1 $(PYTEST) kafkacompat interop_tests -q

@@ -1,0 +1,100 @@
+"""Run the interop suite on kafkacompat and on Apache Kafka 4.3 and show both in docs/compatibility.md.
+
+python -m interop_tests.report [--only kafkacompat|apache] [--write-only] [--minutes N] [PYTEST_ARGUMENT ...]
+
+Each run leaves its JUnit file in .cache/interop/; the page is written when both are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.report.results import Run, read_run, results_part, rewritten
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SUITE = CHECKOUT / "interop_tests"
+PAGE = CHECKOUT / "docs" / "compatibility.md"
+FILES = CHECKOUT / ".cache" / "interop"
+BOTH_THEMSELVES = frozenset({"storage"})
+"""Groups whose tests start both brokers whatever INTEROP_BROKER says: run once, in kafkacompat's half."""
+OWN_TESTS = SUITE / "report"
+SETTLE_S = 30
+
+
+def run_suite(kind: str, minutes: float, extra: list[str]) -> None:
+    """One half, its output to the terminal; SystemExit when it brings no results or takes too long."""
+    FILES.mkdir(parents=True, exist_ok=True)
+    target = result_file(kind)
+    target.unlink(missing_ok=True)
+    ignored = [OWN_TESTS]
+    if kind == APACHE:
+        ignored += [SUITE / group for group in sorted(BOTH_THEMSELVES)]
+    command = [sys.executable, "-m", "pytest", str(SUITE), "-q", f"--junitxml={target}"]
+    command += [f"--ignore={path}" for path in ignored]
+    # A missing tool is a failure here, not a skip: the page must not hide it.
+    environment = {**os.environ, "INTEROP_BROKER": kind, "CI": "true"}
+    environment.pop("BOOTSTRAP", None)
+    print(f"== the interop suite on {kind}", flush=True)
+    process = subprocess.Popen([*command, *extra], cwd=CHECKOUT, env=environment, start_new_session=True)
+    try:
+        process.wait(minutes * 60)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(SETTLE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        # What was interrupted is not a result of the suite.
+        target.unlink(missing_ok=True)
+        raise SystemExit(f"the suite on {kind} took more than {minutes:g} minutes") from None
+    if not target.exists():
+        raise SystemExit(f"the suite on {kind} brought no results (status {process.returncode})")
+
+
+def result_file(kind: str) -> Path:
+    return FILES / f"{kind}.xml"
+
+
+def write_page() -> bool:
+    """Show the stored results; whether nothing failed on kafkacompat."""
+    runs: dict[str, Run] = {}
+    for kind in (KAFKACOMPAT, APACHE):
+        if not result_file(kind).exists():
+            raise SystemExit(
+                f"there are no results of {kind} yet: python -m interop_tests.report --only {kind}"
+            )
+        runs[kind] = read_run(result_file(kind))
+    newest = max(result_file(kind).stat().st_mtime for kind in runs)
+    when = datetime.datetime.fromtimestamp(newest, datetime.UTC).date().isoformat()
+    part = results_part(runs[KAFKACOMPAT], runs[APACHE], BOTH_THEMSELVES, when)
+    PAGE.write_text(rewritten(PAGE.read_text("utf-8"), part), "utf-8")
+    print(f"{PAGE} written", flush=True)
+    return not runs[KAFKACOMPAT].failures()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="interop_tests.report", description=__doc__)
+    parser.add_argument(
+        "--only", choices=(KAFKACOMPAT, APACHE), help="run this half, keep the other's results"
+    )
+    parser.add_argument("--write-only", action="store_true", help="run nothing, write what is stored")
+    parser.add_argument("--minutes", type=float, default=30, help="bound of each half (30)")
+    arguments, extra = parser.parse_known_args()
+    if not arguments.write_only:
+        for kind in (arguments.only,) if arguments.only else (KAFKACOMPAT, APACHE):
+            run_suite(kind, arguments.minutes, extra)
+    if arguments.only and not all(result_file(kind).exists() for kind in (KAFKACOMPAT, APACHE)):
+        return 0
+    return 0 if write_page() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

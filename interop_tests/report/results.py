@@ -1,0 +1,121 @@
+"""Results of the suite's runs, and the part of docs/compatibility.md that shows them.
+
+Duty: read pytest's JUnit files, count, write Markdown between the page's markers. Must not know: how the suite is run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+BEGIN = "<!-- begin results: written by python -m interop_tests.report -->\n"
+END = "<!-- end results -->"
+BOTH_THEMSELVES = "run once; both brokers take part"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the suite. `outcomes` is by module, such as raw/test_fetch, then by the test's name."""
+
+    outcomes: Mapping[str, Mapping[str, str]]
+    seconds: float
+    reasons: Mapping[str, Counter[str]] = field(default_factory=dict)
+    """Why tests were skipped, counted, by module."""
+
+    def counts(self, module: str) -> Counter[str]:
+        return Counter(self.outcomes.get(module, {}).values())
+
+    def failures(self) -> list[str]:
+        return sorted(
+            f"{module}::{name}"
+            for module, tests in self.outcomes.items()
+            for name, outcome in tests.items()
+            if outcome == FAILED
+        )
+
+
+def module_of(classname: str) -> str:
+    """raw/test_fetch for interop_tests.raw.test_fetch."""
+    return "/".join(classname.split(".")[1:])
+
+
+def read_run(path: Path) -> Run:
+    """The run that pytest wrote to a JUnit file. A test that also fails in its teardown counts as failed, once."""
+    outcomes: dict[str, dict[str, str]] = {}
+    reasons: dict[str, Counter[str]] = {}
+    seconds = 0.0
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        seconds += float(suite.get("time", "0"))
+        for case in suite.iter("testcase"):
+            # A module that cannot be imported is a case without a class.
+            module = module_of(case.get("classname") or "") or module_of(case.get("name") or "")
+            tests = outcomes.setdefault(module, {})
+            name = case.get("name") or ""
+            skipped = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
+                tests[name] = FAILED
+            elif skipped is not None:
+                tests.setdefault(name, SKIPPED)
+                reasons.setdefault(module, Counter())[skipped.get("message") or "no reason"] += 1
+            else:
+                tests.setdefault(name, PASSED)
+    return Run(outcomes, seconds, reasons)
+
+
+def _cell(run: Run, module: str) -> str:
+    counts = run.counts(module)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in (PASSED, FAILED, SKIPPED) if counts[kind]) or "-"
+
+
+def _total(run: Run) -> str:
+    counts: Counter[str] = Counter()
+    for module in run.outcomes:
+        counts += run.counts(module)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in (PASSED, FAILED, SKIPPED) if counts[kind]) or "-"
+
+
+def _failures(title: str, run: Run) -> list[str]:
+    names = run.failures()
+    if not names:
+        return [f"Failed on {title}: none."]
+    return [f"Failed on {title}:", "", *(f"- `{name}`" for name in names)]
+
+
+def results_part(ours: Run, apache: Run, both_themselves: frozenset[str], when: str) -> str:
+    """Markdown: a table by module, skipped tests with their reasons, and the failures by name."""
+    lines = [
+        f"Of {when}: the same unmodified clients and the same assertions, first on kafkacompat "
+        f"({ours.seconds / 60:.0f} minutes), then on Apache Kafka 4.3.0 ({apache.seconds / 60:.0f} minutes).",
+        "",
+        "| tests | kafkacompat | Apache Kafka 4.3.0 |",
+        "| --- | --- | --- |",
+    ]
+    for module in sorted(ours.outcomes.keys() | apache.outcomes.keys()):
+        once = module.split("/")[0] in both_themselves
+        lines.append(
+            f"| {module} | {_cell(ours, module)} | {BOTH_THEMSELVES if once else _cell(apache, module)} |"
+        )
+    lines += [f"| **all** | **{_total(ours)}** | **{_total(apache)}** |", ""]
+    for title, run in (("kafkacompat", ours), ("Apache Kafka", apache)):
+        reasons: Counter[str] = Counter()
+        for counted in run.reasons.values():
+            reasons += counted
+        lines += [f"- skipped on {title}, {count}: {reason}" for reason, count in sorted(reasons.items())]
+    if lines[-1]:
+        lines.append("")
+    lines += [*_failures("kafkacompat", ours), "", *_failures("Apache Kafka", apache)]
+    return "\n".join(lines) + "\n"
+
+
+def rewritten(page: str, part: str) -> str:
+    """The page with this part between its markers; ValueError when they are not there once."""
+    marked = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    page, count = marked.subn(lambda _: f"{BEGIN}\n{part}\n{END}", page)
+    if count != 1:
+        raise ValueError(f"the page must have {BEGIN.strip()} and {END} once")
+    return page

@@ -1,0 +1,60 @@
+"""The report counts what pytest wrote and hides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interop_tests.report.results import BEGIN, END, read_run, results_part, rewritten
+
+JUNIT = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites><testsuite name="pytest" time="61.5">
+<testcase classname="interop_tests.raw.test_fetch" name="test_one" time="1"/>
+<testcase classname="interop_tests.raw.test_fetch" name="test_two[x]" time="1">{two}</testcase>
+<testcase classname="interop_tests.cli.test_start" name="test_three" time="1"><skipped message="ours only"/></testcase>
+<testcase classname="interop_tests.storage.test_trip" name="test_four" time="1"/>
+{more}
+</testsuite></testsuites>
+"""
+
+
+def write(path: Path, two: str = "", more: str = "") -> Path:
+    path.write_text(JUNIT.format(two=two, more=more), "utf-8")
+    return path
+
+
+def test_counts_failures_and_reasons(tmp_path: Path) -> None:
+    ours = read_run(write(tmp_path / "a.xml", two='<failure message="no"/>'))
+    apache = read_run(
+        write(
+            tmp_path / "b.xml",
+            more='<testcase classname="" name="interop_tests.raw.test_gone"><error message="no"/></testcase>'
+            '<testcase classname="interop_tests.raw.test_fetch" name="test_one"><error message="end"/></testcase>',
+        )
+    )
+    part = results_part(ours, apache, frozenset({"storage"}), "2030-01-02")
+    assert "| raw/test_fetch | 1 passed, 1 failed | 1 passed, 1 failed |" in part
+    assert "| raw/test_gone | - | 1 failed |" in part
+    assert "| cli/test_start | 1 skipped | 1 skipped |" in part
+    assert "| storage/test_trip | 1 passed | run once; both brokers take part |" in part
+    assert "| **all** | **2 passed, 1 failed, 1 skipped** |" in part
+    assert "- skipped on Apache Kafka, 1: ours only" in part
+    before, after = part.split("Failed on Apache Kafka:")
+    assert "- `raw/test_fetch::test_two[x]`" in before
+    assert "- `raw/test_fetch::test_one`" in after
+    assert "- `raw/test_gone::interop_tests.raw.test_gone`" in after
+
+
+def test_no_failures_are_said_to_be_none(tmp_path: Path) -> None:
+    run = read_run(write(tmp_path / "a.xml"))
+    part = results_part(run, run, frozenset(), "2030-01-02")
+    assert "Failed on kafkacompat: none." in part
+    assert "Failed on Apache Kafka: none." in part
+
+
+def test_the_page_changes_between_the_markers_only() -> None:
+    page = f"before\n{BEGIN}old\n{END}\nafter\n"
+    assert rewritten(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    with pytest.raises(ValueError, match="begin results"):
+        rewritten("no markers", "new")
