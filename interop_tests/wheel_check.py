@@ -6,10 +6,12 @@ Run by `make wheel`. It looks at three things: the wheel brings all its data fil
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,11 +46,24 @@ def run(*command: str, cwd: Path) -> None:
     subprocess.run(command, cwd=cwd, check=True, timeout=TIME_LIMIT_S)
 
 
+def copy_sources(target: Path) -> None:
+    """What a wheel is built from, alone: setuptools would take up what earlier builds left in the checkout."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "kafkacompat", target / "kafkacompat", ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE"):
+        shutil.copy(ROOT / name, target)
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kafkacompat-wheel-") as directory:
         work = Path(directory)
-        run(sys.executable, "-m", "build", "--wheel", "--outdir", str(work / "dist"), str(ROOT), cwd=work)
+        source = work / "source"
+        copy_sources(source)
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", str(work / "dist"), str(source), cwd=work)
         (wheel,) = (work / "dist").glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            surplus = [name for name in archive.namelist() if "_tests/" in name]
+        assert not surplus, f"the wheel brings tests: {surplus[:5]}"
         venv.create(work / "env", with_pip=True)
         python = str(work / "env" / "bin" / "python")
         install = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")

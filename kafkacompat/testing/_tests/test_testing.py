@@ -1,0 +1,90 @@
+"""The broker for users' tests: under trio, under asyncio, plainly, and as a pytest fixture."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkacompat.testing
+from kafkacompat.testing import Broker
+
+
+def answers(broker: Broker) -> bool:
+    """Whether ApiVersions is answered at the broker's address."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        body = struct.pack(">hhih", 18, 0, 7, -1)
+        client.sendall(struct.pack(">i", len(body)) + body)
+        head = b""
+        while len(head) < 10:
+            head += client.recv(10 - len(head))
+    return struct.unpack(">ih", head[4:]) == (7, 0)
+
+
+def test_a_with_block_has_a_broker_and_leaves_nothing() -> None:
+    with kafkacompat.testing.running_broker() as broker:
+        assert answers(broker)
+        assert broker.process.poll() is None
+        assert broker.pid == broker.process.pid
+        assert (broker.data_dir / "meta.properties").exists()
+    assert broker.process.returncode == 0
+    assert not broker.data_dir.exists()
+
+
+def test_two_at_once_do_not_meet() -> None:
+    with kafkacompat.testing.running_broker() as one, kafkacompat.testing.running_broker() as other:
+        assert one.bootstrap_servers != other.bootstrap_servers
+        assert answers(one)
+        assert answers(other)
+
+
+def test_a_failing_block_stops_the_broker_too() -> None:
+    with pytest.raises(ZeroDivisionError), kafkacompat.testing.running_broker() as broker:
+        raise ZeroDivisionError
+    assert broker.process.returncode == 0
+
+
+def test_settings_reach_the_broker_and_refusals_the_test() -> None:
+    with pytest.raises(RuntimeError, match=r"num\.partitions"):
+        kafkacompat.testing.running_broker({"num.partitions": "none"}).__enter__()
+
+
+async def test_async_with_under_trio() -> None:
+    async with kafkacompat.testing.broker() as broker:
+        assert answers(broker)
+    assert broker.process.returncode == 0
+
+
+def test_async_with_under_asyncio() -> None:
+    async def main() -> Broker:
+        async with kafkacompat.testing.broker({"num.partitions": "2"}) as broker:
+            assert answers(broker)
+        return broker
+
+    assert asyncio.run(main()).process.returncode == 0
+
+
+def test_the_fixture_serves_a_session(tmp_path: Path) -> None:
+    """In a pytest of its own: two tests, one broker."""
+    (tmp_path / "test_user.py").write_text(
+        "seen = []\n"
+        "def test_first(kafka_broker):\n"
+        "    seen.append(kafka_broker.pid)\n"
+        "    assert ':' in kafka_broker.bootstrap_servers\n"
+        "def test_second(kafka_broker):\n"
+        "    assert seen == [kafka_broker.pid]\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
