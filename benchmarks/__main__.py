@@ -6,13 +6,16 @@ Prints progress and writes results.json, a table and a plot into the output fold
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
+import os
+import platform
 import statistics
 import sys
 from pathlib import Path
 
 from benchmarks.measure import KINDS
-from benchmarks.report import plot, table
+from benchmarks.report import plot, table, update_document
 from benchmarks.scenarios import SCENARIOS
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
@@ -25,6 +28,9 @@ def main() -> None:
     )
     parser.add_argument("--only", default="", help="scenarios whose name holds this text")
     parser.add_argument("--output", type=Path, default=Path(".cache/bench"), help="folder for results")
+    parser.add_argument(
+        "--document", type=Path, help="a page whose marked part takes the table; the plot lies beside it"
+    )
     arguments = parser.parse_args()
     chosen = [scenario for scenario in SCENARIOS if arguments.only in scenario.name]
     results: Results = {}
@@ -55,6 +61,11 @@ def main() -> None:
     (arguments.output / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     print(table(results))
     plot(results, arguments.output / "performance.png")
+    if arguments.document:
+        machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        note = f"{datetime.date.today()}, {machine}; medians of {arguments.rounds} rounds, brokers in turn."
+        update_document(results, arguments.document, note)
+        plot(results, arguments.document.with_name("performance.png"))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Results as a Markdown table and as a plot of ratios."""
+"""Results as a Markdown table, in docs/performance.md between its marks, and as a plot of ratios."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create")
 
 
@@ -32,6 +33,13 @@ def table(results: Results) -> str:
         for scenario, figure, ours, theirs, ratio in rows(results)
     ]
     return "\n".join(lines)
+
+
+def update_document(results: Results, document: Path, machine: str) -> None:
+    """Replace what stands between the marks by a run's machine and table."""
+    before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    document.write_text(f"{before}{BEGIN}\n{machine}\n\n{table(results)}\n{END}{after}", encoding="utf-8")
 
 
 def plot(results: Results, path: Path) -> None:
