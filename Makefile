@@ -37,7 +37,7 @@ interop: $(VENV)/.dev
 	$(PYTEST) interop_tests -q $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks --document docs/performance.md $(ARGS)
 
 # The tables of docs/compatibility.md, and the interop suite on both brokers side by side.
 compatibility: $(VENV)/.dev
