@@ -90,7 +90,9 @@ FIRST_RECORD_NOTE = re.compile(r"^Non-consecutive offsets in .*\n  -1 is followe
 
 def dump_faults(output: ToolOutput) -> list[str]:
     """The lines of DumpLogSegments that report a fault."""
-    lines = FIRST_RECORD_NOTE.sub("", output.out).splitlines() + output.err.splitlines()
+    lines = [
+        line for text in (output.out, output.err) for line in FIRST_RECORD_NOTE.sub("", text).splitlines()
+    ]
     return [line for line in lines if DUMP_FAULT.search(line) and not line.startswith(("|", "Dumping"))]
 
 

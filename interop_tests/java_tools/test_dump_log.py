@@ -65,7 +65,7 @@ def dump(tools: KafkaTools) -> Callable[..., ToolOutput]:
     def run(files: list[Path], *options: str) -> ToolOutput:
         assert files
         output = tools.run("DumpLogSegments", "--files", ",".join(map(str, files)), *options)
-        assert dump_faults(output) == [], str(output)
+        assert dump_faults(output) == [], output.err
         return output
 
     return run

@@ -158,7 +158,12 @@ def read_partition(
 ) -> list[tuple[Any, ...]]:
     """Every record from the first to the end of the partition."""
     found: list[tuple[Any, ...]] = []
-    settings = {"isolation.level": isolation, "enable.partition.eof": True, "check.crcs": True}
+    settings = {
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "fetch.wait.max.ms": 20,
+    }
     with consumer(bootstrap, **settings) as reader:
         reader.assign([TopicPartition(topic, partition, 0)])
 
