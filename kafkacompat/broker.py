@@ -51,6 +51,7 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.lifecycle import BrokerIdentity, BrokerLifecycle, endpoint_records
+from kafkacompat.node.notices import SettingNotices
 from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.producer_ids import BlockProducerIds
 from kafkacompat.node.settings import NodeSettings
@@ -234,12 +235,15 @@ class RunningNode:
         )
         self._bind(server)
 
+        notices = SettingNotices(config.node_id)
+
         def take_image(old: MetadataImage, new: MetadataImage) -> None:
             node.image = new
             before = settings.effective
             settings.on_image(old, new)
             if settings.effective is not before:
                 self._follow_settings(settings.effective)
+            notices.on_image(old, new, settings.refused)
             partitions.on_image(old, new)
             groups.on_image(old, new)
 

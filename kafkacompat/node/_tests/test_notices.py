@@ -1,0 +1,58 @@
+"""A setting without effect is told of once, whichever resource brings it; one with an effect never is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from kafkacompat.config import ConfigError
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.node.notices import SettingNotices
+
+TOPIC, BROKER, GROUP = (
+    int(ConfigResourceType.TOPIC),
+    int(ConfigResourceType.BROKER),
+    int(ConfigResourceType.GROUP),
+)
+
+
+def with_configs(configs: Mapping[tuple[int, str], Mapping[str, str]]) -> MetadataImage:
+    return replace(MetadataImage(), configs=configs)
+
+
+def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    notices = SettingNotices(1)
+    old = MetadataImage()
+    new = with_configs(
+        {
+            (TOPIC, "a"): {"preallocate": "true", "retention.ms": "1"},
+            (TOPIC, "b"): {"preallocate": "true"},
+            (BROKER, ""): {"log.cleaner.threads": "2", "message.max.bytes": "1", "not.kafkas": "1"},
+            (BROKER, "1"): {"listener.name.x.ssl.keystore.location": "f"},
+            (BROKER, "2"): {"background.threads": "4"},
+            (GROUP, "g"): {"consumer.session.timeout.ms": "50000"},
+        }
+    )
+    notices.on_image(old, new, {})
+    told = {record.getMessage().split(" is accepted")[0] for record in caplog.records}
+    assert told == {
+        "the topic setting preallocate",
+        "the broker setting log.cleaner.threads",
+        "the broker setting listener.name.x.ssl.keystore.location",
+        "the group setting consumer.session.timeout.ms",
+    }
+    assert len(caplog.records) == 4
+    notices.on_image(new, with_configs({(TOPIC, "c"): {"preallocate": "false"}}), {})
+    assert len(caplog.records) == 4
+
+
+def test_what_is_left_out_is_told_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    notices = SettingNotices(1)
+    new = with_configs({(BROKER, ""): {"message.max.bytes": "x"}})
+    refused = {"message.max.bytes": ConfigError("message.max.bytes", "x", "expected a whole number")}
+    notices.on_image(MetadataImage(), new, refused)
+    (record,) = caplog.records
+    assert "message.max.bytes" in record.getMessage()
+    assert "expected a whole number" in record.getMessage()

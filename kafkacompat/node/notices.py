@@ -1,0 +1,65 @@
+"""Lines for the node's log about settings in metadata that do not do what their author may expect.
+
+Duty: name, once each, settings of topics, groups and brokers that are accepted without effect, and dynamic settings of this
+node that are left out. Must not know: what settings do. The command line warns of those in server.properties itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from kafkacompat.config import ConfigKey, broker_keys, group_keys, topic_keys
+from kafkacompat.config.synonyms import listener_base
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+
+logger = logging.getLogger(__name__)
+
+MAX_TOLD = 1000
+"""More than Kafka has settings; names with a listener's prefix could go on for ever."""
+KINDS = {
+    int(ConfigResourceType.TOPIC): ("topic", topic_keys),
+    int(ConfigResourceType.BROKER): ("broker", broker_keys),
+    int(ConfigResourceType.GROUP): ("group", group_keys),
+}
+
+
+class SettingNotices:
+    """At most one line for each setting that Kafka has and each that was left out, in the life of the process."""
+
+    __slots__ = ("_node_id", "_told")
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = str(node_id)
+        self._told: set[tuple[str, str]] = set()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage, refused: Mapping[str, Exception]) -> None:
+        """`refused`: dynamic settings that this node leaves out in the new image, with the reason."""
+        if old.configs is new.configs:
+            return
+        for kind, name in self._new_names(old, new):
+            self._tell(
+                kind,
+                name,
+                f"the {kind} setting {name} is accepted without effect (see docs/compatibility.md)",
+            )
+        for name, reason in refused.items():
+            self._tell("refused", name, f"a dynamic setting is left out: {reason}")
+
+    def _new_names(self, old: MetadataImage, new: MetadataImage) -> Iterator[tuple[str, str]]:
+        for resource, settings in new.configs.items():
+            if old.configs.get(resource) is settings or resource[0] not in KINDS:
+                continue
+            kind, keys_of = KINDS[resource[0]]
+            if kind == "broker" and resource[1] not in ("", self._node_id):
+                continue
+            keys: Mapping[str, ConfigKey] = keys_of()
+            for name in settings:
+                key = keys.get(name) or keys.get(listener_base(name) or "")
+                if key is not None and not key.honoured:
+                    yield kind, name
+
+    def _tell(self, kind: str, name: str, line: str) -> None:
+        if (kind, name) not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add((kind, name))
+            logger.warning("%s", line)
