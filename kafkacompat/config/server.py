@@ -95,8 +95,7 @@ class ServerConfig:
     unknown: tuple[_Str, ...]
     """Names set that are no setting of Kafka's, in the order given."""
     without_effect: tuple[_Str, ...]
-    """Names set that are accepted but change nothing, in the order given; not those at the value that a start
-    without a file gives them."""
+    """Names set that are accepted but change nothing, in the order given."""
     warnings: tuple[_Str, ...]
     """Combinations Kafka warns about and starts with."""
 
@@ -107,12 +106,11 @@ class ServerConfig:
         self._values = values
         self._resolved = {**values, **_resolve(values)}
         unknown, without_effect = [], []
-        built_in = defaults_without_file()
-        for name, text in originals.items():
+        for name in originals:
             key = keys.get(name) or keys.get(listener_base(name) or "")
             if key is None:
                 unknown.append(name)
-            elif not key.honoured and built_in.get(name) != text:
+            elif not key.honoured:
                 without_effect.append(name)
         self.unknown = tuple(unknown)
         self.without_effect = tuple(without_effect)
