@@ -1,0 +1,73 @@
+"""Text forms and hashes that files, people and clients share with Kafka."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import (
+    METADATA_TOPIC_ID,
+    ZERO_UUID,
+    is_reserved_uuid,
+    java_string_hash,
+    partition_for_key,
+    uuid_from_text,
+    uuid_to_text,
+)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a15_a_uuid_is_22_characters_of_base64url_and_back(raw: bytes) -> None:
+    text = uuid_to_text(raw)
+    assert len(text) == 22
+    assert "=" not in text
+    assert uuid_from_text(text) == raw
+
+
+def test_a15_known_uuids() -> None:
+    assert uuid_to_text(ZERO_UUID) == "A" * 22
+    assert uuid_to_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert is_reserved_uuid((99).to_bytes(16, "big"))
+    assert not is_reserved_uuid((100).to_bytes(16, "big"))
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "A" * 44, "not a uuid at all!"])
+def test_what_is_no_uuid_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="uuid"):
+        uuid_from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("group", "partition"), [("facts-classic", 46), ("facts-consumer", 20), ("facts-txg", 15)]
+)
+def test_f33_a_group_lives_where_kafka_puts_it(group: str, partition: int) -> None:
+    assert partition_for_key(group, 50) == partition
+
+
+def test_f33_the_hash_counts_utf_16_units_and_its_lowest_value_is_zero() -> None:
+    assert java_string_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
+    assert java_string_hash("polygenelubricants") == -(2**31)
+    assert partition_for_key("polygenelubricants", 50) == 0
+
+
+def test_a_deferred_value_reaches_those_who_asked_before_and_after() -> None:
+    seen: list[int] = []
+    deferred: Deferred[int] = Deferred()
+    deferred.on_done(lambda done: seen.append(done.result()))
+    doubled = deferred.then(lambda value: value * 2)
+    deferred.resolve(3)
+    deferred.on_done(lambda done: seen.append(done.result() + 1))
+    assert seen == [3, 4]
+    assert doubled.result() == 6
+    with pytest.raises(RuntimeError):
+        deferred.resolve(4)
+
+
+def test_a_failure_passes_through() -> None:
+    deferred: Deferred[int] = Deferred()
+    following = deferred.then(lambda value: value + 1)
+    deferred.fail(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        following.result()
