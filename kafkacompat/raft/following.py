@@ -1,0 +1,245 @@
+"""A follower's work: fetch the log from the leader, cut what diverges, take snapshots, find a leader when none is known.
+
+Functions over a QuorumState; pure. Observers follow in the same way but never stand for election. A fetch offset acknowledges what
+is durable, so a node that may vote fetches on only when what it has is fsynced. Follows KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.raft import effects as effect
+from kafkacompat.raft import membership
+from kafkacompat.raft.elections import Lesson, learn
+from kafkacompat.raft.messages import (
+    Batch,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from kafkacompat.raft.quorum_state import QuorumState
+from kafkacompat.raft.roles import Follower, SnapshotDownload
+from kafkacompat.raft.voter_set import Endpoints
+from kafkacompat.wire.errors import ErrorCode
+
+
+def may_acknowledge(state: QuorumState) -> bool:
+    """Everything in the log is durable, as far as this node's fetch offset stands for that."""
+    return not state.member.can_vote or state.log.durable_end >= state.log.end
+
+
+def _fetch_request(state: QuorumState) -> FetchRequest:
+    settings = state.settings
+    return FetchRequest(
+        state.key,
+        state.epoch,
+        state.log.end,
+        state.log.last_epoch,
+        settings.fetch_max_wait_ms,
+        settings.fetch_max_bytes,
+        state.high_watermark,
+        state.member.cluster_id,
+    )
+
+
+# Answers.
+
+
+def handle_fetch_response(
+    state: QuorumState, node_id: int, request: FetchRequest, response: FetchResponse
+) -> bool:
+    if response.top_level_error is not ErrorCode.NONE:
+        return False
+    lesson = learn(state, response.error, response.epoch, response.leader_id, response.leader_endpoints)
+    if lesson is not Lesson.PROCEED:
+        return lesson is Lesson.HANDLED
+    follower = state.follower
+    if follower is None or response.epoch != state.epoch or request.epoch != state.epoch:
+        return True
+    if request.fetch_offset != state.log.end or request.last_fetched_epoch != state.log.last_epoch:
+        # Two fetches were on their way, one of them by a bootstrap address: the other's answer changed the log.
+        return True
+    if response.diverging is not None:
+        point = state.log.truncation_point(response.diverging)
+        if point < state.log.end:
+            state.truncate(point)
+    elif response.snapshot_id is not None:
+        _see_snapshot(state, follower, response.snapshot_id)
+    else:
+        if response.records and not _take_records(state, response):
+            return False
+        # Only here is the whole log known to be the leader's: behind a cut it may still diverge further down.
+        state.advance(min(state.log.end, response.high_watermark))
+    _heard_from_leader(state, follower)
+    return True
+
+
+def _heard_from_leader(state: QuorumState, follower: Follower) -> None:
+    follower.deadline_ms = state.now_ms + state.settings.fetch_timeout_ms
+    follower.has_fetched = True
+
+
+def _take_records(state: QuorumState, response: FetchResponse) -> bool:
+    """Append the batches that fit; False when not even the first does."""
+    fitting: list[Batch] = []
+    for batch in response.records:
+        if (
+            batch.base_offset != state.log.end
+            or batch.end_offset <= batch.base_offset
+            or not state.log.last_epoch <= batch.epoch <= response.epoch
+        ):
+            break
+        fitting.append(batch)
+        state.log.append(batch.epoch, batch.end_offset)
+        if batch.voters is not None:
+            state.voters.add(batch.end_offset - 1, batch.voters, batch.kraft_version)
+    if not fitting:
+        return False
+    state.effects.append(effect.AppendFetched(tuple(fitting)))
+    if state.member.can_vote:
+        state.ask_sync()
+    return True
+
+
+# Snapshots.
+
+
+def _see_snapshot(state: QuorumState, follower: Follower, snapshot_id: OffsetAndEpoch) -> None:
+    if snapshot_id.offset < state.log.start or snapshot_id.offset < state.high_watermark:
+        # Everything in it is here already; a leader that offers it has not heard how far we are.
+        return
+    if follower.download is None or follower.download.snapshot_id != snapshot_id:
+        follower.download = SnapshotDownload(snapshot_id)
+
+
+def handle_fetch_snapshot_response(
+    state: QuorumState, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+) -> bool:
+    follower = state.follower
+    download = follower.download if follower is not None else None
+    if response.top_level_error is not ErrorCode.NONE:
+        # Kafka 4.3 cannot say a partition's error here: forget the snapshot, the next fetch will name one again.
+        if follower is not None:
+            follower.download = None
+        return False
+    lesson = learn(state, response.error, response.epoch, response.leader_id, response.leader_endpoints)
+    if state.follower is not follower:
+        return True
+    if lesson is Lesson.FAILED:
+        if follower is not None:
+            follower.download = None
+        return False
+    if lesson is Lesson.HANDLED or follower is None or download is None:
+        return True
+    if (
+        request.epoch != state.epoch
+        or response.snapshot_id != download.snapshot_id
+        or response.position != download.position
+        or download.is_installing
+    ):
+        return True
+    end = response.position + len(response.data)
+    if end > response.size_bytes or not response.data:
+        follower.download = None
+        return False
+    state.effects.append(effect.WriteSnapshotChunk(download.snapshot_id, response.position, response.data))
+    download.position = end
+    if end == response.size_bytes:
+        download.is_installing = True
+        state.effects.append(effect.InstallSnapshot(download.snapshot_id, end))
+    _heard_from_leader(state, follower)
+    return True
+
+
+def snapshot_installed(state: QuorumState, event: effect.SnapshotInstalled) -> None:
+    """The log has given way to the snapshot."""
+    state.restarted_at(event.snapshot_id, event.size_bytes)
+    state.voters.reset(event.snapshot_id.offset - 1, event.voters, event.kraft_version)
+    state.advance(event.snapshot_id.offset)
+    if state.follower is not None:
+        state.follower.download = None
+
+
+# Asking.
+
+
+def poll_follower(state: QuorumState) -> int:
+    """Stand for election when the leader is silent, else fetch. Returns when to look again; -1: at once."""
+    follower = state.follower
+    assert follower is not None
+    now_ms = state.now_ms
+    if follower.download is not None and follower.download.is_installing:
+        return follower.deadline_ms
+    if now_ms >= follower.deadline_ms:
+        if state.is_voter:
+            state.become_prospective()
+            return -1
+        # An observer goes on, and asks the bootstrap servers in between.
+        follower.deadline_ms = now_ms + state.settings.fetch_timeout_ms
+        wake_ms = _discover(state, follower.deadline_ms)
+    else:
+        wake_ms = follower.deadline_ms
+    if not may_acknowledge(state):
+        state.ask_sync()
+        return wake_ms
+    peers = state.peers
+    leader_id = follower.leader_id
+    if not peers.is_ready(leader_id, now_ms):
+        peer = peers.get(leader_id)
+        if peer.correlation_id < 0:
+            _discover(state, wake_ms)
+        return min(wake_ms, peer.wake_ms())
+    update = membership.update_request(state, follower)
+    if update is not None:
+        state.send(leader_id, follower.endpoints, update)
+    elif follower.download is not None:
+        _fetch_chunk(state, leader_id, follower.endpoints, follower.download)
+    else:
+        state.send(leader_id, follower.endpoints, _fetch_request(state))
+    return min(wake_ms, peers.get(leader_id).wake_ms())
+
+
+def _fetch_chunk(
+    state: QuorumState, leader_id: int, endpoints: Endpoints, download: SnapshotDownload
+) -> None:
+    request = FetchSnapshotRequest(
+        state.key,
+        state.epoch,
+        download.snapshot_id,
+        download.position,
+        state.settings.fetch_snapshot_max_bytes,
+        state.member.cluster_id,
+    )
+    state.send(leader_id, endpoints, request)
+
+
+def poll_unattached(state: QuorumState) -> int:
+    """A voter's election timeout; meanwhile, and for observers always, ask the bootstrap servers who leads."""
+    now_ms = state.now_ms
+    if now_ms >= state.unattached.deadline_ms:
+        if state.is_voter:
+            state.become_prospective()
+            return -1
+        state.unattached.deadline_ms = state.election_deadline_ms()
+    if not may_acknowledge(state):
+        state.ask_sync()
+        return state.unattached.deadline_ms
+    return _discover(state, state.unattached.deadline_ms)
+
+
+def _discover(state: QuorumState, wake_ms: int) -> int:
+    """At most one fetch to a random bootstrap server that may be asked now."""
+    now_ms = state.now_ms
+    peers = state.peers
+    servers = state.member.bootstrap
+    if not servers or not may_acknowledge(state):
+        return wake_ms
+    ready = [server for server in servers if peers.is_ready(server[0], now_ms)]
+    if len(ready) == len(servers):
+        server_id, endpoints = ready[state.random.randrange(len(ready))]
+        state.send(server_id, endpoints, _fetch_request(state))
+    for server_id, _ in servers:
+        again_ms = peers.get(server_id).wake_ms()
+        if now_ms < again_ms < wake_ms:
+            wake_ms = again_ms
+    return wake_ms

@@ -1,0 +1,266 @@
+"""A leader's work: its epoch's first batch, proposals, fetches of replicas, snapshots it hands out, the high watermark.
+
+Functions over a QuorumState; pure. Follows KIP-595, KIP-630 (snapshots), KIP-853, and KIP-1166's high watermark in the fetch.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.ids import NO_OFFSET
+from kafkacompat.raft import effects as effect
+from kafkacompat.raft import membership
+from kafkacompat.raft.elections import has_cluster_id
+from kafkacompat.raft.leader_state import LeaderState, ParkedFetch
+from kafkacompat.raft.log_shape import BOOTSTRAP_SNAPSHOT, Validity
+from kafkacompat.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from kafkacompat.raft.quorum_state import QuorumState
+from kafkacompat.raft.roles import Role
+from kafkacompat.wire.errors import ErrorCode
+
+MAX_PARKED_FETCHES = 10_000
+"""Beyond it a fetch is answered at once, empty."""
+
+
+def lead(state: QuorumState) -> None:
+    """Become leader and begin the epoch's log."""
+    leader = state.become_leader()
+    voters = state.voters.latest
+    base = state.log.end
+    kraft_version = state.voters.kraft_version
+    named = membership.voters_to_state(state)
+    end = base + (1 if named is None else 3)
+    state.log.append(state.epoch, end)
+    state.effects.append(
+        effect.AppendEpochStart(
+            base, end, state.epoch, state.node_id, voters.ids, leader.granting, named, kraft_version
+        )
+    )
+    if named is not None:
+        # Offsets within the batch: LeaderChange, KRaftVersion, Voters.
+        state.voters.add(base + 2, named, kraft_version)
+        leader.voters_changed(named)
+    state.ask_sync()
+
+
+def propose(state: QuorumState, proposal: effect.Propose) -> None:
+    leader = state.leader
+    if leader is None or proposal.epoch != state.epoch:
+        state.effects.append(effect.RefuseProposal(proposal.proposal_id, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        return
+    base = state.log.end
+    end = base + proposal.record_count
+    state.log.append(state.epoch, end)
+    state.effects.append(effect.AppendRecords(base, end, state.epoch, proposal.payload, proposal.proposal_id))
+    appended(state, leader)
+
+
+def appended(state: QuorumState, leader: LeaderState) -> None:
+    """The leader's log has grown: waiting fetches have something to take, and the disk something to keep."""
+    _complete_parked(state, leader)
+    state.ask_sync()
+
+
+def own_durable_end(state: QuorumState) -> int:
+    """What the leader itself counts for: only what is fsynced."""
+    return state.log.durable_end
+
+
+def maybe_commit(state: QuorumState, leader: LeaderState) -> None:
+    if not leader.maybe_advance(state.voters.latest, own_durable_end(state)):
+        return
+    state.advance(leader.high_watermark)
+    membership.committed(state, leader)
+    if state.leader is leader:
+        _complete_parked(state, leader)
+
+
+def refusal(state: QuorumState, epoch: int) -> ErrorCode:
+    """NONE when this node leads the epoch that a request states."""
+    if epoch < state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > state.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE if state.leader is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+# Fetch.
+
+
+def _fetch_response(state: QuorumState, error: ErrorCode) -> FetchResponse:
+    return FetchResponse(
+        error,
+        state.epoch,
+        state.election.leader_id,
+        state.leader_endpoints,
+        state.leader.high_watermark if state.leader is not None else NO_OFFSET,
+        state.log.start,
+    )
+
+
+def handle_fetch_request(state: QuorumState, request_id: int, request: FetchRequest) -> None:
+    if not has_cluster_id(state, request.cluster_id):
+        response = _fetch_response(state, ErrorCode.NONE)
+        response.top_level_error = ErrorCode.INCONSISTENT_CLUSTER_ID
+        state.reply(request_id, response)
+        return
+    if (
+        request.max_wait_ms < 0
+        or request.fetch_offset < 0
+        or request.last_fetched_epoch < 0
+        or request.last_fetched_epoch > request.epoch
+        or request.replica == state.key
+    ):
+        state.reply(request_id, _fetch_response(state, ErrorCode.INVALID_REQUEST))
+        return
+    error = refusal(state, request.epoch)
+    if error is not ErrorCode.NONE:
+        state.reply(request_id, _fetch_response(state, error))
+        return
+    leader = state.leader
+    assert leader is not None
+    parked = leader.parked.pop(request.replica, None)
+    if parked is not None:
+        state.reply(parked.request_id, _fetch_response(state, ErrorCode.NONE))
+    if not _try_answer(state, leader, request_id, request, request.max_wait_ms == 0):
+        if len(leader.parked) >= MAX_PARKED_FETCHES:
+            state.reply(request_id, _fetch_response(state, ErrorCode.NONE))
+            return
+        leader.parked[request.replica] = ParkedFetch(request_id, request, state.now_ms + request.max_wait_ms)
+
+
+def _try_answer(
+    state: QuorumState, leader: LeaderState, request_id: int, request: FetchRequest, must_answer: bool
+) -> bool:
+    """Note what the fetch acknowledges, and answer if there is anything to say or it must be; False: park it."""
+    validity, offset = state.log.validate(request.fetch_offset, request.last_fetched_epoch)
+    if validity is not Validity.VALID:
+        response = _fetch_response(state, ErrorCode.NONE)
+        if validity is Validity.DIVERGING:
+            response.diverging = offset
+        else:
+            response.snapshot_id = offset
+        state.reply(request_id, response)
+        return True
+    voters = state.voters.latest
+    if request.replica.id != state.node_id:
+        leader.heard_from(request.replica, voters, state.check_quorum_ms, state.now_ms)
+        if leader.fetched_by(request.replica, voters, request.fetch_offset, state.log.end, state.now_ms):
+            maybe_commit(state, leader)
+            if state.leader is not leader:
+                state.reply(request_id, _fetch_response(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                return True
+    if request.fetch_offset < state.log.end:
+        state.effects.append(
+            effect.ReplyWithRecords(
+                request_id, _fetch_response(state, ErrorCode.NONE), request.fetch_offset, request.max_bytes
+            )
+        )
+        return True
+    if must_answer or request.high_watermark < leader.high_watermark:
+        state.reply(request_id, _fetch_response(state, ErrorCode.NONE))
+        return True
+    return False
+
+
+def _complete_parked(state: QuorumState, leader: LeaderState) -> None:
+    """Answer the waiting fetches for which there are records or a newer high watermark now."""
+    due = [
+        key
+        for key, parked in leader.parked.items()
+        if parked.request.fetch_offset < state.log.end
+        or parked.request.high_watermark < leader.high_watermark
+    ]
+    for key in due:
+        parked = leader.parked.pop(key, None)
+        if parked is not None:
+            _try_answer(state, leader, parked.request_id, parked.request, True)
+
+
+# FetchSnapshot.
+
+
+def handle_fetch_snapshot_request(state: QuorumState, request_id: int, request: FetchSnapshotRequest) -> None:
+    response = FetchSnapshotResponse(
+        ErrorCode.NONE,
+        state.epoch,
+        state.election.leader_id,
+        state.leader_endpoints,
+        request.snapshot_id,
+        0,
+        request.position,
+    )
+    if not has_cluster_id(state, request.cluster_id):
+        response.top_level_error = ErrorCode.INCONSISTENT_CLUSTER_ID
+        state.reply(request_id, response)
+        return
+    response.error = refusal(state, request.epoch)
+    if response.error is ErrorCode.NONE:
+        size = state.log.snapshots.get(request.snapshot_id)
+        if size is None or request.snapshot_id == BOOTSTRAP_SNAPSHOT:
+            response.error = ErrorCode.SNAPSHOT_NOT_FOUND
+        elif not 0 <= request.position < size:
+            response.error = ErrorCode.POSITION_OUT_OF_RANGE
+        else:
+            assert state.leader is not None
+            response.size_bytes = size
+            state.leader.heard_from(request.replica, state.voters.latest, state.check_quorum_ms, state.now_ms)
+            state.effects.append(effect.ReplyWithSnapshot(request_id, response, request.max_bytes))
+            return
+    state.reply(request_id, response)
+
+
+# Time.
+
+
+def poll_leader(state: QuorumState) -> int:
+    """Check-quorum, expired fetches, BeginQuorumEpoch to voters that do not fetch. Returns when to look again; -1: at once."""
+    leader = state.leader
+    assert leader is not None
+    now_ms = state.now_ms
+    voters = state.voters.latest
+    alone = len(voters) == 1 and voters.get(state.node_id) is not None
+    if not alone and now_ms >= leader.check_quorum_at_ms:
+        state.become_resigned()
+        return -1
+    wake_ms = now_ms + state.settings.fetch_timeout_ms if alone else leader.check_quorum_at_ms
+    expired = [key for key, parked in leader.parked.items() if now_ms >= parked.deadline_ms]
+    for key in expired:
+        state.reply(leader.parked.pop(key).request_id, _fetch_response(state, ErrorCode.NONE))
+    for parked in leader.parked.values():
+        if parked.deadline_ms < wake_ms:
+            wake_ms = parked.deadline_ms
+    wake_ms = min(wake_ms, membership.poll_change(state, leader))
+    if state.leader is not leader:
+        return -1
+    if now_ms >= leader.begin_at_ms:
+        leader.begin_at_ms = now_ms + state.settings.fetch_timeout_ms // 2
+        _send_begin(state, leader)
+    return min(wake_ms, leader.begin_at_ms)
+
+
+def _send_begin(state: QuorumState, leader: LeaderState) -> None:
+    quiet_since_ms = state.now_ms - state.settings.fetch_timeout_ms // 2
+    voters = state.voters.latest
+    for voter_id in sorted(leader.voters):
+        fetched_ms = leader.voters[voter_id].fetched_ms
+        if (fetched_ms < 0 or fetched_ms <= quiet_since_ms) and state.peers.is_ready(voter_id, state.now_ms):
+            request = BeginQuorumEpochRequest(
+                voters.key(voter_id),
+                state.node_id,
+                state.epoch,
+                state.member.endpoints,
+                state.member.cluster_id,
+            )
+            state.send(voter_id, voters.endpoints(voter_id), request)
+
+
+def maybe_lead(state: QuorumState) -> bool:
+    if state.role is Role.CANDIDATE and state.campaign is not None and state.campaign.tally.is_won:
+        lead(state)
+        return True
+    return False

@@ -1,0 +1,291 @@
+"""Changing who votes: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter at the leader, and a follower's word about itself.
+
+Functions over a QuorumState; pure. Follows KIP-853: one change at a time, in force once appended, answered once committed. The
+order of checks is Kafka's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkacompat.ids import NO_OFFSET, ZERO_UUID
+from kafkacompat.raft import effects as effect
+from kafkacompat.raft.elections import has_cluster_id
+from kafkacompat.raft.leader_state import LeaderState
+from kafkacompat.raft.messages import (
+    AddRaftVoterRequest,
+    RaftVoterResponse,
+    RemoveRaftVoterRequest,
+    UpdateRaftVoterRequest,
+)
+from kafkacompat.raft.quorum_state import QuorumState
+from kafkacompat.raft.roles import NEVER_MS, Follower
+from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
+from kafkacompat.raft.voters import Voter
+from kafkacompat.wire.errors import ErrorCode
+
+LAG_LIMIT_MS = 3_600_000
+"""A replica that did not fetch for this long is not made a voter."""
+
+
+@dataclass(slots=True)
+class VoterChange:
+    """The change under way."""
+
+    request_id: int | None
+    """None once it has been answered."""
+    voter: Voter
+    deadline_ms: int
+    ack_when_committed: bool = True
+    end_offset: int = NO_OFFSET
+    """Log end behind its Voters record; -1 while the new voter is being probed."""
+
+
+def own_voter(state: QuorumState) -> Voter:
+    member = state.member
+    low, high = member.kraft_versions
+    return Voter(member.node_id, member.directory_id, member.endpoints, low, high)
+
+
+def voters_to_state(state: QuorumState) -> VoterSet | None:
+    """What a new leader writes of the voters: a set that no log record holds yet, or its own entry changed; None: nothing."""
+    history = state.voters
+    if history.kraft_version < 1:
+        return None
+    mine = own_voter(state)
+    if history.latest_offset != NO_OFFSET and history.latest.get(state.node_id) == mine:
+        return None
+    return history.latest.replacing(mine)
+
+
+def _answer(state: QuorumState, request_id: int, error: ErrorCode, message: str | None = None) -> None:
+    state.reply(
+        request_id,
+        RaftVoterResponse(error, message, state.epoch, state.election.leader_id, state.leader_endpoints),
+    )
+
+
+def _precheck(state: QuorumState, leader: LeaderState) -> tuple[ErrorCode, str] | None:
+    """What refuses any change for now."""
+    if leader.change is not None:
+        return ErrorCode.REQUEST_TIMED_OUT, "another change of the voters is under way"
+    if leader.high_watermark == NO_OFFSET:
+        return ErrorCode.REQUEST_TIMED_OUT, "the leader has not committed anything in its epoch yet"
+    if state.voters.kraft_version < 1:
+        return ErrorCode.UNSUPPORTED_VERSION, "kraft.version 0 has a static set of voters"
+    if state.voters.latest_offset >= leader.high_watermark:
+        return ErrorCode.REQUEST_TIMED_OUT, "the latest change of the voters is not committed yet"
+    return None
+
+
+def _has_default_listener(state: QuorumState, endpoints: Endpoints) -> bool:
+    mine = state.member.endpoints
+    return not mine or any(name == mine[0][0] for name, _, _ in endpoints)
+
+
+def _append(state: QuorumState, leader: LeaderState, voters: VoterSet) -> int:
+    base = state.log.end
+    version = state.voters.kraft_version
+    state.log.append(state.epoch, base + 1)
+    state.voters.add(base, voters, version)
+    leader.voters_changed(voters)
+    state.effects.append(effect.AppendVoters(base, state.epoch, voters, version))
+    return base + 1
+
+
+# AddRaftVoter.
+
+
+def handle_add_request(state: QuorumState, request_id: int, request: AddRaftVoterRequest) -> None:
+    refusal = _check_add(state, request)
+    if refusal is not None:
+        _answer(state, request_id, *refusal)
+        return
+    leader = state.leader
+    assert leader is not None
+    voter = request.voter
+    deadline_ms = state.now_ms + min(request.timeout_ms, state.settings.request_timeout_ms)
+    leader.change = VoterChange(request_id, voter, deadline_ms, request.ack_when_committed)
+    state.effects.append(effect.ProbeVoter(ReplicaKey(voter.id, voter.directory_id), voter.listeners))
+
+
+def _check_add(state: QuorumState, request: AddRaftVoterRequest) -> tuple[ErrorCode, str] | None:
+    if not has_cluster_id(state, request.cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, "the request is for another cluster"
+    leader = state.leader
+    if leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum"
+    voter = request.voter
+    if voter.id < 0 or voter.directory_id == ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST, f"voter {voter.id} needs an id and a directory id"
+    if not _has_default_listener(state, voter.listeners):
+        return ErrorCode.INVALID_REQUEST, f"voter {voter.id} has no endpoint for the default listener"
+    refusal = _precheck(state, leader)
+    if refusal is None and voter.id in state.voters.latest.ids:
+        return ErrorCode.DUPLICATE_VOTER, f"node {voter.id} is a voter already"
+    return refusal
+
+
+def voter_probed(state: QuorumState, event: effect.VoterProbed) -> bool:
+    """True when the log has grown."""
+    leader = state.leader
+    change = leader.change if leader is not None else None
+    if leader is None or change is None or change.end_offset != NO_OFFSET:
+        return False
+    voter = change.voter
+    key = ReplicaKey(voter.id, voter.directory_id)
+    if key != event.voter:
+        return False
+    level = state.voters.kraft_version
+    if event.supported is None:
+        refusal = (ErrorCode.REQUEST_TIMED_OUT, f"node {voter.id} did not say what it supports")
+    elif not event.supported[0] <= level <= event.supported[1]:
+        refusal = (ErrorCode.INVALID_REQUEST, f"node {voter.id} does not support kraft.version {level}")
+    elif not _is_caught_up(state, leader, key):
+        refusal = (ErrorCode.REQUEST_TIMED_OUT, f"node {voter.id} lags behind")
+    else:
+        low, high = event.supported
+        added = Voter(voter.id, voter.directory_id, voter.listeners, low, high)
+        change.end_offset = _append(state, leader, state.voters.latest.with_voter(added))
+        if not change.ack_when_committed and change.request_id is not None:
+            _answer(state, change.request_id, ErrorCode.NONE)
+            change.request_id = None
+        return True
+    if change.request_id is not None:
+        _answer(state, change.request_id, *refusal)
+    leader.change = None
+    return False
+
+
+def _is_caught_up(state: QuorumState, leader: LeaderState, key: ReplicaKey) -> bool:
+    progress = leader.observers.get(key)
+    return (
+        progress is not None
+        and progress.caught_up_ms >= 0
+        and progress.fetched_ms + LAG_LIMIT_MS > state.now_ms
+    )
+
+
+# RemoveRaftVoter.
+
+
+def handle_remove_request(state: QuorumState, request_id: int, request: RemoveRaftVoterRequest) -> bool:
+    """True when the log has grown."""
+    refusal = _check_remove(state, request)
+    if refusal is not None:
+        _answer(state, request_id, *refusal)
+        return False
+    leader = state.leader
+    assert leader is not None
+    voter = state.voters.latest.get(request.voter.id)
+    assert voter is not None
+    deadline_ms = state.now_ms + state.settings.request_timeout_ms
+    change = VoterChange(request_id, voter, deadline_ms)
+    leader.change = change
+    change.end_offset = _append(state, leader, state.voters.latest.without(request.voter))
+    return True
+
+
+def _check_remove(state: QuorumState, request: RemoveRaftVoterRequest) -> tuple[ErrorCode, str] | None:
+    if not has_cluster_id(state, request.cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, "the request is for another cluster"
+    leader = state.leader
+    if leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum"
+    if request.voter.id < 0 or request.voter.directory_id == ZERO_UUID:
+        return ErrorCode.INVALID_REQUEST, f"voter {request.voter.id} needs an id and a directory id"
+    refusal = _precheck(state, leader)
+    if refusal is not None:
+        return refusal
+    voter = state.voters.latest.get(request.voter.id)
+    if voter is None or voter.directory_id != request.voter.directory_id:
+        return ErrorCode.VOTER_NOT_FOUND, f"node {request.voter.id} with that directory is no voter"
+    if len(state.voters.latest) == 1:
+        return ErrorCode.VOTER_NOT_FOUND, "the last voter cannot be removed"
+    return None
+
+
+# UpdateRaftVoter.
+
+
+def handle_update_request(state: QuorumState, request_id: int, request: UpdateRaftVoterRequest) -> bool:
+    """True when the log has grown. Answered once appended."""
+    error = _check_update(state, request)
+    leader = state.leader
+    grown = False
+    if error is ErrorCode.NONE and leader is not None:
+        voter = request.voter
+        key = ReplicaKey(voter.id, voter.directory_id)
+        leader.heard_from(key, state.voters.latest, state.check_quorum_ms, state.now_ms)
+        if state.voters.kraft_version < 1:
+            leader.reported[voter.id] = voter
+        elif state.voters.latest.get(voter.id) != voter:
+            _append(state, leader, state.voters.latest.replacing(voter))
+            grown = True
+    _answer(state, request_id, error)
+    return grown
+
+
+def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorCode:
+    if not has_cluster_id(state, request.cluster_id):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if request.epoch < state.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if request.epoch > state.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    leader = state.leader
+    if leader is None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if leader.change is not None or leader.high_watermark == NO_OFFSET:
+        return ErrorCode.REQUEST_TIMED_OUT
+    if state.voters.kraft_version >= 1 and state.voters.latest_offset >= leader.high_watermark:
+        return ErrorCode.REQUEST_TIMED_OUT
+    voter = request.voter
+    level = state.voters.kraft_version
+    in_range = voter.min_kraft_version <= level <= voter.max_kraft_version
+    if not in_range or not _has_default_listener(state, voter.listeners):
+        return ErrorCode.INVALID_REQUEST
+    if not state.voters.latest.contains(ReplicaKey(voter.id, voter.directory_id)):
+        return ErrorCode.VOTER_NOT_FOUND
+    return ErrorCode.NONE
+
+
+def update_request(state: QuorumState, follower: Follower) -> UpdateRaftVoterRequest | None:
+    """What a voter tells the leader of itself: when the set is wrong about it; under kraft.version 0 once an epoch."""
+    if state.now_ms < follower.update_voter_at_ms or not state.is_voter:
+        return None
+    mine = own_voter(state)
+    if state.voters.kraft_version < 1:
+        follower.update_voter_at_ms = NEVER_MS
+        return UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
+    follower.update_voter_at_ms = state.now_ms + state.settings.fetch_timeout_ms
+    if state.voters.latest.get(state.node_id) == mine:
+        return None
+    return UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
+
+
+# Commitment and time.
+
+
+def committed(state: QuorumState, leader: LeaderState) -> None:
+    """The high watermark moved: answer a change it covers; a leader that is voter no more steps down then, not before."""
+    change = leader.change
+    if change is not None and NO_OFFSET < change.end_offset <= leader.high_watermark:
+        leader.change = None
+        if change.request_id is not None:
+            _answer(state, change.request_id, ErrorCode.NONE)
+    if not state.is_voter and state.voters.latest_offset < leader.high_watermark:
+        state.become_resigned()
+
+
+def poll_change(state: QuorumState, leader: LeaderState) -> int:
+    """Give up waiting for a change in time; its record, once appended, stays. Returns when to look again."""
+    change = leader.change
+    if change is None:
+        return NEVER_MS
+    if state.now_ms < change.deadline_ms:
+        return change.deadline_ms
+    leader.change = None
+    if change.request_id is not None:
+        _answer(state, change.request_id, ErrorCode.REQUEST_TIMED_OUT, "the change was not committed in time")
+    return NEVER_MS

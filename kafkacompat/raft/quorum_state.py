@@ -1,0 +1,248 @@
+"""The state of one quorum member and the moves between its roles. Handlers decide when; this says what a move entails.
+
+Pure. Every move goes through `_become` and with it through the table of roles.py; whatever must be durable is asked for here,
+before anything that tells others. Follows KIP-595, KIP-853, KIP-996.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch, Uuid
+from kafkacompat.ports import Random
+from kafkacompat.raft import effects as effect
+from kafkacompat.raft.election_state import ElectionState
+from kafkacompat.raft.leader_state import LeaderState
+from kafkacompat.raft.log_shape import LogShape
+from kafkacompat.raft.messages import FetchResponse, RaftVoterResponse, Request, Response
+from kafkacompat.raft.peers import Peers
+from kafkacompat.raft.roles import (
+    NEVER_MS,
+    Campaign,
+    Follower,
+    QuorumViolation,
+    Resigned,
+    Role,
+    Unattached,
+    check_move,
+)
+from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterHistory
+from kafkacompat.raft.votes import Tally
+from kafkacompat.wire.errors import ErrorCode
+
+CHECK_QUORUM_FACTOR = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSettings:
+    """controller.quorum.* in ms and bytes, with Kafka's defaults."""
+
+    election_timeout_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    election_backoff_max_ms: int = 1000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 1_048_576
+    fetch_snapshot_max_bytes: int = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Who this node is."""
+
+    node_id: int
+    directory_id: Uuid
+    endpoints: Endpoints
+    can_vote: bool
+    """Has the controller role: it fsyncs what it fetched, and may be a voter."""
+    cluster_id: str | None = None
+    bootstrap: tuple[tuple[int, Endpoints], ...] = ()
+    """Pseudo ids (-2, -3, ...) and addresses of controller.quorum.bootstrap.servers."""
+    kraft_versions: tuple[int, int] = (0, 1)
+
+
+class QuorumState:
+    """Base of QuorumCore. `effects` collects what one step asks for."""
+
+    def __init__(
+        self, member: Member, settings: QuorumSettings, random: Random, log: LogShape, voters: VoterHistory
+    ) -> None:
+        self.member = member
+        self.node_id = member.node_id
+        self.key = ReplicaKey(member.node_id, member.directory_id)
+        self.settings = settings
+        self.random = random
+        self.log = log
+        self.voters = voters
+        self.role = Role.UNATTACHED
+        self.election = ElectionState()
+        self.unattached = Unattached(NEVER_MS)
+        self.campaign: Campaign | None = None
+        self.leader: LeaderState | None = None
+        self.follower: Follower | None = None
+        self.resigned: Resigned | None = None
+        self.high_watermark = NO_OFFSET
+        """Of this node, whatever its role: never lowered while it runs."""
+        self.peers = Peers(settings.request_timeout_ms, settings.retry_backoff_ms)
+        self.effects: list[effect.Effect] = []
+        self.now_ms = 0
+        self.leader_endpoints: Endpoints = ()
+        self.is_syncing = False
+        self._syncing_end = NO_OFFSET
+        self.check_quorum_ms = int(settings.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
+
+    @property
+    def epoch(self) -> int:
+        return self.election.leader_epoch
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.latest.contains(self.key)
+
+    # Effects.
+
+    def send(self, node_id: int, endpoints: Endpoints, request: Request) -> None:
+        correlation_id = self.peers.sent(node_id, request, self.now_ms)
+        self.effects.append(effect.Send(node_id, endpoints, correlation_id, request))
+
+    def reply(self, request_id: int, response: Response) -> None:
+        self.effects.append(effect.Reply(request_id, response))
+
+    def persist(self, election: ElectionState) -> None:
+        """The state to become durable, unless it is so already."""
+        if election != self.election:
+            self.election = election
+            self.effects.append(effect.PersistElection(election))
+
+    def ask_sync(self) -> None:
+        if not self.is_syncing and self.log.durable_end < self.log.end:
+            self.is_syncing = True
+            self._syncing_end = self.log.end
+            self.effects.append(effect.Sync())
+
+    def sync_done(self) -> None:
+        self.is_syncing = False
+        if self._syncing_end > self.log.durable_end:
+            self.log.durable_end = min(self._syncing_end, self.log.end)
+
+    def truncate(self, offset: int) -> None:
+        """QuorumViolation below the high watermark: a committed record would disappear."""
+        if offset < self.high_watermark:
+            raise QuorumViolation(
+                f"the leader's log ends at {offset}, but below {self.high_watermark} is committed here"
+            )
+        self.log.truncate(offset)
+        # What a sync under way covers of the part cut off says nothing about what will be written there.
+        self._syncing_end = min(self._syncing_end, offset)
+        self.voters.truncate(offset)
+        self.effects.append(effect.Truncate(offset))
+
+    def restarted_at(self, snapshot_id: OffsetAndEpoch, size_bytes: int) -> None:
+        self.log.restart_at(snapshot_id, size_bytes)
+        self._syncing_end = min(self._syncing_end, snapshot_id.offset)
+
+    def advance(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.effects.append(effect.AdvanceHighWatermark(offset))
+
+    # Moves.
+
+    def election_deadline_ms(self) -> int:
+        """Uniform in [t, 2t) from now; never for a node that has no vote."""
+        if not self.is_voter:
+            return NEVER_MS
+        timeout_ms = self.settings.election_timeout_ms
+        return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
+
+    def _become(self, role: Role, election: ElectionState, leader_endpoints: Endpoints) -> None:
+        before = self.election
+        check_move(self.role, before.leader_epoch, role, election.leader_epoch)
+        led = self.leader
+        self.persist(election)
+        self.role = role
+        self.leader_endpoints = leader_endpoints
+        self.campaign = None
+        self.follower = None
+        self.resigned = None
+        self.leader = None
+        self.peers.reset()
+        if (election.leader_epoch, election.leader_id) != (before.leader_epoch, before.leader_id):
+            self.effects.append(effect.LeaderChanged(election.leader_epoch, election.leader_id))
+        if led is not None:
+            self._release_waiters(led)
+
+    def _release_waiters(self, led: LeaderState) -> None:
+        """Whoever waits at a leader that steps down is told at once."""
+        for parked in led.parked.values():
+            refusal = FetchResponse(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, self.election.leader_id, self.leader_endpoints
+            )
+            self.reply(parked.request_id, refusal)
+        if led.change is not None and led.change.request_id is not None:
+            self.reply(
+                led.change.request_id,
+                RaftVoterResponse(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node is not the leader any more", self.epoch
+                ),
+            )
+
+    def become_unattached(self, epoch: int, leader_id: int = NO_LEADER) -> None:
+        """Of a higher epoch, or of the same one for a prospective that lost. What is left of an election timeout is kept."""
+        deadline_ms = 0
+        if self.role is Role.UNATTACHED:
+            deadline_ms = self.unattached.deadline_ms
+        elif self.campaign is not None and not self.campaign.tally.is_lost:
+            deadline_ms = self.campaign.deadline_ms
+        election = (
+            self.election
+            if epoch == self.epoch
+            else ElectionState(epoch, leader_id, voters=self.voters.latest.ids)
+        )
+        self._become(Role.UNATTACHED, election, ())
+        if deadline_ms <= self.now_ms or not self.is_voter:
+            deadline_ms = self.election_deadline_ms()
+        self.unattached = Unattached(deadline_ms)
+
+    def become_prospective(self) -> None:
+        self._become(Role.PROSPECTIVE, self.election, self.leader_endpoints)
+        self.campaign = Campaign(self.election_deadline_ms(), Tally(self.voters.latest, self.node_id))
+
+    def become_candidate(self) -> None:
+        voters = self.voters.latest
+        vote = ElectionState(self.epoch + 1, NO_LEADER, self.node_id, self.member.directory_id, voters.ids)
+        self._become(Role.CANDIDATE, vote, ())
+        self.campaign = Campaign(self.election_deadline_ms(), Tally(voters, self.node_id))
+
+    def become_leader(self) -> LeaderState:
+        assert self.campaign is not None
+        granting = tuple(sorted(self.campaign.tally.granted))
+        self._become(Role.LEADER, replace(self.election, leader_id=self.node_id), self.member.endpoints)
+        state = LeaderState(self.node_id, self.log.end, self.voters.latest, granting)
+        state.check_quorum_at_ms = self.now_ms + self.check_quorum_ms
+        state.begin_at_ms = self.now_ms
+        self.leader = state
+        self.effects.append(effect.BecameLeader(self.epoch))
+        return state
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+        """A vote cast in this very epoch is kept: it was given away for good."""
+        if epoch == self.epoch:
+            election = replace(self.election, leader_id=leader_id)
+        else:
+            election = ElectionState(epoch, leader_id, voters=self.voters.latest.ids)
+        self._become(Role.FOLLOWER, election, endpoints)
+        self.follower = Follower(leader_id, endpoints, self.now_ms + self.settings.fetch_timeout_ms)
+        if self.member.can_vote:
+            self.follower.update_voter_at_ms = self.now_ms + self.settings.fetch_timeout_ms
+
+    def become_resigned(self) -> None:
+        assert self.leader is not None
+        voters = self.voters.latest
+        preferred = self.leader.by_descending_end(voters)
+        self._become(Role.RESIGNED, self.election, self.member.endpoints)
+        unacknowledged = [voter for voter in voters.ids if voter != self.node_id]
+        timeout_ms = self.settings.election_timeout_ms
+        deadline_ms = self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
+        self.resigned = Resigned(deadline_ms, preferred, unacknowledged)

@@ -1,0 +1,125 @@
+"""The roles of a quorum member, what each remembers, and the one table of legal moves between them.
+
+Pure data. Follows KIP-595, KIP-853 and KIP-996. An observer uses only UNATTACHED and FOLLOWER.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
+from kafkacompat.raft.votes import Tally
+
+NEVER_MS = 1 << 62
+"""A deadline that does not come."""
+
+
+class Role(Enum):
+    UNATTACHED = "unattached"
+    PROSPECTIVE = "prospective"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    RESIGNED = "resigned"
+
+    __hash__ = object.__hash__
+
+
+class EpochMove(Enum):
+    """How the epoch changes with a move."""
+
+    SAME = "same"
+    NEXT = "next"
+    HIGHER = "higher"
+    NOT_LOWER = "not lower"
+
+
+_U, _P, _C = Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE
+_L, _F, _R = Role.LEADER, Role.FOLLOWER, Role.RESIGNED
+
+LEGAL_MOVES: dict[tuple[Role, Role], EpochMove] = {
+    (_U, _U): EpochMove.HIGHER,
+    (_U, _P): EpochMove.SAME,
+    (_U, _F): EpochMove.NOT_LOWER,
+    (_P, _U): EpochMove.NOT_LOWER,
+    (_P, _C): EpochMove.NEXT,
+    (_P, _F): EpochMove.NOT_LOWER,
+    (_C, _U): EpochMove.HIGHER,
+    (_C, _P): EpochMove.SAME,
+    (_C, _L): EpochMove.SAME,
+    (_C, _F): EpochMove.NOT_LOWER,
+    (_F, _U): EpochMove.HIGHER,
+    (_F, _P): EpochMove.SAME,
+    (_F, _F): EpochMove.HIGHER,
+    (_L, _U): EpochMove.HIGHER,
+    (_L, _F): EpochMove.HIGHER,
+    (_L, _R): EpochMove.SAME,
+    (_R, _U): EpochMove.HIGHER,
+    (_R, _F): EpochMove.HIGHER,
+}
+"""(from, to) -> how the epoch moves. What is not here is a bug: two leaders in one epoch, or a leader that takes up again."""
+
+BOOT_ROLES = frozenset({_U, _C, _F, _R})
+"""What a stored election state may start as."""
+
+
+class QuorumViolation(Exception):
+    """An invariant of the quorum is broken, here or by a peer: halt the node, keep the files."""
+
+
+def check_move(before: Role, epoch_before: int, after: Role, epoch_after: int) -> None:
+    """QuorumViolation unless the table allows the move."""
+    rule = LEGAL_MOVES.get((before, after))
+    ok = (
+        (rule is EpochMove.SAME and epoch_after == epoch_before)
+        or (rule is EpochMove.NEXT and epoch_after == epoch_before + 1)
+        or (rule is EpochMove.HIGHER and epoch_after > epoch_before)
+        or (rule is EpochMove.NOT_LOWER and epoch_after >= epoch_before)
+    )
+    if not ok:
+        raise QuorumViolation(
+            f"{before.value} in epoch {epoch_before} may not become {after.value} in epoch {epoch_after}"
+        )
+
+
+@dataclass(slots=True)
+class Unattached:
+    deadline_ms: int
+    """Election timeout; NEVER_MS for an observer."""
+
+
+@dataclass(slots=True)
+class Campaign:
+    """A prospective's or a candidate's."""
+
+    deadline_ms: int
+    tally: Tally
+
+
+@dataclass(slots=True)
+class SnapshotDownload:
+    snapshot_id: OffsetAndEpoch
+    position: int = 0
+    is_installing: bool = False
+    """All bytes are here; SnapshotInstalled is the very next event."""
+
+
+@dataclass(slots=True)
+class Follower:
+    leader_id: int
+    endpoints: Endpoints
+    deadline_ms: int
+    """Fetch timeout."""
+    has_fetched: bool = False
+    """A fetch from the leader succeeded in this epoch: it is alive, so no pre-vote is granted."""
+    download: SnapshotDownload | None = None
+    update_voter_at_ms: int = NEVER_MS
+
+
+@dataclass(slots=True)
+class Resigned:
+    deadline_ms: int
+    preferred: tuple[ReplicaKey, ...]
+    unacknowledged: list[int] = field(default_factory=list)

@@ -1,0 +1,133 @@
+"""Who votes: replica keys, a set of voters, and the sets a log has named at which offset.
+
+Pure. Knows no role and no file. Follows KIP-853: a replica is its node id together with the directory of its metadata log, the
+newest set in the log counts at once, committed or not, and truncation brings the former set back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
+from kafkacompat.raft.voters import Voter
+
+Endpoints = tuple[tuple[str, str, int], ...]
+"""(listener name, host, port), the default controller listener first; () when unknown."""
+
+
+class ReplicaKey(NamedTuple):
+    id: int
+    directory_id: Uuid = ZERO_UUID
+    """ZERO_UUID when unknown."""
+
+
+class VoterSet:
+    """An immutable set of voters, ordered by id."""
+
+    __slots__ = ("_by_id", "ids", "majority", "voters")
+
+    def __init__(self, voters: Iterable[Voter]) -> None:
+        self.voters = tuple(sorted(voters, key=lambda voter: voter.id))
+        self._by_id = {voter.id: voter for voter in self.voters}
+        if len(self._by_id) != len(self.voters):
+            raise ValueError("two voters have the same id")
+        self.ids = tuple(self._by_id)
+        self.majority = len(self.voters) // 2 + 1
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self.voters == other.voters
+
+    def __hash__(self) -> int:
+        return hash(self.voters)
+
+    def __repr__(self) -> str:
+        return f"VoterSet({', '.join(str(each) for each in self.ids)})"
+
+    def get(self, node_id: int) -> Voter | None:
+        return self._by_id.get(node_id)
+
+    def contains(self, key: ReplicaKey) -> bool:
+        """True for a voter's id in its directory; a voter without directory id (static set) matches any."""
+        voter = self._by_id.get(key.id)
+        return voter is not None and voter.directory_id in (ZERO_UUID, key.directory_id)
+
+    def endpoints(self, node_id: int) -> Endpoints:
+        voter = self._by_id.get(node_id)
+        return voter.listeners if voter is not None else ()
+
+    def key(self, node_id: int) -> ReplicaKey:
+        """KeyError when it is no voter's id."""
+        return ReplicaKey(node_id, self._by_id[node_id].directory_id)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        return VoterSet((*self.voters, voter))
+
+    def without(self, key: ReplicaKey) -> VoterSet:
+        return VoterSet(voter for voter in self.voters if (voter.id, voter.directory_id) != key)
+
+    def replacing(self, voter: Voter) -> VoterSet:
+        return VoterSet(voter if each.id == voter.id else each for each in self.voters)
+
+    def has_overlapping_majority(self, other: VoterSet) -> bool:
+        """True when at most one replica was added or removed: any two majorities then meet."""
+        mine = {(voter.id, voter.directory_id) for voter in self.voters}
+        return len(mine ^ {(voter.id, voter.directory_id) for voter in other.voters}) <= 1
+
+
+class VoterHistory:
+    """The voter sets of a log by the offset that named them; below all of them the static (or 0-0 snapshot's) set."""
+
+    __slots__ = ("_entries", "_static", "kraft_version", "latest", "latest_offset")
+
+    def __init__(self, static: VoterSet, kraft_version: int = 0) -> None:
+        self._static = static
+        self._entries: list[tuple[int, VoterSet, int]] = []
+        self.latest = static
+        self.latest_offset = NO_OFFSET
+        """Offset of the record that named `latest`; -1 when no record did."""
+        self.kraft_version = kraft_version
+
+    def add(self, offset: int, voters: VoterSet, kraft_version: int) -> None:
+        if self._entries and offset <= self._entries[-1][0]:
+            raise ValueError(f"voters at {offset} come after voters at {self._entries[-1][0]}")
+        if self._entries and not voters.has_overlapping_majority(self._entries[-1][1]):
+            raise ValueError(f"{voters} at {offset} changes more than one voter of {self._entries[-1][1]}")
+        self._entries.append((offset, voters, kraft_version))
+        self._refresh()
+
+    def truncate(self, end_offset: int) -> bool:
+        """Forget sets at or above end_offset; True when the current set changed."""
+        before = self.latest_offset
+        while self._entries and self._entries[-1][0] >= end_offset:
+            self._entries.pop()
+        self._refresh()
+        return self.latest_offset != before
+
+    def trim(self, start_offset: int) -> None:
+        """Forget what a snapshot at start_offset has replaced; the newest set at or below it stays."""
+        while len(self._entries) > 1 and self._entries[1][0] < start_offset:
+            self._entries.pop(0)
+
+    def reset(self, offset: int, voters: VoterSet | None, kraft_version: int) -> None:
+        """The log was replaced by a snapshot whose last contained offset is `offset`; None: it names no voters."""
+        self._entries.clear()
+        if voters is not None:
+            self._entries.append((offset, voters, kraft_version))
+        self._refresh()
+
+    def at(self, end_offset: int) -> tuple[VoterSet, int]:
+        """The set and kraft.version as of a log that ends at end_offset."""
+        for offset, voters, kraft_version in reversed(self._entries):
+            if offset < end_offset:
+                return voters, kraft_version
+        return self._static, self.kraft_version
+
+    def _refresh(self) -> None:
+        if self._entries:
+            self.latest_offset, self.latest, self.kraft_version = self._entries[-1]
+        else:
+            self.latest_offset, self.latest = NO_OFFSET, self._static

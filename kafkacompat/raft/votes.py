@@ -1,0 +1,57 @@
+"""Counting votes and deciding on them. Pure functions of what is asked; follows KIP-595, KIP-853, KIP-996 (pre-vote)."""
+
+from __future__ import annotations
+
+from kafkacompat.ids import NO_LEADER, ZERO_UUID
+from kafkacompat.raft.election_state import ElectionState
+from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
+
+
+class Tally:
+    """The answers of the voters of one campaign; one's own vote is in from the start."""
+
+    __slots__ = ("_needed", "_size", "granted", "missing", "rejected")
+
+    def __init__(self, voters: VoterSet, own_id: int) -> None:
+        self._size = len(voters)
+        self._needed = voters.majority
+        self.granted = [own_id]
+        self.rejected: list[int] = []
+        self.missing = [voter for voter in voters.ids if voter != own_id]
+        """Without an answer yet, ascending."""
+
+    def record(self, voter_id: int, granted: bool) -> None:
+        """A voter's first answer counts."""
+        if voter_id in self.missing:
+            self.missing.remove(voter_id)
+            (self.granted if granted else self.rejected).append(voter_id)
+
+    @property
+    def is_won(self) -> bool:
+        return len(self.granted) >= self._needed
+
+    @property
+    def is_lost(self) -> bool:
+        return len(self.rejected) > self._size - self._needed
+
+
+def has_log_at_least(
+    candidate_last_epoch: int, candidate_end_offset: int, last_epoch: int, end_offset: int
+) -> bool:
+    """The candidate's log is not behind ours."""
+    return (candidate_last_epoch, candidate_end_offset) >= (last_epoch, end_offset)
+
+
+def is_voted_for(election: ElectionState, candidate: ReplicaKey) -> bool:
+    """Directory ids count only where both are known."""
+    return election.voted_id == candidate.id and (
+        candidate.directory_id == ZERO_UUID
+        or election.voted_directory_id in (ZERO_UUID, candidate.directory_id)
+    )
+
+
+def grants_unattached_vote(election: ElectionState, candidate: ReplicaKey, log_is_enough: bool) -> bool:
+    """The real vote of an unattached or prospective voter: once an epoch, and not when its leader is known."""
+    if election.voted_id >= 0:
+        return is_voted_for(election, candidate)
+    return election.leader_id == NO_LEADER and log_is_enough

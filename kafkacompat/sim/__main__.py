@@ -1,0 +1,77 @@
+"""Run simulated quorums: `python -m kafkacompat.sim --seed 7 --trace` shows one, `--seeds 1000` many. Exit code 1: a breach."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+import traceback
+
+from kafkacompat.raft import effects as effect
+from kafkacompat.sim.options import draw_options
+from kafkacompat.sim.quorum_node import SimulatedNode
+from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
+
+
+def print_short(line: str) -> None:
+    """Without what says nothing in a simulation: addresses and directory ids follow from node ids."""
+    line = re.sub(r"ReplicaKey\(id=(\d+), directory_id=b'[^']*'\)", r"\1", line)
+    line = re.sub(
+        r"(leader_)?endpoints=\(\(.*?\),\),? ?|cluster_id='[^']*'|top_level_error=<ErrorCode.NONE: 0>",
+        "",
+        line,
+    )
+    print(re.sub(r"<ErrorCode\.(\w+): -?\d+>", r"\1", line))
+
+
+def show(node: SimulatedNode, event: effect.Event, effects: list[effect.Effect]) -> None:
+    core = node.core
+    assert core is not None
+    time_ms = node.simulation.scheduler.now_us / 1000
+    log = core.log
+    print_short(
+        f"{time_ms:11.3f} node {node.id} {core.role.value} epoch {core.epoch} hw {core.high_watermark} "
+        f"log {log.start}..{log.end} durable {log.durable_end} | {event}"
+    )
+    for each in effects:
+        print_short(f"{'':11}   -> {each}")
+
+
+def run_seed(seed: int, trace: bool) -> Counters:
+    simulation = QuorumSimulation(seed, trace=show if trace else None)
+    try:
+        return simulation.run()
+    finally:
+        if trace:
+            print(f"trace hash {simulation.trace_hash:08x} after {simulation.events} events")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kafkacompat.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
+    parser.add_argument("--trace", action="store_true", help="print every event with its effects")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failed seed")
+    options = parser.parse_args(arguments)
+    total = Counters()
+    failed = 0
+    began = time.monotonic()
+    for seed in range(options.seed, options.seed + options.seeds):
+        try:
+            total.add(run_seed(seed, options.trace))
+        except Exception as error:
+            failed += 1
+            print(
+                f"seed {seed}: {type(error).__name__}: {error}\n  options: {draw_options(seed)}", flush=True
+            )
+            if not options.keep_going:
+                traceback.print_exc()
+                break
+    seconds = time.monotonic() - began
+    print(f"{options.seeds} seeds, {failed} failed, {seconds:.1f} s\n{total}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The simulated network: messages are delayed, lost, doubled, overtaken; links are cut, both ways or one way.
+
+Knows nodes by id and nothing of what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.options import Options
+from kafkacompat.sim.scheduler import Scheduler
+
+
+class Network:
+    def __init__(self, scheduler: Scheduler, options: Options, chance: Chance) -> None:
+        self._scheduler = scheduler
+        self._chance = chance
+        self._delay_us = options.delay_us
+        self._delay_tail = options.delay_tail
+        self._loss = options.loss
+        self._duplication = options.duplication
+        self._cuts: dict[tuple[int, int], int] = {}
+        """(from, to) -> how many partitions cut it."""
+        self.burst_loss = 0.0
+        self.lost = 0
+        self.duplicated = 0
+
+    def calm(self) -> None:
+        """For the liveness phase: every message arrives, in time."""
+        self._loss = self._duplication = self._delay_tail = self.burst_loss = 0.0
+        self._cuts.clear()
+
+    def cut(self, links: Iterable[tuple[int, int]]) -> None:
+        for link in links:
+            self._cuts[link] = self._cuts.get(link, 0) + 1
+
+    def mend(self, links: Iterable[tuple[int, int]]) -> None:
+        for link in links:
+            left = self._cuts.get(link, 0) - 1
+            if left > 0:
+                self._cuts[link] = left
+            else:
+                self._cuts.pop(link, None)
+
+    def is_cut(self, source: int, target: int) -> bool:
+        return (source, target) in self._cuts
+
+    def send(self, source: int, target: int, deliver: Callable[[Any], None], message: Any) -> None:
+        if (source, target) in self._cuts:
+            self.lost += 1
+            return
+        uniform = self._chance.uniform
+        loss = self._loss + self.burst_loss
+        if loss and uniform() < loss:
+            self.lost += 1
+            return
+        self._scheduler.after(self._draw_delay_us(), deliver, message)
+        if self._duplication and uniform() < self._duplication:
+            self.duplicated += 1
+            self._scheduler.after(self._draw_delay_us(), deliver, message)
+
+    def _draw_delay_us(self) -> int:
+        uniform = self._chance.uniform
+        delay_us = int(self._delay_us * (0.5 + uniform()))
+        if self._delay_tail and uniform() < self._delay_tail:
+            delay_us *= 10
+        return delay_us
