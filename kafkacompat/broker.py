@@ -35,6 +35,7 @@ from kafkacompat.data_directories import (
     open_directories,
     open_metadata_store,
 )
+from kafkacompat.log.checkpoint import CheckpointCorrupt
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
@@ -74,6 +75,7 @@ START_PROBLEMS = (
     ConfigError,
     OSError,
     BrokerRefused,
+    CheckpointCorrupt,
 )
 
 

@@ -16,7 +16,7 @@ from kafkacompat.ports import Clock, Disk, Random, Workers
 from kafkacompat.raft.driver import RaftDriver
 from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
-from kafkacompat.raft.snapshot import parse_snapshot
+from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot
 from kafkacompat.raft.storage import (
     BOOTSTRAP_CHECKPOINT,
     METADATA_PARTITION,
@@ -116,7 +116,10 @@ def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:
         from kafkacompat.controller.bootstrap import bootstrap_values
 
         return bootstrap_values()
-    return tuple(parse_snapshot(disk.read_bytes(path)).values)
+    try:
+        return tuple(parse_snapshot(disk.read_bytes(path)).values)
+    except BrokenSnapshot as error:
+        raise StorageProblem(f"{path} cannot be read: {error}") from error
 
 
 def controller_listeners(config: ServerConfig) -> tuple[tuple[str, str, int], ...]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from kafkacompat.broker import StartRefused, serve_until_stopped
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.data_directories import format_node
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.net.runtime import SystemRandom
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
@@ -22,3 +26,15 @@ def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path:
     with pytest.raises(StartRefused, match=rf"CLIENTS {protocol}: only PLAINTEXT"):
         serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", bytes(200)])
+def test_a_broken_bootstrap_checkpoint_is_named(tmp_path: Path, damage: bytes) -> None:
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "log.dirs": str(tmp_path)}
+    config = ServerConfig.from_properties(defaults_without_file(), settings)
+    cluster = "aW50ZXJvcC1jbHVzdGVyLQ"
+    format_node(config, RealDisk(), SystemRandom(), 0, cluster_id=cluster, standalone=False)
+    path = tmp_path / "bootstrap.checkpoint"
+    path.write_bytes(damage)
+    with pytest.raises(StartRefused, match=re.escape(str(path))):
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
