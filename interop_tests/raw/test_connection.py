@@ -54,6 +54,7 @@ SERVED = {
     "DeleteGroups": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
     "OffsetDelete": (0, 0),
+    "DescribeQuorum": (0, 2),
     "DescribeCluster": (0, 2),
     "DescribeProducers": (0, 0),
     "ListConfigResources": (0, 1),

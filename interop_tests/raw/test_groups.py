@@ -167,6 +167,18 @@ def test_F8_the_first_join_waits_for_others(make_member: MakeMember) -> None:
     assert {reply["GenerationId"] for reply in replies} == {1}
 
 
+def test_F9_who_waits_in_a_join_outlives_its_session(make_member: MakeMember) -> None:
+    """The session starts with the answer to the join; until then the member cannot heartbeat."""
+    silent = make_member(session_timeout_ms=30_000, rebalance_timeout_ms=7500)
+    settle([silent])
+    newcomer = make_member(session_timeout_ms=6000)
+    number = newcomer.begin()
+    assert newcomer.connection.is_silent(6.5), "it waits for the silent one"
+    assert newcomer.receive_join(number)["ErrorCode"] == 0
+    assert newcomer.heartbeat() == 0
+    assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_F10_only_the_leader_sees_the_members(make_member: MakeMember) -> None:
     members = [make_member(protocols={"range": subscription(user_data=b"%d" % each)}) for each in range(3)]
     settle(members)

@@ -308,6 +308,18 @@ def test_D15_other_acks_are_refused(acks: int, connection: Connection, topic: st
     assert values(connection, topic) == []
 
 
+def test_A16_D16_null_records_do_no_harm(connect: Any, topic: str) -> None:
+    """Kafka never answers them; an INVALID_RECORD is as good. Others are served either way."""
+    connection = connect()
+    number = connection.send("Produce", 9, produce_body(topic, None))
+    if not connection.is_silent(1.0):
+        reply = connection.receive("Produce", 9, number)
+        (result,) = reply["Responses"][0]["PartitionResponses"]
+        assert result["ErrorCode"] == ErrorCode.INVALID_RECORD
+    assert values(connect(), topic) == []
+    assert produce(connect(), topic, BatchPlan())["BaseOffset"] == 0
+
+
 def test_D17_snappy_bare_and_framed(connection: Connection, topic: str) -> None:
     record = encode_record(0, None, b"framed")
     block = compress("snappy", record)

@@ -13,9 +13,11 @@ from confluent_kafka import Consumer, Producer
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.groups import Member, coordinator, settle
 from interop_tests.harness.raw_kafka import (
+    ErrorCode,
     create_topic,
     fetch,
     fetch_batches,
+    fetch_body,
     fetch_records,
     list_offset,
     metadata,
@@ -127,7 +129,7 @@ def _body(acks: int) -> dict[str, Any]:
     return produce_body("kept", BatchPlan(values=[b"0"]), acks=acks)
 
 
-def test_E15_E24_T16_epochs_after_a_restart(make_broker: MakeBroker) -> None:
+def test_E14_E15_E17_E24_T16_epochs_after_a_restart(make_broker: MakeBroker) -> None:
     """Each record keeps the epoch it was written in; a follower of the older epoch is told where it diverges."""
     broker = make_broker()
     create_topic(broker.bootstrap, "epochs")
@@ -139,16 +141,27 @@ def test_E15_E24_T16_epochs_after_a_restart(make_broker: MakeBroker) -> None:
     with Connection(broker.bootstrap) as connection:
         wait_for_log(connection, "epochs")
         second = metadata(connection, "epochs")["Partitions"][0]["LeaderEpoch"]
-        assert second >= first, "an epoch never goes back"
+        assert second > first, "a new leader, a new epoch"
         produce(connection, "epochs", BatchPlan(values=[b"c"]))
         assert [batch.leader_epoch for batch in fetch_batches(connection, "epochs")] == [first, second]
-        if second > first:
-            result = fetch(connection, "epochs", 3, MaxWaitMs=0, last_fetched_epoch=first)
-            assert result["DivergingEpoch"] == {"Epoch": first, "EndOffset": 2}
-            asked = {"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": first}
-            body = {"ReplicaId": -1, "Topics": [{"Topic": "epochs", "Partitions": [asked]}]}
-            (end,) = connection.call("OffsetForLeaderEpoch", 4, body)["Topics"][0]["Partitions"]
-            assert (end["LeaderEpoch"], end["EndOffset"]) == (first, 2)
+        result = fetch(connection, "epochs", 3, MaxWaitMs=0, last_fetched_epoch=first)
+        assert result["DivergingEpoch"] == {"Epoch": first, "EndOffset": 2}
+        asked = {"Partition": 0, "CurrentLeaderEpoch": -1, "LeaderEpoch": first}
+        body = {"ReplicaId": -1, "Topics": [{"Topic": "epochs", "Partitions": [asked]}]}
+        (end,) = connection.call("OffsetForLeaderEpoch", 4, body)["Topics"][0]["Partitions"]
+        assert (end["LeaderEpoch"], end["EndOffset"]) == (first, 2)
+        # E14, E17: who knows an older epoch is told so; from v16 on with the leader as it is now.
+        fenced = fetch(connection, "epochs", 0, MaxWaitMs=0, current_leader_epoch=first)
+        assert fenced["ErrorCode"] == ErrorCode.FENCED_LEADER_EPOCH
+        body = fetch_body("epochs", 0, MaxWaitMs=0, current_leader_epoch=first)
+        body["Topics"][0].pop("Topic")
+        body["Topics"][0]["TopicId"] = topic_id(connection, "epochs")
+        body.pop("ReplicaId")
+        reply = connection.call("Fetch", 16, body)
+        (fenced,) = reply["Responses"][0]["Partitions"]
+        assert fenced["ErrorCode"] == ErrorCode.FENCED_LEADER_EPOCH
+        assert fenced["CurrentLeader"] == {"LeaderId": 1, "LeaderEpoch": second}
+        assert [(each["NodeId"], each["Port"]) for each in reply["NodeEndpoints"]] == [(1, broker.port)]
 
 
 def test_a_producer_and_a_consumer_go_on_across_kill_9(make_broker: MakeBroker) -> None:
