@@ -2,10 +2,10 @@
 
 Duty: receive, dispatch every whole frame in the buffer, hold replies in order, send. Must not know what a request is.
 
-The work is done by `turn`, which never waits; whoever has news calls it: the connection's own task when bytes came, the
+The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`), the
 task that waits for a full socket, or the server's turn-taker when a pending reply is there. So a request costs no task,
-no cancel scope and no lock, only one wait for readiness, and that only when the socket is empty. What one turn may do is
-bounded; a connection with more to do goes to the end of the turn-taker's line.
+no cancel scope and no lock. What one turn may do is bounded; a connection with more to do goes to the end of the
+turn-taker's line.
 
 Order and bounds (traps A1-A4, A17 of Kafka's network layer):
 - A blocking Pending stops dispatch until its reply is there; bytes behind it are taken while the buffer has room, which is
@@ -23,7 +23,6 @@ import enum
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -64,6 +63,12 @@ class Host(Protocol):
         """Call `turn` from the loop, after those who asked before."""
         ...
 
+    def watch(self, fd: int, connection: Connection) -> None:
+        """Call `readable` whenever the socket has something to read."""
+        ...
+
+    def unwatch(self, fd: int) -> None: ...
+
     def start_soon(self, connection: Connection) -> None:
         """Run `send_when_writable` in a task of its own."""
         ...
@@ -74,17 +79,18 @@ class Host(Protocol):
 class Connection:
     __slots__ = (
         "_buffer",
+        "_fd",
         "_full",
         "_held_bytes",
         "_host",
         "_on_reply",
         "_output",
         "_parked",
-        "_reader",
         "_replies",
         "_socket",
         "_stage",
         "_warming",
+        "_watched",
         "in_line",
         "info",
         "last_active_ms",
@@ -108,8 +114,9 @@ class Connection:
         """The socket takes nothing; a task waits for it."""
         self._warming = False
         """A worker reads what is to be sent next."""
-        self._reader: trio.lowlevel.Task | None = None
-        """The connection's task, while it waits for room."""
+        self._fd = -1
+        self._watched = False
+        """The poller calls `readable`."""
         self._stage = Stage.OPEN
         self._on_reply = self._reply_done
 
@@ -126,43 +133,33 @@ class Connection:
     def unsent_bytes(self) -> int:
         return self._output.queued_bytes + self._held_bytes
 
-    async def run(self) -> None:
-        """Serve until the connection ends, whoever ends it. Closes the socket."""
-        sock = self._socket
-        receive_into = sock.recv_into
+    def start(self) -> None:
+        """Begin to read."""
+        self._fd = self._socket.fileno()
+        self._watch(True)
+
+    def readable(self) -> None:
+        """Take in what is there, up to a bound, and handle it. Never waits, never raises."""
+        receive_into = self._socket.recv_into
         taken = 0
-        dry = True
         try:
-            while self._stage is not Stage.CLOSED:
-                if not self._may_read():
-                    await self._wait_for_room()
-                    continue
-                if dry:
-                    await trio.lowlevel.wait_readable(sock)
-                    taken = 0
-                elif taken >= TURN_RECEIVED_BYTES:
-                    await trio.lowlevel.checkpoint()
-                    taken = 0
-                room = self._room() if self._may_read() else None
+            while taken < TURN_RECEIVED_BYTES and self._watched:
+                room = self._room()
                 if room is None:
-                    continue
-                try:
-                    received = receive_into(room)
-                except BlockingIOError:
-                    dry = True
-                    continue
-                dry = received < len(room)
+                    break
+                received = receive_into(room)
                 taken += received
                 if received:
                     self._buffer.received(received)
                 else:
                     self._stage = Stage.PEER_GONE
-                self.turn()
-        except trio.ClosedResourceError:
-            pass  # closed by a turn of another task
+                self._turn(False)
+                if received < len(room):
+                    break
+        except BlockingIOError:
+            pass
         except OSError as error:
             self._log_end(error)
-        finally:
             self.close()
 
     async def send_when_writable(self) -> None:
@@ -196,11 +193,12 @@ class Connection:
         if self._stage is Stage.CLOSED:
             return
         self._stage = Stage.CLOSED
+        if self._watched:
+            self._watch(False)
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
         self._output.clear()
         self._replies.clear()
-        self._wake_reader()
         self._host.closed(self)
         try:
             self._host.dispatcher.connection_closed(self.info)
@@ -229,8 +227,8 @@ class Connection:
             self.close()
         elif more:
             self._host.take_turn_soon(self)
-        if self._reader is not None and self._may_read():
-            self._wake_reader()
+        if not self.closed and self._may_read() is not self._watched:
+            self._watch(not self._watched)
 
     def _dispatch_frames(self) -> bool:
         """Dispatch whole frames; True when the turn ended before they did."""
@@ -366,19 +364,13 @@ class Connection:
             return False
         return self._stage is Stage.ENDING or not self._buffer.has_frame()
 
-    async def _wait_for_room(self) -> None:
-        self._reader = trio.lowlevel.current_task()
-
-        def abort(_raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
-            self._reader = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake_reader(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            trio.lowlevel.reschedule(reader)
+    def _watch(self, wanted: bool) -> None:
+        """Be called when the socket has something, or leave it alone and let TCP hold the client back."""
+        if wanted:
+            self._host.watch(self._fd, self)
+        else:
+            self._host.unwatch(self._fd)
+        self._watched = wanted
 
     def _log_end(self, error: Exception) -> None:
         _log.info("closing %s: %s", self._name(), error)

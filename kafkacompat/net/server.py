@@ -16,6 +16,7 @@ from kafkacompat.config import EndPoint
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure, with_addresses
+from kafkacompat.net.poller import Poller
 from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
 
@@ -41,6 +42,7 @@ class Server:
         self._next_connection_id = 1
         self._line: list[Connection] = []
         """Connections that want a turn; each stands in it once."""
+        self._poller = Poller(self._give_turns_once, self._wake_turn_taker)
         self._turn_taker: trio.lowlevel.Task | None = None
         """Set while it waits for the line to fill."""
         self._closed_one = trio.Event()
@@ -81,6 +83,7 @@ class Server:
                 self._nursery = nursery
                 for listener in self.listeners:
                     nursery.start_soon(self._accept, listener)
+                nursery.start_soon(self._poller.run)
                 nursery.start_soon(self._give_turns)
                 nursery.start_soon(self._sweep)
                 task_status.started()
@@ -90,6 +93,7 @@ class Server:
                 listener.close()
             for connection in list(self._connections.values()):
                 connection.close()
+            self._poller.close()
 
     async def drain(self, deadline_ms: int) -> None:
         """Accept and read nothing more, answer what was received, close all; after `deadline_ms` whatever is left.
@@ -121,9 +125,14 @@ class Server:
             return
         connection.in_line = True
         self._line.append(connection)
-        taker, self._turn_taker = self._turn_taker, None
-        if taker is not None:
-            trio.lowlevel.reschedule(taker)
+        if not self._poller.serving:
+            self._wake_turn_taker()
+
+    def watch(self, fd: int, connection: Connection) -> None:
+        self._poller.add(fd, connection)
+
+    def unwatch(self, fd: int) -> None:
+        self._poller.remove(fd)
 
     def start_soon(self, connection: Connection) -> None:
         if self._nursery is not None:
@@ -140,13 +149,24 @@ class Server:
     async def _give_turns(self) -> None:
         while True:
             while self._line:
-                line, self._line = self._line, []
-                for connection in line:
-                    connection.in_line = False
-                    connection.turn()
+                self._give_turns_once()
                 await trio.lowlevel.checkpoint()
             self._turn_taker = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_turn_taker)
+
+    def _give_turns_once(self) -> None:
+        line = self._line
+        if line:
+            self._line = []
+            for connection in line:
+                connection.in_line = False
+                connection.turn()
+
+    def _wake_turn_taker(self) -> None:
+        if self._line:
+            taker, self._turn_taker = self._turn_taker, None
+            if taker is not None:
+                trio.lowlevel.reschedule(taker)
 
     def _forget_turn_taker(self, _raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
         self._turn_taker = None
@@ -183,7 +203,12 @@ class Server:
         self._next_connection_id += 1
         connection = Connection(sock, info, self, self._settings.socket_request_max_bytes)
         self._connections[info.connection_id] = connection
-        self._nursery.start_soon(connection.run)
+        try:
+            connection.start()
+        except OSError as error:  # no memory for one more socket in the set
+            _log.error("closing a connection of %s: %s", host, error)
+            connection.close()
+            return
         if admission is Admission.PROTECTED:
             self._close_least_recently_used()
 

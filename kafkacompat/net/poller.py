@@ -1,0 +1,159 @@
+"""Which connections have received bytes: one set of sockets for all of them, each registered once for as long as it is read.
+
+Duty: wait for the set with trio, hand ready connections their turns. Must not know requests or replies. Why not a trio task
+that waits for each socket: registering a socket for every wait and switching tasks costs about as much as a small
+request itself.
+Under load the loop's thread stays here for a while: when requests follow each other closely it waits in the kernel for
+the next one, LINGER_S at most, instead of going through the loop. So that the loop's other tasks (timers, workers'
+results, new connections) are not kept waiting it goes back after BUSY_S at the latest.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol
+
+import trio
+
+LINGER_S = 0.0002
+BUSY_S = 0.001
+EVENTS_MAX = 256
+"""Connections taken from the set at once."""
+SELECTABLE_MAX = 1024
+"""Descriptors from here on select(2) cannot wait for."""
+
+
+class Reader(Protocol):
+    def readable(self) -> None:
+        """There are bytes, or the end. Never waits, never raises."""
+        ...
+
+
+class SocketSet(Protocol):
+    def fileno(self) -> int: ...
+
+    def add(self, fd: int) -> None: ...
+
+    def remove(self, fd: int) -> None: ...
+
+    def ready(self) -> list[int]:
+        """Those that can be read now, or have failed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class EpollSet:
+    """Linux."""
+
+    __slots__ = ("_epoll", "_poll")
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._poll = self._epoll.poll
+
+    def fileno(self) -> int:
+        return self._epoll.fileno()
+
+    def add(self, fd: int) -> None:
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def remove(self, fd: int) -> None:
+        self._epoll.unregister(fd)
+
+    def ready(self) -> list[int]:
+        return [fd for fd, _ in self._poll(0, EVENTS_MAX)]
+
+    def close(self) -> None:
+        self._epoll.close()
+
+
+class SelectorSet:
+    """Other systems whose selector has a descriptor of its own (kqueue)."""
+
+    __slots__ = ("_selector",)
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def fileno(self) -> int:
+        return int(self._selector.fileno())  # epoll and kqueue have one
+
+    def add(self, fd: int) -> None:
+        self._selector.register(fd, selectors.EVENT_READ)
+
+    def remove(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def ready(self) -> list[int]:
+        return [key.fd for key, _ in self._selector.select(0)]
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+class Poller:
+    """`run` in a task of its own; `close` when no connection is left."""
+
+    __slots__ = ("_after_all", "_after_each", "_last_end_s", "_may_linger", "_readers", "_set", "serving")
+
+    def __init__(
+        self,
+        after_each: Callable[[], None],
+        after_all: Callable[[], None],
+        sockets: SocketSet | None = None,
+    ) -> None:
+        """`after_each` is called when all that were ready have had their turn, `after_all` before the loop has its own."""
+        self._after_each = after_each
+        self._after_all = after_all
+        self.serving = False
+        """True while turns are given: what they leave to do is looked at before the loop goes on."""
+        self._set = sockets or (EpollSet() if hasattr(select, "epoll") else SelectorSet())
+        self._readers: dict[int, Reader] = {}
+        self._may_linger = self._set.fileno() < SELECTABLE_MAX
+        self._last_end_s = 0.0
+
+    def add(self, fd: int, reader: Reader) -> None:
+        """Call `readable` whenever and as long as the socket has something, until it is removed."""
+        self._readers[fd] = reader
+        self._set.add(fd)
+
+    def remove(self, fd: int) -> None:
+        """Before the socket is closed."""
+        del self._readers[fd]
+        self._set.remove(fd)
+
+    def close(self) -> None:
+        self._set.close()
+
+    async def run(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self._set.fileno())
+            self.serve()
+
+    def serve(self) -> None:
+        """Turns for whoever has received something, until nobody has or BUSY_S is over."""
+        began_s = monotonic()
+        lingers = self._may_linger and began_s - self._last_end_s < LINGER_S
+        until_s = began_s + BUSY_S
+        ready, readers = self._set.ready, self._readers
+        waited = [self._set.fileno()]
+        self.serving = True
+        while True:
+            fds = ready()
+            if fds:
+                for fd in fds:
+                    reader = readers.get(fd)
+                    if reader is not None:  # not removed by the turn of one before it
+                        reader.readable()
+                self._after_each()
+            elif not lingers or not select.select(waited, (), (), LINGER_S)[0]:
+                break
+            if monotonic() >= until_s:
+                break
+        self._last_end_s = monotonic()
+        self.serving = False
+        self._after_all()
