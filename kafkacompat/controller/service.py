@@ -35,6 +35,8 @@ ImageSubscriber = Callable[[MetadataImage, MetadataImage], None]
 
 TOPIC_DELETION_DISABLED_SINCE = 3
 """DeleteTopics version from which the refusal has an error of its own."""
+QUORUM_IDENTITIES_SINCE = 2
+"""DescribeQuorum version that has fields for directory ids and addresses."""
 
 
 class LocalController:
@@ -190,6 +192,12 @@ class LocalController:
         from kafkacompat.controller.configs import alter_configs
 
         return self._submit(alter_configs(self._core.image, self._core.settings, request))
+
+    def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.raft.describe import describe_quorum
+
+        newer = context.api_version >= QUORUM_IDENTITIES_SINCE
+        return Deferred.of(describe_quorum(request, self._driver.report(), with_identities=newer))
 
     def allocate_producer_ids(self) -> Deferred[tuple[int, int]]:
         from kafkacompat.wire.messages.producer_ids_record import ProducerIdsRecord

@@ -31,6 +31,7 @@ from kafkacompat.raft.election_state import (
     format_election_state,
     parse_election_state,
 )
+from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
 from kafkacompat.raft.snapshot import (
     BrokenSnapshot,
     SnapshotContent,
@@ -149,6 +150,18 @@ class RaftDriver:
     @property
     def high_watermark(self) -> int:
         return self.core.high_watermark
+
+    def report(self) -> QuorumReport | None:
+        """The quorum as its leader sees it; None until the epoch's first batch is committed."""
+        if self.core.high_watermark < 0:
+            return None
+        now_ms = self._clock.now_ms()
+        # Alone, so every voter is this node, which has fetched all that it wrote.
+        voters = tuple(
+            ReplicaReport(each.id, each.directory_id, self.next_offset, now_ms, now_ms, each.listeners)
+            for each in self.voters
+        )
+        return QuorumReport(self.core.node_id, self.epoch, self.high_watermark, voters)
 
     def load(self, apply: Callable[[LoadedBatch], None]) -> None:
         """Hand over the newest snapshot and the log behind it. With one voter all of the log counts as committed."""

@@ -1,0 +1,103 @@
+"""DescribeQuorum (KIP-595, KIP-836, KIP-853): what a leader tells of its quorum.
+
+Pure: a report and a request give the response. Must not know how a leader counts progress, nor who asks. A quorum with one topic
+and one partition answers a request for exactly that; anything else is unknown, entry by entry, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
+from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest
+from kafkacompat.wire.messages.describe_quorum_response import (
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+
+UNKNOWN_PARTITION_TEXT = "This server does not host this topic-partition."
+NOT_LEADER_TEXT = (
+    "For requests intended only for the leader, this error indicates that the broker is not the current leader. For requests "
+    "intended for any replica, this error indicates that the broker is not a replica of the topic partition."
+)
+
+
+def describe_quorum(
+    request: DescribeQuorumRequest, report: QuorumReport | None, *, with_identities: bool = True
+) -> DescribeQuorumResponse:
+    """`report` is None where this node does not lead, or does not know its high watermark yet.
+
+    `with_identities`: directory ids and the voters' addresses, for which old clients have no fields.
+    """
+    asked = [
+        (topic.topic_name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if len(request.topics) != 1 or asked != [(METADATA_TOPIC, 0)]:
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT
+        return refused_partitions(request, code, text)
+    if report is None:
+        return refused_partitions(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADER_TEXT)
+    partition = PartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message="",
+        leader_id=report.leader_id,
+        leader_epoch=report.epoch,
+        high_watermark=report.high_watermark,
+        current_voters=_states(report.voters, with_identities),
+        observers=_states(report.observers, with_identities),
+    )
+    return DescribeQuorumResponse(
+        error_message="",
+        topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        nodes=[
+            Node(
+                node_id=voter.id,
+                listeners=[Listener(name=name, host=host, port=port) for name, host, port in voter.listeners],
+            )
+            for voter in report.voters
+            if with_identities
+        ],
+    )
+
+
+def _states(replicas: Iterable[ReplicaReport], with_identities: bool) -> list[ReplicaState]:
+    return [
+        ReplicaState(
+            replica_id=replica.id,
+            replica_directory_id=replica.directory_id if with_identities else ZERO_UUID,
+            log_end_offset=replica.log_end_offset,
+            last_fetch_timestamp=replica.last_fetch_ms,
+            last_caught_up_timestamp=replica.last_caught_up_ms,
+        )
+        for replica in replicas
+    ]
+
+
+def refused_partitions(
+    request: DescribeQuorumRequest, code: ErrorCode, text: str | None
+) -> DescribeQuorumResponse:
+    """The error at every partition asked for."""
+    return DescribeQuorumResponse(
+        error_message="",
+        topics=[
+            TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    PartitionData(
+                        partition_index=partition.partition_index, error_code=code, error_message=text
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
