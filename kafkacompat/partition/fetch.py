@@ -164,8 +164,8 @@ class FetchEngine:
     def _find(self, asked: Any, uses_topic_ids: bool) -> PartitionCore | None:
         manager = self._manager
         if uses_topic_ids:
-            return manager.by_id.get((asked.topic_id, asked.partition))
-        return manager.by_name.get((asked.topic, asked.partition))
+            return manager.core_by_id(asked.topic_id, asked.partition)
+        return manager.core((asked.topic, asked.partition))
 
     def read_all(
         self, context: FetchContext, parameters: FetchParameters

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
+from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.lookup import delete_to, look_up
@@ -85,6 +87,7 @@ class PartitionManager:
         self._replications: WaitList[ParkedReplication] = WaitList(clock, timers)
         self._watchers: list[Callable[[PartitionCore], None]] = []
         self._held: dict[Key, PartitionCore] | None = None
+        self._arrivals = Arrivals(timers, partial(self._take_role, is_new=True))
         self._offline: set[TopicPartition] = set()
         log_manager.on_offline = self._lost
 
@@ -94,7 +97,7 @@ class PartitionManager:
         self, partition: TopicPartition, records: Buffer, acks: int, api_version: int, internal_allowed: bool
     ) -> ProduceResult:
         """Validate and append one partition's records; the refusal, if any, is in the result."""
-        core = self.by_name.get(partition)
+        core = self.core(partition)
         if partition[0] in INTERNAL_TOPICS and not internal_allowed and self._is_known(partition):
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:
@@ -179,15 +182,27 @@ class PartitionManager:
     # Lookups
 
     def core(self, partition: Key) -> PartitionCore | None:
-        return self.by_name.get(partition)
+        """The partition, its log opened now if nobody has asked for it before; None when it is not here."""
+        core = self.by_name.get(partition)
+        if core is None and self._arrivals and self._arrivals.open_now(partition):
+            return self.by_name.get(partition)
+        return core
+
+    def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
+        """As `core`, for clients that name topics by id."""
+        core = self.by_id.get((topic_id, partition))
+        if core is None and self._arrivals:
+            topic = self.image.topics_by_id.get(topic_id)
+            return None if topic is None else self.core((topic.name, partition))
+        return core
 
     def log(self, partition: TopicPartition) -> Log | None:
-        core = self.by_name.get(partition)
+        core = self.core(partition)
         return core.log if core is not None and core.is_leader else None
 
     def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
         """NONE when this node leads the partition in that epoch, else what a client is told."""
-        core = self.by_name.get(partition)
+        core = self.core(partition)
         return self._absent(partition) if core is None else core.check_leader(current_leader_epoch)
 
     def list_offset(
@@ -198,7 +213,7 @@ class PartitionManager:
         current_leader_epoch: int,
         replica_id: int,
     ) -> OffsetLookup:
-        core = self.by_name.get(partition)
+        core = self.core(partition)
         if core is None:
             return OffsetLookup(self._absent(partition))
         return look_up(core, timestamp_ms, read_committed, current_leader_epoch, replica_id)
@@ -217,7 +232,7 @@ class PartitionManager:
     ) -> Deferred[Mapping[TopicPartition, tuple[ErrorCode, int]]]:
         answers: dict[TopicPartition, tuple[ErrorCode, int]] = {}
         for partition, offset in offsets.items():
-            core = self.by_name.get(partition)
+            core = self.core(partition)
             if partition.topic in INTERNAL_TOPICS and self._is_known(partition):
                 answers[partition] = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
             elif core is None:
@@ -231,6 +246,7 @@ class PartitionManager:
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take the roles of a new image: logs made and dropped, leaders and followers, settings."""
         self.image = new
+        opened = 0
         if old.topics_by_id is not new.topics_by_id:
             for topic_id, topic in old.topics_by_id.items():
                 if topic_id not in new.topics_by_id:
@@ -244,7 +260,12 @@ class PartitionManager:
                         if self.node_id in partition.replicas:
                             # What the first image brings may have been here before this start.
                             is_new = old.offset >= 0 and index not in known
-                            self._take_role(TopicPartition(name, index), topic.id, partition, is_new)
+                            key = TopicPartition(name, index)
+                            if key in self._arrivals or (is_new and opened >= OPENED_AT_ONCE_MAX):
+                                self._arrivals.add(key, topic.id, partition)
+                            else:
+                                self._take_role(key, topic.id, partition, is_new)
+                                opened += is_new
                         else:
                             self._drop(TopicPartition(name, index), topic.id)
         if old.configs is not new.configs:
@@ -271,6 +292,7 @@ class PartitionManager:
 
     def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._offline.discard(name)
+        self._arrivals.discard(name)
         core = self._drop_core(name, topic_id)
         if core is not None:
             self._log_manager.delete_later(name)
