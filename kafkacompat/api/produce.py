@@ -56,14 +56,20 @@ def is_transactional(records: Any) -> bool:
     )
 
 
+def holds_transactional(topics: Iterable[TopicProduceData]) -> bool:
+    for topic in topics:
+        for one in topic.partition_data:
+            if is_transactional(one.records):
+                return True
+    return False
+
+
 def handle(
     node: Node, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Deferred[ProduceResponse] | NoResponse:
     topics = request.topic_data
     several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
-    if request.transactional_id is None and any(
-        is_transactional(one.records) for topic in topics for one in topic.partition_data
-    ):
+    if request.transactional_id is None and holds_transactional(topics):
         return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, context.api_version)
     if not several:
         return _append_all(node, context, request, topics)

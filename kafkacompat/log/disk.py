@@ -121,7 +121,13 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+        except FileNotFoundError:
+            os.makedirs(path)
 
     def read_bytes(self, path: str) -> bytes:
         with open(path, "rb") as file:

@@ -42,6 +42,7 @@ class PartitionLog(ReadableLog):
     __slots__ = (
         "_config",
         "_disk",
+        "_indexes_full_from",
         "_randrange",
         "_roll_after_ms",
         "_segment_bytes",
@@ -84,6 +85,9 @@ class PartitionLog(ReadableLog):
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
+        # An index gets an entry for every index.interval.bytes at most, so a smaller segment need not be asked.
+        entries = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
+        self._indexes_full_from = (entries - 1) * config.index_interval_bytes
         self._draw_roll_time()
 
     # -- appending
@@ -192,6 +196,7 @@ class PartitionLog(ReadableLog):
     ) -> Segment:
         """The active segment, or a new one where Kafka would roll."""
         segment = self._segments.items[-1]
+        config = self._config
         if segment.size:
             began = segment.rolling_timestamp_ms
             if began is None:
@@ -201,7 +206,7 @@ class PartitionLog(ReadableLog):
                 segment.size > self._segment_bytes - size
                 or waited > self._roll_after_ms
                 or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-                or segment.is_full(self._config.segment_index_bytes)
+                or (segment.size > self._indexes_full_from and segment.is_full(config.segment_index_bytes))
             ):
                 return self.roll(first_offset, now_ms)
         elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
@@ -231,8 +236,9 @@ class PartitionLog(ReadableLog):
     # -- offsets
 
     def set_high_watermark(self, offset: int) -> None:
-        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
-        if offset > self.high_watermark:
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        if offset > self.high_watermark:  # which is never below the log's start
             self.high_watermark = offset
             self._state.on_high_watermark(offset)
 

@@ -60,11 +60,12 @@ def open_directory(
     CheckpointCorrupt when the epochs cannot be read after a clean stop; OSError passes through.
     """
     disk.make_directory(directory)
-    _finish_interrupted_work(disk, directory, note)
     names = disk.list_directory(directory)
+    if _finish_interrupted_work(disk, directory, names, note):
+        names = disk.list_directory(directory)
     segments = _load_segments(disk, directory, names, config, now_ms, note)
     snapshots = SnapshotStore(disk, directory, names)
-    epochs, epochs_known = _load_epochs(disk, directory, clean, note)
+    epochs, epochs_known = _load_epochs(disk, directory, LEADER_EPOCH_FILE in names, clean, note)
     first_base = segments[0].base_offset if segments else log_start_offset
     if not clean and segments:
         start = recovery_point if epochs_known or recovery_point == 0 else 0
@@ -110,9 +111,11 @@ def open_directory(
     )
 
 
-def _finish_interrupted_work(disk: Disk, directory: str, note: Note) -> None:
-    """Remove `.deleted` and `.cleaned` files; complete swaps of a compaction that had come far enough."""
-    names = [name for name in disk.list_directory(directory) if name[:20].isdigit()]
+def _finish_interrupted_work(disk: Disk, directory: str, found: list[str], note: Note) -> bool:
+    """Remove `.deleted` and `.cleaned` files; complete swaps of a compaction that had come far enough. True if it did."""
+    if not any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
+        return False
+    names = [name for name in found if name[:20].isdigit()]
     least_cleaned = 1 << 63
     swaps: list[str] = []
     for name in names:
@@ -143,6 +146,7 @@ def _finish_interrupted_work(disk: Disk, directory: str, note: Note) -> None:
             disk.remove(f"{directory}/{name}")
     for name in valid:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    return True
 
 
 def _swap_end(disk: Disk, path: str, base_offset: int) -> int:
@@ -171,10 +175,12 @@ def _load_segments(
     return segments
 
 
-def _load_epochs(disk: Disk, directory: str, clean: bool, note: Note) -> tuple[LeaderEpochCache, bool]:
+def _load_epochs(
+    disk: Disk, directory: str, present: bool, clean: bool, note: Note
+) -> tuple[LeaderEpochCache, bool]:
     """The epochs and whether the file could be believed; a crash can leave it empty."""
     path = f"{directory}/{LEADER_EPOCH_FILE}"
-    if not disk.exists(path):
+    if not present:
         return LeaderEpochCache(), False
     try:
         entries = parse_epochs(disk.read_bytes(path))

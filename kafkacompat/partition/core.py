@@ -112,7 +112,8 @@ class PartitionCore:
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def has_min_isr(self) -> bool:
-        return len(self.isr) >= self.effective_min_isr()
+        have = len(self.isr)
+        return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
     def observe_follower(self, replica_id: int, end_offset: int) -> None:
         """A follower fetched at end_offset, so it has everything below."""
