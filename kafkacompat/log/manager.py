@@ -18,6 +18,7 @@ from kafkacompat.log.checkpoint import (
     LOG_START_FILE,
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
+    CheckpointCorrupt,
     format_partition_metadata,
     parse_partition_metadata,
 )
@@ -172,7 +173,13 @@ class LogManager:
         if topic_id is None:
             topic_id = ZERO_UUID
             if self._disk.exists(metadata):
-                topic_id = parse_partition_metadata(self._disk.read_bytes(metadata))
+                try:
+                    topic_id = parse_partition_metadata(self._disk.read_bytes(metadata))
+                except CheckpointCorrupt as error:
+                    if clean:
+                        raise
+                    # A crash can leave it empty; the metadata log knows the id and `get_or_create` writes it again.
+                    self._note(f"{metadata}: {error}; the topic's id is taken from the metadata log")
         elif not self._disk.exists(metadata):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
         return PartitionLog(
@@ -345,6 +352,8 @@ class LogManager:
         for directory in online:
             if directory.directory_id == directory_id:
                 return directory
+        if len(online) == 1:
+            return online[0]
         counts = dict.fromkeys((directory.path for directory in online), 0)
         for directory in self._home.values():
             if directory.path in counts:

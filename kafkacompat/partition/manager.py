@@ -97,7 +97,9 @@ class PartitionManager:
         self, partition: TopicPartition, records: Buffer, acks: int, api_version: int, internal_allowed: bool
     ) -> ProduceResult:
         """Validate and append one partition's records; the refusal, if any, is in the result."""
-        core = self.core(partition)
+        core = self.by_name.get(partition)
+        if core is None:
+            core = self.core(partition)
         if partition[0] in INTERNAL_TOPICS and not internal_allowed and self._is_known(partition):
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:

@@ -191,6 +191,21 @@ def test_partition_directories() -> None:
         assert parse_partition_directory(name) is None
 
 
+def test_an_empty_topic_id_file_after_a_crash_is_written_again(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    name = TopicPartition("t.x_y-z", 0)
+    path = tmp_path / "a" / "t.x_y-z-0" / "partition.metadata"
+    kept = path.read_bytes()
+    path.write_bytes(b"")
+    notes: list[str] = []
+    again = manager_on(tmp_path, notes)
+    assert [status.online for status in again.log_dirs()] == [True, True]
+    assert len(notes) == 1
+    assert again.get_or_create(name, TOPIC_ID, CONFIG).log_end_offset == 30
+    assert path.read_bytes() == kept
+
+
 def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:
     notes: list[str] = []
     manager = manager_on(tmp_path, notes)
