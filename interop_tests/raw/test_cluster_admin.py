@@ -80,3 +80,58 @@ def test_there_is_one_quorum_and_it_is_asked_for_alone(
     found: list[Any] = [each for topic in reply["Topics"] for each in topic["Partitions"]]
     expected = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION)
     assert all((each["ErrorCode"], each["ErrorMessage"]) == expected for each in found)
+
+
+def elections(
+    connection: Connection, version: int, topics: list[tuple[str, list[int]]] | None, kind: int = 0
+) -> dict[str, Any]:
+    asked = None if topics is None else [{"Topic": name, "Partitions": indexes} for name, indexes in topics]
+    body = {"ElectionType": kind, "TopicPartitions": asked, "TimeoutMs": 5000}
+    if version == 0:
+        del body["ElectionType"]
+    return connection.call("ElectLeaders", version, body)
+
+
+def election_results(reply: dict[str, Any]) -> list[tuple[str, int, int, str | None]]:
+    return [
+        (topic["Topic"], each["PartitionId"], each["ErrorCode"], each["ErrorMessage"])
+        for topic in reply["ReplicaElectionResults"]
+        for each in topic["PartitionResult"]
+    ]
+
+
+@pytest.mark.parametrize(("version", "kind"), [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1)])
+def test_G10_an_election_by_name_says_of_each_partition_why_not(
+    version: int, kind: int, connection: Connection, topic: str, unique: Any
+) -> None:
+    missing = unique("missing")
+    reply = elections(connection, version, [(topic, [0, 7, 0]), (missing, [0])], kind)
+    assert reply.get("ErrorCode", 0) == 0
+    not_needed = (topic, 0, ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert election_results(reply) == [
+        not_needed,
+        (topic, 7, unknown, f"No such partition as {topic}-7"),
+        not_needed,
+        (missing, 0, unknown, f"No such topic as {missing}"),
+    ]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["preferred", "unclean"])
+def test_G10_an_election_of_all_leaves_out_what_needs_none(
+    kind: int, connection: Connection, topic: str
+) -> None:
+    reply = elections(connection, 2, None, kind)
+    assert reply["ErrorCode"] == 0
+    assert topic in [each["Topic"] for each in reply["ReplicaElectionResults"]]
+    assert election_results(reply) == []
+
+
+@pytest.mark.parametrize("kind", [5, -1])
+def test_an_unknown_kind_of_election_is_refused(kind: int, connection: Connection, topic: str) -> None:
+    reply = elections(connection, 2, [(topic, [0])], kind)
+    text = f"Unknown election type {kind}"
+    assert reply["ErrorCode"] == ErrorCode.INVALID_REQUEST
+    assert election_results(reply) == [(topic, 0, ErrorCode.INVALID_REQUEST, text)]
+    reply = elections(connection, 1, None, kind)
+    assert (reply["ErrorCode"], reply["ReplicaElectionResults"]) == (ErrorCode.INVALID_REQUEST, [])

@@ -52,6 +52,7 @@ SERVED = {
     "SaslAuthenticate": (0, 2),
     "CreatePartitions": (0, 3),
     "DeleteGroups": (0, 2),
+    "ElectLeaders": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
     "OffsetDelete": (0, 0),
     "DescribeQuorum": (0, 2),

@@ -55,6 +55,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
     _entry(37, "CreatePartitions", "create_partitions", 0, 3),
     _entry(42, "DeleteGroups", "delete_groups", 0, 2),
+    _entry(43, "ElectLeaders", "elect_leaders", 0, 2),
     _entry(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
     _entry(47, "OffsetDelete", "offset_delete", 0, 0),
     _entry(55, "DescribeQuorum", "describe_quorum", 0, 2),

@@ -1,6 +1,7 @@
-"""One partition's change record: target ISR, eligible leaders (KIP-966) and election, in the order that Kafka's builder keeps.
+"""One partition's change record: assignment, target ISR, eligible leaders (KIP-966) and election, in Kafka's builder's order.
 
-Pure. Knows a partition and who is acceptable as its leader, not why the change is asked.
+A reassignment that the target ISR completes is completed in the same record, whatever the change was asked for. Pure. Knows a
+partition and who is acceptable as its leader, not why the change is asked.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kafkacompat.controller.features import leader_epoch_bump_on_isr_shrink
+from kafkacompat.controller.features import directories_supported, leader_epoch_bump_on_isr_shrink
 from kafkacompat.controller.image import PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
@@ -23,6 +24,24 @@ class Election(Enum):
     """A live member of the ISR or, when that is empty, an eligible leader replica."""
     PREFERRED = "preferred"
     UNCLEAN = "unclean"
+
+
+def completed_reassignment(
+    replicas: tuple[int, ...], removing: tuple[int, ...], adding: tuple[int, ...], isr: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """(replicas, ISR) once every replica that comes is in sync and one that stays, too; None while it goes on or there is none.
+
+    Where more replicas go than come, all that stay must be in sync: otherwise the partition would end up with fewer than it had.
+    """
+    if not removing and not adding:
+        return None
+    left = tuple(replica for replica in replicas if replica not in removing)
+    isr_left = tuple(replica for replica in isr if replica not in removing)
+    if not left or not isr_left or not set(adding) <= set(isr_left):
+        return None
+    if len(adding) < len(removing) and not set(left) <= set(isr_left):
+        return None
+    return left, isr_left
 
 
 @dataclass(slots=True)
@@ -41,13 +60,23 @@ class PartitionChange:
     election: Election = Election.ONLINE
     unclean_replicas: frozenset[int] = frozenset()
     """Replicas that lost their page cache: never eligible."""
+    target_replicas: tuple[int, ...] | None = None
+    """None keeps the partition's; so with the next two."""
+    target_removing: tuple[int, ...] | None = None
+    target_adding: tuple[int, ...] | None = None
+    default_directory: Callable[[int], Uuid] | None = None
+    """Of a broker that comes to the partition; needed with target_replicas."""
     _target_elr: tuple[int, ...] = field(default=(), init=False)
 
     def record(self) -> PartitionChangeRecord | None:
         partition = self.partition
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
+        self._complete_reassignment()
         self._target_elr = self._eligible()
         self._elect(record)
+        if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self._replicas):
+            # A new leader epoch, so that the replica that has left is fenced off.
+            record.leader = partition.leader
         self._state_elr(record)
         if record.isr is None and (self.target_isr or self.elr_enabled) and self.target_isr != partition.isr:
             record.isr = list(self.target_isr)
@@ -59,7 +88,26 @@ class PartitionChange:
         ):
             record.leader = partition.leader
         self._state_last_known_leader(record)
+        self._state_assignment(record)
         return None if self._is_nothing(record) else record
+
+    @property
+    def _replicas(self) -> tuple[int, ...]:
+        return self.partition.replicas if self.target_replicas is None else self.target_replicas
+
+    @property
+    def _removing(self) -> tuple[int, ...]:
+        return self.partition.removing_replicas if self.target_removing is None else self.target_removing
+
+    @property
+    def _adding(self) -> tuple[int, ...]:
+        return self.partition.adding_replicas if self.target_adding is None else self.target_adding
+
+    def _complete_reassignment(self) -> None:
+        completed = completed_reassignment(self._replicas, self._removing, self._adding, self.target_isr)
+        if completed is not None:
+            self.target_replicas, self.target_isr = completed
+            self.target_removing = self.target_adding = ()
 
     def _eligible(self) -> tuple[int, ...]:
         partition = self.partition
@@ -77,7 +125,7 @@ class PartitionChange:
     def _new_leader(self) -> tuple[int, bool]:
         """(replica or NO_LEADER, whether the election is unclean)."""
         partition = self.partition
-        replicas = partition.replicas
+        replicas = self._replicas
         if self.election is Election.PREFERRED and self._is_valid(replicas[0]):
             return replicas[0], False
         if self._is_valid(partition.leader):
@@ -129,6 +177,23 @@ class PartitionChange:
             record.leader >= 0 or (partition.leader != NO_LEADER and record.leader != NO_LEADER)
         ):
             record.last_known_elr = []
+
+    def _state_assignment(self, record: PartitionChangeRecord) -> None:
+        partition = self.partition
+        if self._replicas != partition.replicas:
+            assert self.default_directory is not None
+            record.replicas = list(self._replicas)
+            known = dict(zip(partition.replicas, partition.directories, strict=True))
+            directories = [
+                known[replica] if replica in known else self.default_directory(replica)
+                for replica in self._replicas
+            ]
+            if directories_supported(self.metadata_version) and tuple(directories) != partition.directories:
+                record.directories = directories
+        if self._removing != partition.removing_replicas:
+            record.removing_replicas = list(self._removing)
+        if self._adding != partition.adding_replicas:
+            record.adding_replicas = list(self._adding)
 
     @staticmethod
     def _is_nothing(record: PartitionChangeRecord) -> bool:

@@ -35,6 +35,8 @@ ImageSubscriber = Callable[[MetadataImage, MetadataImage], None]
 
 TOPIC_DELETION_DISABLED_SINCE = 3
 """DeleteTopics version from which the refusal has an error of its own."""
+ELECTION_ERROR_SINCE = 1
+"""ElectLeaders version that has an error of the whole request."""
 QUORUM_IDENTITIES_SINCE = 2
 """DescribeQuorum version that has fields for directory ids and addresses."""
 
@@ -192,6 +194,13 @@ class LocalController:
         from kafkacompat.controller.configs import alter_configs
 
         return self._submit(alter_configs(self._core.image, self._core.settings, request))
+
+    def elect_leaders(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.elections import elect_leaders
+
+        image, settings = self._core.image, self._core.settings
+        newer = context.api_version >= ELECTION_ERROR_SINCE
+        return self._submit(elect_leaders(image, settings, request, with_request_error=newer))
 
     def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.raft.describe import describe_quorum

@@ -1,0 +1,90 @@
+"""Images of several brokers for command tests, and a step that replays what a command wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.result import Result
+
+TOPIC_ID = b"t" * 16
+LEVELS = {"metadata.version": 30, "eligible.leader.replicas.version": 1}
+
+
+def settings(**properties: str) -> ControllerSettings:
+    names = {key.replace("_", "."): value for key, value in properties.items()}
+    return ControllerSettings(
+        ServerConfig.from_properties({**defaults_without_file(), **names}), 1, "cluster"
+    )
+
+
+def directory(broker_id: int) -> bytes:
+    return bytes([broker_id]) * 16
+
+
+def broker(
+    broker_id: int, *, fenced: bool = False, features: Mapping[str, tuple[int, int]] = {}
+) -> BrokerImage:
+    return BrokerImage(
+        id=broker_id,
+        epoch=100 + broker_id,
+        incarnation_id=bytes(15) + bytes([broker_id]),
+        endpoints={},
+        features=features,
+        rack=None,
+        fenced=fenced,
+        in_controlled_shutdown=False,
+        directories=(directory(broker_id),),
+    )
+
+
+def partition(
+    *replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None, **fields: Any
+) -> PartitionImage:
+    in_sync = replicas if isr is None else isr
+    values: dict[str, Any] = {
+        "replicas": replicas,
+        "directories": tuple(directory(each) for each in replicas),
+        "isr": in_sync,
+        "removing_replicas": (),
+        "adding_replicas": (),
+        "eligible_leader_replicas": (),
+        "last_known_elr": (),
+        "leader": (in_sync[0] if in_sync else -1) if leader is None else leader,
+        "leader_recovering": False,
+        "leader_epoch": 5,
+        "partition_epoch": 9,
+    }
+    return PartitionImage(**{**values, **fields})
+
+
+def cluster(
+    *partitions: PartitionImage,
+    brokers: Iterable[BrokerImage | int] = (1, 2, 3, 4),
+    features: Mapping[str, int] = LEVELS,
+    configs: Mapping[tuple[int, str], Mapping[str, str]] = {},
+) -> MetadataImage:
+    """Topic t with these partitions."""
+    topic = TopicImage("t", TOPIC_ID, dict(enumerate(partitions)))
+    members = [broker(each) if isinstance(each, int) else each for each in brokers]
+    return MetadataImage(
+        offset=50,
+        epoch=2,
+        features=features,
+        brokers={each.id: each for each in members},
+        topics={"t": topic},
+        topics_by_id={TOPIC_ID: topic},
+        configs=configs,
+    )
+
+
+def after(image: MetadataImage, result: Result[Any, Any]) -> MetadataImage:
+    """The image once the result's records are replayed."""
+    builder = ImageBuilder(image)
+    for record in result.records:
+        builder.apply(record.message.API_KEY, record.message)
+    return builder.build(image.offset + len(result.records), image.epoch)

@@ -1,0 +1,115 @@
+"""ElectLeaders (KIP-183, KIP-460): leaders that an administrator asks for: the preferred ones or, in need, any live one.
+
+Pure: image and request give records and response. Election itself is partition_change.py's. Codes and texts are those of Apache
+Kafka 4.3.0. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.partition_change import Election
+from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
+from kafkacompat.wire.messages.elect_leaders_response import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+"""By the request's election type."""
+NOT_NEEDED_TEXT = "Leader election not needed for topic partition."
+NO_PREFERRED_TEXT = "The preferred leader was not available."
+NO_ELIGIBLE_TEXT = "Eligible topic partition leaders are not available."
+TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
+
+
+def elect_leaders(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: ElectLeadersRequest,
+    *,
+    with_request_error: bool = True,
+) -> Result[MetadataRecord, ElectLeadersResponse]:
+    """No partitions named means all, of which those that need no election are left out of the answer (G10).
+
+    `with_request_error`: the answer has a field for an error of the whole request.
+    """
+    election = ELECTIONS.get(request.election_type)
+    if election is None:
+        text = f"Unknown election type {request.election_type}"
+        return Result((), refused_elections(request, ErrorCode.INVALID_REQUEST, text))
+    named = request.topic_partitions is not None
+    if request.topic_partitions is None:
+        wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]
+    else:
+        wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
+    records: dict[tuple[str, int], MetadataRecord] = {}
+    results: list[ReplicaElectionResult] = []
+    for name, indexes in wanted:
+        found: list[PartitionResult] = []
+        for index in indexes:
+            result = _elect(image, settings, name, index, election, records)
+            if named or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                found.append(result)
+        results.append(ReplicaElectionResult(topic=name, partition_result=found))
+    if len(records) > MAX_RECORDS_PER_OPERATION:
+        refused = refused_elections(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
+        if not with_request_error:
+            refused.error_code = ErrorCode.NONE
+        return Result((), refused)
+    return Result(tuple(records.values()), ElectLeadersResponse(replica_election_results=results))
+
+
+def _elect(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    name: str,
+    index: int,
+    election: Election,
+    records: dict[tuple[str, int], MetadataRecord],
+) -> PartitionResult:
+    def result(code: ErrorCode, text: str | None) -> PartitionResult:
+        return PartitionResult(partition_id=index, error_code=code, error_message=text)
+
+    topic = image.topics.get(name)
+    if topic is None:
+        return result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    preferred = election is Election.PREFERRED
+    if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
+        return result(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED_TEXT)
+    record = change_of(image, settings, topic, index, election=election)
+    if record is None:
+        if preferred:
+            return result(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NO_PREFERRED_TEXT)
+        return result(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, NO_ELIGIBLE_TEXT)
+    # A partition named twice is elected once: the second record would bump the epoch for nothing.
+    records[name, index] = record
+    return result(ErrorCode.NONE, None)
+
+
+def refused_elections(
+    request: ElectLeadersRequest, code: ErrorCode, text: str | None
+) -> ElectLeadersResponse:
+    """The error of the whole request, and at every partition that it names."""
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=text)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
