@@ -135,3 +135,85 @@ def test_an_unknown_kind_of_election_is_refused(kind: int, connection: Connectio
     assert election_results(reply) == [(topic, 0, ErrorCode.INVALID_REQUEST, text)]
     reply = elections(connection, 1, None, kind)
     assert (reply["ErrorCode"], reply["ReplicaElectionResults"]) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def reassign(
+    connection: Connection,
+    topics: dict[str, list[tuple[int, list[int] | None]]],
+    version: int = 1,
+    factor_may_change: bool = True,
+) -> dict[str, Any]:
+    asked = [
+        {
+            "Name": name,
+            "Partitions": [{"PartitionIndex": index, "Replicas": replicas} for index, replicas in partitions],
+        }
+        for name, partitions in topics.items()
+    ]
+    body: dict[str, Any] = {"TimeoutMs": 5000, "Topics": asked}
+    if version >= 1:
+        body["AllowReplicationFactorChange"] = factor_may_change
+    reply = connection.call("AlterPartitionReassignments", version, body)
+    assert reply["ErrorCode"] == 0
+    return reply
+
+
+def reassignment_results(reply: dict[str, Any]) -> list[tuple[str, int, int, str | None]]:
+    return [
+        (topic["Name"], each["PartitionIndex"], each["ErrorCode"], each["ErrorMessage"])
+        for topic in reply["Responses"]
+        for each in topic["Partitions"]
+    ]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_G11_a_partition_stays_where_it_is_and_has_nothing_to_cancel(
+    version: int, connection: Connection, make_topic: Any
+) -> None:
+    topic, own = make_topic(partitions=2), node_id(connection)
+    reply = reassign(connection, {topic: [(0, [own]), (1, None)]}, version)
+    assert reply["ErrorMessage"] is None
+    assert reassignment_results(reply) == [
+        (topic, 0, 0, None),
+        (topic, 1, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
+    ]
+    for topics in (None, [{"Name": topic, "PartitionIndexes": [0, 1, 9]}], []):
+        ongoing = connection.call("ListPartitionReassignments", 0, {"TimeoutMs": 5000, "Topics": topics})
+        assert (ongoing["ErrorCode"], ongoing["ErrorMessage"], ongoing["Topics"]) == (0, None, [])
+
+
+@pytest.mark.parametrize("factor_may_change", [True, False])
+def test_reassignments_that_are_refused(
+    factor_may_change: bool, connection: Connection, topic: str, unique: Any
+) -> None:
+    own, missing = node_id(connection), unique("missing")
+    asked: list[tuple[int, list[int] | None]] = [
+        (0, [own, 9999]),
+        (0, [own, own]),
+        (0, []),
+        (0, [-1]),
+        (9, [own]),
+        (9, None),
+    ]
+    reply = reassign(connection, {topic: asked, missing: [(0, [own])]}, factor_may_change=factor_may_change)
+    assert reply["AllowReplicationFactorChange"] is factor_may_change
+    start = "The manual partition assignment includes"
+    refused, unknown = ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reassignment_results(reply) == [
+        (topic, 0, refused, f"{start} broker 9999, but no such broker is registered."),
+        (topic, 0, refused, f"{start} the broker {own} more than once."),
+        (topic, 0, refused, f"{start} an empty replica list."),
+        (topic, 0, refused, f"{start} broker -1, but no such broker is registered."),
+        (topic, 9, unknown, f"Unable to find partition {topic}:9."),
+        (topic, 9, unknown, f"Unable to find partition {topic}:9."),
+        (missing, 0, unknown, f"Unable to find a topic named {missing}."),
+    ]
+
+
+def test_reassigning_nothing_changes_nothing(connection: Connection) -> None:
+    reply = reassign(connection, {}, factor_may_change=False)
+    assert (reply["AllowReplicationFactorChange"], reply["ErrorMessage"], reply["Responses"]) == (
+        True,
+        "",
+        [],
+    )

@@ -54,6 +54,8 @@ SERVED = {
     "DeleteGroups": (0, 2),
     "ElectLeaders": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
+    "AlterPartitionReassignments": (0, 1),
+    "ListPartitionReassignments": (0, 0),
     "OffsetDelete": (0, 0),
     "DescribeQuorum": (0, 2),
     "DescribeCluster": (0, 2),

@@ -57,6 +57,8 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(42, "DeleteGroups", "delete_groups", 0, 2),
     _entry(43, "ElectLeaders", "elect_leaders", 0, 2),
     _entry(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
+    _entry(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
+    _entry(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     _entry(47, "OffsetDelete", "offset_delete", 0, 0),
     _entry(55, "DescribeQuorum", "describe_quorum", 0, 2),
     _entry(60, "DescribeCluster", "describe_cluster", 0, 2),

@@ -202,6 +202,16 @@ class LocalController:
         newer = context.api_version >= ELECTION_ERROR_SINCE
         return self._submit(elect_leaders(image, settings, request, with_request_error=newer))
 
+    def alter_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.reassignments import alter_partition_reassignments
+
+        return self._submit(alter_partition_reassignments(self._core.image, self._core.settings, request))
+
+    def list_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.reassignments import list_partition_reassignments
+
+        return self._submit(Result((), list_partition_reassignments(self._core.image, request)))
+
     def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.raft.describe import describe_quorum
 

@@ -1,0 +1,26 @@
+"""AlterPartitionReassignments (key 45, versions 0-1): to the controller. KIP-455, KIP-860."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.alter_partition_reassignments_request import (
+        AlterPartitionReassignmentsRequest,
+    )
+
+
+def handle(
+    node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Deferred[AlterPartitionReassignmentsResponse]:
+    return node.controller.alter_partition_reassignments(request, context)
+
+
+HANDLER = Handler(45, 0, 1, handle, top_level_error(AlterPartitionReassignmentsResponse))

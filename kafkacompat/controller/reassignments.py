@@ -1,0 +1,239 @@
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860): moving a partition to other brokers.
+
+A reassignment starts by putting the target first and whoever must leave behind it, with lists of who comes and who goes; any later
+change of the ISR completes it (partition_change.py). Pure: image and request give records and response. Codes and texts are those
+of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.partition_change import Election
+from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+)
+from kafkacompat.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kafkacompat.wire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from kafkacompat.wire.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+_ASSIGNMENT = "The manual partition assignment includes"
+_TOO_LARGE = "Unable to perform excessively large batch operation."
+
+
+class ReassignmentRefused(Exception):
+    """One partition's refusal."""
+
+    def __init__(self, code: ErrorCode, message: str | None) -> None:
+        super().__init__(f"{code.name}: {message}")
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """What a partition's lists are while it moves."""
+
+    replicas: tuple[int, ...]
+    removing: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+def planned(current: Sequence[int], target: Sequence[int]) -> Reassignment:
+    """From all replicas that the partition has now, those of a running reassignment included, to the target."""
+    removing = tuple(sorted(set(current) - set(target)))
+    adding = tuple(sorted(set(target) - set(current)))
+    return Reassignment((*target, *removing), removing, adding)
+
+
+def reverted(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """(replicas, ISR, whether that loses records): back to those that were there before, the comers out of both lists.
+
+    When only comers are in sync, the first replica of before is taken for in sync though it is not.
+    """
+    adding = partition.adding_replicas
+    replicas = tuple(replica for replica in partition.replicas if replica not in adding)
+    isr = tuple(replica for replica in partition.isr if replica not in adding)
+    if not replicas:
+        raise ReassignmentRefused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Invalid replica assignment: addingReplicas contains all replicas.",
+        )
+    return (replicas, isr, False) if isr else (replicas, replicas[:1], True)
+
+
+def is_reassigning(partition: PartitionImage) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def alter_partition_reassignments(
+    image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
+) -> Result[MetadataRecord, AlterPartitionReassignmentsResponse]:
+    if not request.topics:
+        return Result((), AlterPartitionReassignmentsResponse(error_message=""))
+    records: dict[tuple[str, int], MetadataRecord] = {}
+    responses: list[ReassignableTopicResponse] = []
+    for topic in request.topics:
+        answers: list[ReassignablePartitionResponse] = []
+        for partition in topic.partitions:
+            answer = ReassignablePartitionResponse(
+                partition_index=partition.partition_index, error_code=ErrorCode.NONE, error_message=None
+            )
+            try:
+                record = _alter(
+                    image, settings, topic.name, partition, request.allow_replication_factor_change
+                )
+                if record is not None:
+                    if len(records) >= MAX_RECORDS_PER_OPERATION:
+                        raise ReassignmentRefused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
+                    # Of several wishes for one partition the last counts: each was worked out from the same state.
+                    records[topic.name, partition.partition_index] = record
+            except ReassignmentRefused as refusal:
+                answer.error_code, answer.error_message = refusal.code, refusal.message
+            answers.append(answer)
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=responses,
+    )
+    return Result(tuple(records.values()), response)
+
+
+def _alter(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    name: str,
+    request: ReassignablePartition,
+    factor_may_change: bool,
+) -> MetadataRecord | None:
+    index = request.partition_index
+    topic = image.topics.get(name)
+    if topic is None:
+        text = f"Unable to find a topic named {name}."
+        raise ReassignmentRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if index not in topic.partitions:
+        text = f"Unable to find partition {name}:{index}."
+        raise ReassignmentRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if request.replicas is None:
+        return _cancel(image, settings, topic, index)
+    return _reassign(image, settings, topic, index, request.replicas, factor_may_change)
+
+
+def _cancel(
+    image: MetadataImage, settings: ControllerSettings, topic: TopicImage, index: int
+) -> MetadataRecord | None:
+    partition = topic.partitions[index]
+    if not is_reassigning(partition):
+        raise ReassignmentRefused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
+    replicas, isr, unclean = reverted(partition)
+    may_be_unclean = settings.unclean_election(image, topic.name)
+    if unclean and not may_be_unclean:
+        raise ReassignmentRefused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+            "leader election.",
+        )
+    return change_of(
+        image,
+        settings,
+        topic,
+        index,
+        target_isr=isr,
+        target_replicas=replicas,
+        target_removing=(),
+        target_adding=(),
+        election=Election.UNCLEAN if may_be_unclean else Election.ONLINE,
+    )
+
+
+def _reassign(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    topic: TopicImage,
+    index: int,
+    target: Sequence[int],
+    factor_may_change: bool,
+) -> MetadataRecord | None:
+    _check_target(image, target)
+    partition = topic.partitions[index]
+    factor = len(set(partition.replicas) - set(partition.removing_replicas))
+    if not factor_may_change and len(target) != factor:
+        raise ReassignmentRefused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {factor} to {len(target)}",
+        )
+    plan = planned(partition.replicas, target)
+    return change_of(
+        image,
+        settings,
+        topic,
+        index,
+        target_replicas=plan.replicas,
+        # A list that the new plan leaves empty keeps what a running reassignment has in it.
+        target_removing=plan.removing or None,
+        target_adding=plan.adding or None,
+    )
+
+
+def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
+    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if not target:
+        raise ReassignmentRefused(code, f"{_ASSIGNMENT} an empty replica list.")
+    previous: int | None = None
+    for broker in sorted(target):
+        if broker not in image.brokers:
+            text = f"{_ASSIGNMENT} broker {broker}, but no such broker is registered."
+            raise ReassignmentRefused(code, text)
+        if broker == previous:
+            raise ReassignmentRefused(code, f"{_ASSIGNMENT} the broker {broker} more than once.")
+        previous = broker
+
+
+def list_partition_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Of those asked for, or of all (G11), the partitions that are moving; topics without any are left out."""
+    wanted: Iterable[tuple[str, Sequence[int]]]
+    if request.topics is None:
+        wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]
+    else:
+        wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
+    found: list[OngoingTopicReassignment] = []
+    for name, indexes in wanted:
+        if name not in image.topics:
+            continue
+        partitions = image.topics[name].partitions
+        moving = [
+            _ongoing(index, partitions[index])
+            for index in indexes
+            if index in partitions and is_reassigning(partitions[index])
+        ]
+        if moving:
+            found.append(OngoingTopicReassignment(name=name, partitions=moving))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=found)
+
+
+def _ongoing(index: int, partition: PartitionImage) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(
+        partition_index=index,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding_replicas),
+        removing_replicas=list(partition.removing_replicas),
+    )
