@@ -226,6 +226,7 @@ def test_C15_C16_create_topics_at_every_version(version: int, connection: Connec
         assert (by_name["retention.ms"]["Value"], by_name["retention.ms"]["ConfigSource"]) == ("1000", 1)
         assert by_name["cleanup.policy"]["ConfigSource"] == 5
     if version >= 7:
+        wait_until(lambda: metadata(connection, name)["ErrorCode"] == 0, f"{name} is in the metadata")
         assert made["TopicId"] == topic_id(connection, name)
 
 
@@ -274,7 +275,7 @@ def test_C17_T46_refusals_are_per_topic(connection: Connection, unique: Any, top
         result = results[asked["Name"]]
         assert result["ErrorCode"] == expected, result
         assert (result["ErrorMessage"] is None) == (expected == 0)
-    assert metadata(connection, good)["ErrorCode"] == 0
+    wait_until(lambda: metadata(connection, good)["ErrorCode"] == 0, f"{good} is in the metadata")
 
 
 def test_C17_a_name_twice_in_one_request(connection: Connection, unique: Any) -> None:

@@ -245,13 +245,18 @@ func admin(ctx context.Context, bootstrap, topic string) result {
 		check(one.Err)
 	}
 	settings := map[string]string{}
-	described, err := administrator.DescribeTopicConfigs(ctx, topic)
-	check(err)
-	for _, setting := range described[0].Configs {
-		if setting.Source == kmsg.ConfigSourceDynamicTopicConfig {
-			settings[setting.Key] = setting.MaybeValue()
+	var described kadm.ResourceConfigs
+	until(ctx, "the broker has taken the settings up", func() bool {
+		described, err = administrator.DescribeTopicConfigs(ctx, topic)
+		check(err)
+		clear(settings)
+		for _, setting := range described[0].Configs {
+			if setting.Source == kmsg.ConfigSourceDynamicTopicConfig {
+				settings[setting.Key] = setting.MaybeValue()
+			}
 		}
-	}
+		return settings["retention.bytes"] == bytes
+	})
 	brokers, err := administrator.ListBrokers(ctx)
 	check(err)
 	ends, err := administrator.ListEndOffsets(ctx, topic)

@@ -148,9 +148,14 @@ async function admin() {
       validateOnly: false,
       resources: [{ ...resource, configEntries: [{ name: 'retention.bytes', value: '1000000' }] }],
     })
-    const described = await admin.describeConfigs({ includeSynonyms: false, resources: [resource] })
-    const entries = described.resources[0].configEntries
-    const settings = Object.fromEntries(entries.filter((one) => one.configSource === 1).map((one) => [one.configName, one.configValue]))
+    let entries
+    let settings
+    await until('the broker has taken the settings up', async () => {
+      const described = await admin.describeConfigs({ includeSynonyms: false, resources: [resource] })
+      entries = described.resources[0].configEntries
+      settings = Object.fromEntries(entries.filter((one) => one.configSource === 1).map((one) => [one.configName, one.configValue]))
+      return settings['retention.bytes'] === '1000000'
+    })
     const cluster = await admin.describeCluster()
     const listedBefore = await admin.listTopics()
     await admin.deleteTopics({ topics: [topic] })
