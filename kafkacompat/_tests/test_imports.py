@@ -101,6 +101,19 @@ CORES = [
     "partition/core",
     "partition/sessions",
     "raft/core",
+    "raft/effects",
+    "raft/elections",
+    "raft/following",
+    "raft/leader_state",
+    "raft/leading",
+    "raft/log_shape",
+    "raft/membership",
+    "raft/messages",
+    "raft/peers",
+    "raft/quorum",
+    "raft/roles",
+    "raft/voter_set",
+    "raft/votes",
 ]
 
 

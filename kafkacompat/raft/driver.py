@@ -311,6 +311,20 @@ class RaftDriver:
         self.when_committed(committed)
         return first
 
+    def upgrade_kraft_version(self, level: int) -> None:
+        """Append level and voters in one batch; both hold at once (KIP-853). This node is the only voter.
+
+        OSError passes through and nothing has changed.
+        """
+        voters = (Voter(self.core.node_id, self._directory_id, self._own_listeners),)
+        now_ms = self._clock.now_ms()
+        values = [control_records.kraft_version(level), control_records.voters(voters)]
+        batch = build_control_batch(
+            values, base_offset=self.next_offset, leader_epoch=self.epoch, timestamp_ms=now_ms
+        )
+        self._write(batch, now_ms)
+        self.kraft_version, self.voters, self._voters_in_log = level, voters, True
+
     def _write(self, batch: bytearray, now_ms: int) -> None:
         self._log.append_batch(batch, self.core.epoch, now_ms)
         self.bytes_since_snapshot += len(batch)

@@ -88,6 +88,13 @@ class SnapshotInstalled:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotBroken:
+    """InstallSnapshot found that the bytes are no snapshot: the log stays as it was, the part file is gone."""
+
+    snapshot_id: OffsetAndEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class Resign:
     """Hand leadership on; the node stays."""
 
@@ -111,6 +118,7 @@ Event = (
     | SnapshotFrozen
     | LogTrimmed
     | SnapshotInstalled
+    | SnapshotBroken
     | Resign
     | VoterProbed
 )
@@ -196,7 +204,7 @@ class WriteSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """The part file is whole: freeze it, truncate the log fully to it, then say SnapshotInstalled."""
+    """The part file is whole: freeze it, truncate the log fully to it, then say SnapshotInstalled or SnapshotBroken."""
 
     snapshot_id: OffsetAndEpoch
     size_bytes: int

@@ -171,7 +171,7 @@ def poll_follower(state: QuorumState) -> int:
     if follower.download is not None and follower.download.is_installing:
         return follower.deadline_ms
     if now_ms >= follower.deadline_ms:
-        if state.is_voter:
+        if state.stands:
             state.become_prospective()
             return -1
         # An observer goes on, and asks the bootstrap servers in between.
@@ -217,7 +217,7 @@ def poll_unattached(state: QuorumState) -> int:
     """A voter's election timeout; meanwhile, and for observers always, ask the bootstrap servers who leads."""
     now_ms = state.now_ms
     if now_ms >= state.unattached.deadline_ms:
-        if state.is_voter:
+        if state.stands:
             state.become_prospective()
             return -1
         state.unattached.deadline_ms = state.election_deadline_ms()

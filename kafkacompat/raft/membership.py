@@ -53,7 +53,7 @@ def voters_to_state(state: QuorumState) -> VoterSet | None:
     if history.kraft_version < 1:
         return None
     mine = own_voter(state)
-    if history.latest_offset != NO_OFFSET and history.latest.get(state.node_id) == mine:
+    if history.latest_offset != NO_OFFSET and (not state.is_voter or history.latest.get(mine.id) == mine):
         return None
     return history.latest.replacing(mine)
 

@@ -14,7 +14,7 @@ all of them, before the next event is entered.
            its next fetch.
   apply    AdvanceHighWatermark: what lies below may be applied to the state machine.
   advance  after the list the shell sets its timer to `wake_ms` and may enter the next event; Tick when the time has come.
-InstallSnapshot is carried out whole (freeze, truncate), and SnapshotInstalled is the very next event.
+InstallSnapshot is carried out whole (freeze, truncate), and SnapshotInstalled (or SnapshotBroken) is the very next event.
 A crash between any two effects is safe. QuorumViolation and ValueError out of step mean: halt the node, keep the files.
 """
 
@@ -177,7 +177,7 @@ class QuorumCore(QuorumState):
 
     def _peer_refused(self, event: effect.PeerRefused) -> None:
         """Counts as an expired fetch timeout; the pre-vote that follows still asks whether others hear the leader."""
-        if self.follower is not None and self.follower.leader_id == event.node_id and self.is_voter:
+        if self.follower is not None and self.follower.leader_id == event.node_id and self.stands:
             self.follower.deadline_ms = self.now_ms
 
     def _synced(self, event: effect.Synced) -> None:
@@ -201,6 +201,11 @@ class QuorumCore(QuorumState):
 
     def _snapshot_installed(self, event: effect.SnapshotInstalled) -> None:
         following.snapshot_installed(self, event)
+
+    def _snapshot_broken(self, event: effect.SnapshotBroken) -> None:
+        if self.follower is not None:
+            self.follower.download = None
+            self.peers.back_off(self.follower.leader_id, self.now_ms)
 
     def _resign(self, event: effect.Resign) -> None:
         if self.role is Role.LEADER:
@@ -237,6 +242,7 @@ _EVENTS: dict[type, Callable[[QuorumCore, Any], None]] = {
     effect.SnapshotFrozen: QuorumCore._snapshot_frozen,
     effect.LogTrimmed: QuorumCore._log_trimmed,
     effect.SnapshotInstalled: QuorumCore._snapshot_installed,
+    effect.SnapshotBroken: QuorumCore._snapshot_broken,
     effect.Resign: QuorumCore._resign,
     effect.VoterProbed: QuorumCore._voter_probed,
 }

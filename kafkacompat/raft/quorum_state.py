@@ -100,6 +100,21 @@ class QuorumState:
     def is_voter(self) -> bool:
         return self.voters.latest.contains(self.key)
 
+    @property
+    def stands(self) -> bool:
+        """May be elected: a voter, or one whose removal may not be committed yet.
+
+        The latter may hold the only log that others cannot outvote, so the quorum would be stuck without it (Ongaro's
+        dissertation, 4.2.2). It does not count itself, and steps down once the removal is committed.
+        """
+        voters = self.voters
+        return voters.latest.contains(self.key) or (
+            self.member.can_vote
+            and voters.latest_offset >= self.high_watermark
+            and voters.latest_offset >= 0
+            and voters.previous.contains(self.key)
+        )
+
     # Effects.
 
     def send(self, node_id: int, endpoints: Endpoints, request: Request) -> None:
@@ -151,7 +166,7 @@ class QuorumState:
 
     def election_deadline_ms(self) -> int:
         """Uniform in [t, 2t) from now; never for a node that has no vote."""
-        if not self.is_voter:
+        if not self.stands:
             return NEVER_MS
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
@@ -201,7 +216,7 @@ class QuorumState:
             else ElectionState(epoch, leader_id, voters=self.voters.latest.ids)
         )
         self._become(Role.UNATTACHED, election, ())
-        if deadline_ms <= self.now_ms or not self.is_voter:
+        if deadline_ms <= self.now_ms or not self.stands:
             deadline_ms = self.election_deadline_ms()
         self.unattached = Unattached(deadline_ms)
 

@@ -107,6 +107,13 @@ class VoterHistory:
         self._refresh()
         return self.latest_offset != before
 
+    @property
+    def previous(self) -> VoterSet:
+        """The set before the latest; the same one when the log names no other."""
+        if not self._entries:
+            return self.latest
+        return self._entries[-2][1] if len(self._entries) > 1 else self._static
+
     def trim(self, start_offset: int) -> None:
         """Forget what a snapshot at start_offset has replaced; the newest set at or below it stays."""
         while len(self._entries) > 1 and self._entries[1][0] < start_offset:

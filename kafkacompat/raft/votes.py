@@ -8,14 +8,14 @@ from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 
 
 class Tally:
-    """The answers of the voters of one campaign; one's own vote is in from the start."""
+    """The answers of the voters of one campaign; one's own vote is in from the start, if one has it."""
 
     __slots__ = ("_needed", "_size", "granted", "missing", "rejected")
 
     def __init__(self, voters: VoterSet, own_id: int) -> None:
         self._size = len(voters)
         self._needed = voters.majority
-        self.granted = [own_id]
+        self.granted = [own_id] if own_id in voters.ids else []
         self.rejected: list[int] = []
         self.missing = [voter for voter in voters.ids if voter != own_id]
         """Without an answer yet, ascending."""

@@ -38,12 +38,12 @@ def show(node: SimulatedNode, event: effect.Event, effects: list[effect.Effect])
         print_short(f"{'':11}   -> {each}")
 
 
-def run_seed(seed: int, trace: bool) -> Counters:
+def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
     simulation = QuorumSimulation(seed, trace=show if trace else None)
     try:
         return simulation.run()
     finally:
-        if trace:
+        if show_hash:
             print(f"trace hash {simulation.trace_hash:08x} after {simulation.events} events")
 
 
@@ -52,6 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
+    parser.add_argument("--hash", action="store_true", help="print the hash of the run")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failed seed")
     options = parser.parse_args(arguments)
     total = Counters()
@@ -59,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.seeds):
         try:
-            total.add(run_seed(seed, options.trace))
+            total.add(run_seed(seed, options.trace, options.trace or options.hash))
         except Exception as error:
             failed += 1
             print(

@@ -157,6 +157,7 @@ class SimulatedNode:
             if limit < len(effects):
                 for each in effects[:limit]:
                     _CARRY_OUT[type(each)](self, each)
+                self.simulation.counters.crashes_in_step += 1
                 self.simulation.crash_node(self)
                 return
         for each in effects:

@@ -6,6 +6,7 @@ The oracles know all nodes at once and everything that ever was committed; they 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_LEADER, OffsetAndEpoch
@@ -54,6 +55,8 @@ class QuorumOracles:
         self._appended: dict[tuple[int, int], Batch] = {}
         """(epoch, base offset) -> the batch that a leader wrote there."""
         self.committed: list[Batch] = []
+        self._commit_epochs: list[int] = []
+        """The epoch in which each was committed."""
         self._committed_index: dict[int, int] = {}
         self._chain: dict[int, int] = {0: 0}
         """End offset -> checksum of all that is committed below."""
@@ -71,11 +74,13 @@ class QuorumOracles:
         first = self._committed_index.get(disk.start, 0 if disk.start == 0 else None)
         if first is None:
             raise Breach("snapshots", f"node {node.id}'s log starts at {disk.start}, inside a batch")
-        expected = self.committed[first:]
+        # A candidate of an older epoch may yet win it, late: it needs what was committed before that epoch.
+        needed = bisect_left(self._commit_epochs, epoch)
+        expected = self.committed[first:needed]
         if disk.batches[: len(expected)] != expected:
             raise Breach(
                 "leader completeness",
-                f"node {node.id} leads epoch {epoch} without all that is committed below {self.committed_end}",
+                f"node {node.id} leads epoch {epoch} without all that was committed before",
             )
 
     def names_leader(self, node: SimulatedNode, epoch: int, leader_id: int) -> None:
@@ -219,6 +224,10 @@ class QuorumOracles:
             )
         self._committed_index[batch.base_offset] = len(self.committed)
         self.committed.append(batch)
+        assert node.core is not None
+        self._commit_epochs.append(
+            max(node.core.epoch, self._commit_epochs[-1] if self._commit_epochs else 0)
+        )
         before = self._chain[self.committed_end]
         self.committed_end = batch.end_offset
         self._chain[batch.end_offset] = zlib.crc32(repr((batch.epoch, batch.payload)).encode(), before)

@@ -177,7 +177,8 @@ class QuorumSimulation:
             ):
                 return
         states = ", ".join(
-            f"{node.id}: {node.core.role.value} in {node.core.epoch}, {node.core.high_watermark} of {node.core.log.end}"
+            f"{node.id}: {node.core.role.value} in {node.core.epoch}, {node.core.high_watermark} of {node.core.log.end}, "
+            f"{node.core.voters.latest}"
             for node in self.ordered
             if node.core is not None
         )
@@ -205,6 +206,9 @@ class QuorumSimulation:
             self._change_voters(leaders[chance.randrange(len(leaders))])
         if leaders and self.options.resign and chance.happens(self.options.resign):
             leaders[0].enter(effect.Resign())
+        if chance.happens(0.02):
+            # A state machine that has not heard yet that it leads no more.
+            self.ordered[chance.randrange(len(self.ordered))].enter(effect.Propose(0, 0, None, 1, 1))
 
     def _propose(self, node: SimulatedNode) -> None:
         chance = self._chance

@@ -1,0 +1,129 @@
+"""The simulator's own parts: a disk that loses what was not synced, a network that obeys its cuts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.raft.messages import Batch
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.disk import Disk, DiskMisuse, Snapshot
+from kafkacompat.sim.network import Network
+from kafkacompat.sim.options import draw_options
+from kafkacompat.sim.scheduler import Scheduler
+
+
+def batch(base: int, end: int, epoch: int = 1) -> Batch:
+    return Batch(base, end, epoch, f"{epoch}:{base}", 10)
+
+
+def disk_with(*batches: Batch, synced: int) -> Disk:
+    disk = Disk()
+    for index, each in enumerate(batches):
+        if index == synced:
+            disk.begin_sync()
+            disk.finish_sync()
+        disk.append(each)
+    if synced == len(batches):
+        disk.begin_sync()
+        disk.finish_sync()
+    return disk
+
+
+def test_a_crash_keeps_what_was_synced_and_loses_the_rest() -> None:
+    disk = disk_with(batch(0, 2), batch(2, 3), batch(3, 6), synced=2)
+    lost = disk.crash(Chance(1, "crash"), keeps_writing=0.0)
+    assert (disk.end, lost, [each.base_offset for each in disk.batches]) == (3, 10, [0, 2])
+
+
+def test_a_crash_may_keep_any_prefix_of_the_unsynced() -> None:
+    ends = set()
+    for seed in range(50):
+        disk = disk_with(batch(0, 1), batch(1, 2), batch(2, 3), synced=1)
+        disk.crash(Chance(seed, "crash"), keeps_writing=1.0)
+        ends.add(disk.end)
+    assert ends == {1, 2, 3}
+
+
+def test_a_sync_under_way_does_not_cover_later_appends() -> None:
+    disk = disk_with(batch(0, 1), synced=0)
+    disk.begin_sync()
+    disk.append(batch(1, 2))
+    disk.finish_sync()
+    assert disk.durable_end == 1
+
+
+def test_an_unsynced_truncation_may_come_undone() -> None:
+    ends = set()
+    for seed in range(50):
+        disk = disk_with(batch(0, 1), batch(1, 2), batch(2, 3), synced=3)
+        disk.truncate(1)
+        disk.append(batch(1, 5, epoch=2))
+        disk.crash(Chance(seed, "crash"), keeps_writing=0.0)
+        ends.add((disk.end, disk.last_epoch))
+    assert ends == {(1, 1), (3, 1)}
+
+
+def test_a_synced_truncation_is_final() -> None:
+    disk = disk_with(batch(0, 1), batch(1, 2), synced=2)
+    disk.truncate(1)
+    disk.begin_sync()
+    disk.finish_sync()
+    disk.crash(Chance(3, "crash"), keeps_writing=1.0)
+    assert disk.end == 1
+
+
+def test_a_log_cannot_have_holes_nor_be_cut_inside_a_batch() -> None:
+    disk = disk_with(batch(0, 4), synced=1)
+    with pytest.raises(DiskMisuse):
+        disk.append(batch(5, 6))
+    with pytest.raises(DiskMisuse):
+        disk.truncate(2)
+    with pytest.raises(DiskMisuse):
+        disk.read(1, 100)
+
+
+def test_a_start_replaces_a_log_that_lies_behind_its_snapshot() -> None:
+    disk = disk_with(batch(0, 4), synced=1)
+    disk.freeze(OffsetAndEpoch(9, 3), Snapshot(b"state", None, 0))
+    shape = disk.open()
+    assert (shape.start, shape.end, shape.last_epoch) == (9, 9, 3)
+
+
+class Arrivals:
+    def __init__(self, **changes: Any) -> None:
+        self.scheduler = Scheduler()
+        self.messages: list[Any] = []
+        calm = {"loss": 0.0, "duplication": 0.0, "delay_tail": 0.0}
+        options = replace(draw_options(1), **{**calm, **changes})
+        self.network = Network(self.scheduler, options, Chance(1, "network"))
+
+    def after_sending(self, source: int, target: int, count: int = 1) -> list[Any]:
+        for message in range(count):
+            self.network.send(source, target, self.messages.append, message)
+        while self.scheduler.run_next():
+            pass
+        return self.messages
+
+
+def test_a_cut_is_one_way_and_partitions_add_up() -> None:
+    world = Arrivals()
+    world.network.cut([(1, 2)])
+    world.network.cut([(1, 2)])
+    assert world.after_sending(1, 2) == []
+    assert world.after_sending(2, 1) == [0]
+    world.network.mend([(1, 2)])
+    assert world.network.is_cut(1, 2)
+    world.network.mend([(1, 2)])
+    assert world.after_sending(1, 2) == [0, 0]
+
+
+def test_messages_are_lost_doubled_and_overtaken() -> None:
+    assert len(Arrivals(loss=0.5).after_sending(1, 2, 200)) < 200
+    assert len(Arrivals(duplication=0.5).after_sending(1, 2, 200)) > 200
+    arrived = Arrivals().after_sending(1, 2, 200)
+    assert arrived != sorted(arrived)
+    assert sorted(arrived) == list(range(200))
