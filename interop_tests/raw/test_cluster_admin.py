@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from interop_tests.conftest import MakeBroker
 from interop_tests.harness.raw_kafka import ErrorCode
+from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 METADATA_PARTITION = {"TopicName": "__cluster_metadata", "Partitions": [{"PartitionIndex": 0}]}
@@ -217,3 +219,129 @@ def test_reassigning_nothing_changes_nothing(connection: Connection) -> None:
         "",
         [],
     )
+
+
+UPGRADE, SAFE, UNSAFE = 1, 2, 3
+FAILED = "The update failed for all features since the following feature had an error: "
+NOT_A_DOWNGRADE = "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+Update = tuple[str, int, int]
+
+
+def update_features(
+    connection: Connection, version: int, *updates: Update, dry_run: bool = False
+) -> dict[str, Any]:
+    asked = [
+        {"Feature": name, "MaxVersionLevel": level}
+        | ({"UpgradeType": kind} if version >= 1 else {"AllowDowngrade": kind != UPGRADE})
+        for name, level, kind in updates
+    ]
+    body: dict[str, Any] = {"timeoutMs": 5000, "FeatureUpdates": asked}
+    if version >= 1:
+        body["ValidateOnly"] = dry_run
+    return connection.call("UpdateFeatures", version, body)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_G12_levels_that_are_there_already(version: int, connection: Connection) -> None:
+    reply = update_features(connection, version, ("metadata.version", 30, UPGRADE))
+    assert (reply["ErrorCode"], reply["ErrorMessage"]) == (0, None)
+    if version < 2:
+        assert reply["Results"] == [{"Feature": "metadata.version", "ErrorCode": 0, "ErrorMessage": "NONE"}]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_G12_one_refusal_refuses_all(version: int, connection: Connection) -> None:
+    reply = update_features(connection, version, ("metadata.version", 30, UPGRADE), ("nope", 1, UPGRADE))
+    text = "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."
+    assert (reply["ErrorCode"], reply["ErrorMessage"]) == (ErrorCode.INVALID_UPDATE_VERSION, FAILED + text)
+    assert reply.get("Results", []) == []
+
+
+def test_G12_version_0_cannot_downgrade(connection: Connection) -> None:
+    reply = update_features(connection, 0, ("eligible.leader.replicas.version", 0, SAFE))
+    assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
+    assert reply["ErrorMessage"].endswith(NOT_A_DOWNGRADE)
+
+
+@pytest.mark.parametrize(
+    ("update", "text"),
+    [
+        (("metadata.version", 31, UPGRADE), "Local controller 1 only supports versions 7-30"),
+        (("metadata.version", 6, SAFE), "Local controller 1 only supports versions 7-30"),
+        (("metadata.version", 29, UPGRADE), NOT_A_DOWNGRADE),
+        (("metadata.version", -1, UPGRADE), "A feature version cannot be less than 0."),
+        (("kraft.version", 2, UPGRADE), "Local controller 1 only supports versions 0-1"),
+        (("kraft.version", 1, SAFE), "Can't downgrade to a newer version."),
+        (("group.version", 0, 0), "The controller does not support the given upgrade type."),
+        (("group.version", 0, 7), "The controller does not support the given upgrade type."),
+        (("group.version", 0, UPGRADE), NOT_A_DOWNGRADE),
+        (("transaction.version", 3, UPGRADE), "Local controller 1 only supports versions 0-2"),
+        (("nope", 0, UPGRADE), "Feature nope not found."),
+        (("nope", 0, SAFE), "Feature nope not found."),
+        (("nope", -1, UPGRADE), "A feature version cannot be less than 0."),
+        (("", 1, UPGRADE), "Local controller 1 does not support this feature."),
+    ],
+    ids=str,
+)
+def test_G12_updates_that_are_refused(update: Update, text: str, connection: Connection) -> None:
+    reply = update_features(connection, 1, update, dry_run=True)
+    name, level, _ = update
+    assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
+    assert reply["ErrorMessage"] == f"{FAILED}Invalid update version {level} for feature {name}. {text}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            SAFE,
+            "Refusing to perform the requested downgrade because it might delete metadata information.",
+        ),
+        (UNSAFE, "Unsafe metadata downgrade is not supported in this version."),
+    ],
+    ids=["safe", "unsafe"],
+)
+def test_G12_metadata_is_not_lost_by_a_downgrade(kind: int, text: str, connection: Connection) -> None:
+    reply = update_features(connection, 2, ("metadata.version", 29, kind))
+    assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
+    assert reply["ErrorMessage"] == f"{FAILED}Unsupported metadata.version downgrade from 30 to 29. {text}"
+
+
+def finalized(connection: Connection) -> dict[str, int]:
+    software = {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1.0"}
+    reply = connection.call("ApiVersions", 4, software)
+    return {each["Name"]: each["MaxVersionLevel"] for each in reply["FinalizedFeatures"]}
+
+
+@pytest.mark.needs_control
+def test_levels_change_and_outlive_a_restart(make_broker: MakeBroker) -> None:
+    elr = "eligible.leader.replicas.version"
+    broker = make_broker()
+    with Connection(broker.bootstrap) as connection:
+        assert (finalized(connection)[elr], finalized(connection).get("kraft.version", 0)) == (1, 0)
+        dry = update_features(connection, 2, (elr, 0, SAFE), ("kraft.version", 1, UPGRADE), dry_run=True)
+        assert dry["ErrorCode"] == 0
+        assert (finalized(connection)[elr], finalized(connection).get("kraft.version", 0)) == (1, 0)
+        update = ((elr, 0, SAFE), ("kraft.version", 1, UPGRADE), ("group.version", 0, SAFE))
+        assert update_features(connection, 2, *update)["ErrorCode"] == 0
+        wait_until(
+            lambda: (
+                (elr not in finalized(connection), finalized(connection).get("kraft.version")) == (True, 1)
+            ),
+            "the levels are told to clients",
+        )
+        (topic,) = connection.call("DescribeQuorum", 2, {"Topics": [METADATA_PARTITION]})["Topics"]
+        (voter,) = topic["Partitions"][0]["CurrentVoters"]
+        assert voter["ReplicaDirectoryId"] != NO_DIRECTORY, "from kraft.version 1 on voters have directories"
+        refused = update_features(connection, 2, ("kraft.version", 0, UNSAFE))
+        assert refused["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
+        assert refused["ErrorMessage"].endswith("Can't downgrade the version of this feature.")
+    broker.kill()
+    broker.start()
+    with Connection(broker.bootstrap) as connection:
+        assert elr not in finalized(connection)
+        assert finalized(connection)["kraft.version"] == 1
+        (topic,) = connection.call("DescribeQuorum", 2, {"Topics": [METADATA_PARTITION]})["Topics"]
+        assert topic["Partitions"][0]["CurrentVoters"][0]["ReplicaDirectoryId"] == voter["ReplicaDirectoryId"]
+        assert update_features(connection, 2, (elr, 1, UPGRADE))["ErrorCode"] == 0
+        wait_until(lambda: finalized(connection).get(elr) == 1, "the feature is back")

@@ -58,6 +58,7 @@ SERVED = {
     "ListPartitionReassignments": (0, 0),
     "OffsetDelete": (0, 0),
     "DescribeQuorum": (0, 2),
+    "UpdateFeatures": (0, 2),
     "DescribeCluster": (0, 2),
     "DescribeProducers": (0, 0),
     "ListConfigResources": (0, 1),

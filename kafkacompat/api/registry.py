@@ -61,6 +61,7 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
     _entry(47, "OffsetDelete", "offset_delete", 0, 0),
     _entry(55, "DescribeQuorum", "describe_quorum", 0, 2),
+    _entry(57, "UpdateFeatures", "update_features", 0, 2),
     _entry(60, "DescribeCluster", "describe_cluster", 0, 2),
     _entry(61, "DescribeProducers", "describe_producers", 0, 0),
     _entry(74, "ListConfigResources", "list_config_resources", 0, 1),

@@ -36,6 +36,13 @@ DEFAULT_LEVELS: tuple[tuple[str, int], ...] = (
 )
 """What `format` writes, in the order of Kafka's bootstrap.checkpoint."""
 
+METADATA_CHANGING_LEVELS = (7, 8, 11, 13, 14, 15, 17, 23, 30)
+"""Levels of metadata.version that brought records, or fields of them, which lower ones do not have."""
+FEATURE_DEPENDENCIES: Mapping[tuple[str, int], Mapping[str, int]] = {
+    (ELIGIBLE_LEADER_REPLICAS_VERSION, 1): {METADATA_VERSION: 23}
+}
+"""What a level of a feature needs of others."""
+
 
 def metadata_version(features: Mapping[str, int]) -> int:
     """The finalized level; the lowest of 4.x while the image has none."""
@@ -79,3 +86,8 @@ def leader_epoch_bump_on_isr_shrink(level: int) -> bool:
 
 def elr_enabled(features: Mapping[str, int]) -> bool:
     return features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1 and metadata_version(features) >= 23
+
+
+def loses_metadata(old: int, new: int) -> bool:
+    """Whether going down from old to new passes a level that brought metadata which the new one cannot hold."""
+    return any(new < level <= old for level in METADATA_CHANGING_LEVELS)

@@ -37,6 +37,8 @@ TOPIC_DELETION_DISABLED_SINCE = 3
 """DeleteTopics version from which the refusal has an error of its own."""
 ELECTION_ERROR_SINCE = 1
 """ElectLeaders version that has an error of the whole request."""
+FEATURE_RESULTS_UNTIL = 2
+"""UpdateFeatures version whose answers no longer name every feature."""
 QUORUM_IDENTITIES_SINCE = 2
 """DescribeQuorum version that has fields for directory ids and addresses."""
 
@@ -211,6 +213,26 @@ class LocalController:
         from kafkacompat.controller.reassignments import list_partition_reassignments
 
         return self._submit(Result((), list_partition_reassignments(self._core.image, request)))
+
+    def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.feature_updates import update_features, wanted_kraft_version
+
+        core, driver = self._core, self._driver
+        result = update_features(
+            core.image,
+            core.settings,
+            [voter.id for voter in driver.voters],
+            request,
+            with_results=context.api_version < FEATURE_RESULTS_UNTIL,
+        )
+        if result.response.error_code == ErrorCode.NONE:
+            kraft_version = wanted_kraft_version(core.image, request)
+            if kraft_version is not None:
+                driver.upgrade_kraft_version(kraft_version)
+                core.load_kraft_version(kraft_version)
+                image = core.finish_loading(driver.next_offset - 1, driver.epoch)
+                driver.when_committed(lambda: self._publish(image))
+        return self._submit(result)
 
     def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.raft.describe import describe_quorum
