@@ -48,8 +48,7 @@ def follow_or_unattach(state: QuorumState, epoch: int, leader_id: int, endpoints
     """Move to what a peer says of an epoch not below ours. QuorumViolation when that is another leader of our epoch."""
     known = state.election.leader_id
     if leader_id == state.node_id:
-        if epoch > state.epoch or known != leader_id:
-            raise QuorumViolation(f"a peer says that this node leads epoch {epoch}, which it never did")
+        # True of this very node, or of one with our id whose disk was lost: there is nobody to follow, nor an epoch to be voted in.
         return
     if leader_id >= 0 and not endpoints:
         endpoints = state.voters.latest.endpoints(leader_id)
@@ -69,6 +68,8 @@ def learn(state: QuorumState, error: ErrorCode, epoch: int, leader_id: int, endp
     """The rule common to all responses."""
     if epoch < state.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         return Lesson.HANDLED
+    if epoch > state.epoch and leader_id == state.node_id:
+        return Lesson.FAILED
     if epoch > state.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         follow_or_unattach(state, epoch, leader_id, endpoints)
         return Lesson.HANDLED
@@ -263,7 +264,7 @@ def _take_epoch(
     if request.epoch < state.epoch:
         _answer_epoch(state, request_id, ErrorCode.FENCED_LEADER_EPOCH)
         return False
-    if request.leader_id < 0:
+    if request.leader_id < 0 or request.leader_id == state.node_id:
         _answer_epoch(state, request_id, ErrorCode.INVALID_REQUEST)
         return False
     follow_or_unattach(state, request.epoch, request.leader_id, request.leader_endpoints)

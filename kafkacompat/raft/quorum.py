@@ -44,7 +44,7 @@ from kafkacompat.raft.messages import (
     VoteResponse,
 )
 from kafkacompat.raft.quorum_state import QuorumState
-from kafkacompat.raft.roles import Campaign, Follower, Resigned, Role, Unattached
+from kafkacompat.raft.roles import Campaign, Role, Unattached
 from kafkacompat.raft.votes import Tally
 from kafkacompat.wire.errors import ErrorCode
 
@@ -69,8 +69,7 @@ class QuorumCore(QuorumState):
             # Never leader again in this epoch: what was lost unsynced must not be written anew under the same offsets.
             self.role = Role.RESIGNED
             self.leader_endpoints = self.member.endpoints
-            others = [voter for voter in self.voters.latest.ids if voter != self.node_id]
-            self.resigned = Resigned(self._resigned_deadline_ms(), (), others)
+            self.resign(())
         elif (election.voted_id, election.voted_directory_id) == self.key and (
             election.leader_id == NO_LEADER and self.is_voter
         ):
@@ -79,21 +78,15 @@ class QuorumCore(QuorumState):
         elif election.leader_id >= 0 and endpoints:
             self.role = Role.FOLLOWER
             self.leader_endpoints = endpoints
-            self.follower = Follower(election.leader_id, endpoints, now_ms + self.settings.fetch_timeout_ms)
+            self.follow(election.leader_id, endpoints)
         if len(self.voters.latest) == 1 and self.is_voter:
             self._stand_alone()
         self._poll()
         return self._take()
 
-    def _resigned_deadline_ms(self) -> int:
-        timeout_ms = self.settings.election_timeout_ms
-        return self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
-
     def _stand_alone(self) -> None:
         """A sole voter does not wait."""
-        if self.role is Role.RESIGNED:
-            self.become_unattached(self.epoch + 1)
-        if self.role in (Role.UNATTACHED, Role.FOLLOWER):
+        if self.role is not Role.CANDIDATE:
             self.become_prospective()
 
     def step(self, event: effect.Event, now_ms: int) -> list[effect.Effect]:

@@ -248,16 +248,22 @@ class QuorumState:
         else:
             election = ElectionState(epoch, leader_id, voters=self.voters.latest.ids)
         self._become(Role.FOLLOWER, election, endpoints)
-        self.follower = Follower(leader_id, endpoints, self.now_ms + self.settings.fetch_timeout_ms)
+        self.follow(leader_id, endpoints)
+
+    def follow(self, leader_id: int, endpoints: Endpoints) -> None:
+        deadline_ms = self.now_ms + self.settings.fetch_timeout_ms
+        self.follower = Follower(leader_id, endpoints, deadline_ms)
         if self.member.can_vote:
-            self.follower.update_voter_at_ms = self.now_ms + self.settings.fetch_timeout_ms
+            self.follower.update_voter_at_ms = deadline_ms
 
     def become_resigned(self) -> None:
         assert self.leader is not None
-        voters = self.voters.latest
-        preferred = self.leader.by_descending_end(voters)
+        preferred = self.leader.by_descending_end(self.voters.latest)
         self._become(Role.RESIGNED, self.election, self.member.endpoints)
-        unacknowledged = [voter for voter in voters.ids if voter != self.node_id]
+        self.resign(preferred)
+
+    def resign(self, preferred: tuple[ReplicaKey, ...]) -> None:
+        unacknowledged = [voter for voter in self.voters.latest.ids if voter != self.node_id]
         timeout_ms = self.settings.election_timeout_ms
         deadline_ms = self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
         self.resigned = Resigned(deadline_ms, preferred, unacknowledged)

@@ -57,9 +57,12 @@ LEGAL_MOVES: dict[tuple[Role, Role], EpochMove] = {
     (_L, _F): EpochMove.HIGHER,
     (_L, _R): EpochMove.SAME,
     (_R, _U): EpochMove.HIGHER,
+    (_R, _P): EpochMove.SAME,
     (_R, _F): EpochMove.HIGHER,
 }
-"""(from, to) -> how the epoch moves. What is not here is a bug: two leaders in one epoch, or a leader that takes up again."""
+"""RESIGNED to PROSPECTIVE is a sole voter's at its start, which need not wait for others.
+
+(from, to) -> how the epoch moves. What is not here is a bug: two leaders in one epoch, or a leader that takes up again."""
 
 BOOT_ROLES = frozenset({_U, _C, _F, _R})
 """What a stored election state may start as."""
