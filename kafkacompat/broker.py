@@ -92,17 +92,7 @@ def serve_until_stopped(
 
 
 async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable[[str], None]) -> None:
-    if config.roles != {"broker", "controller"}:
-        raise StartRefused(
-            f"process.roles is {','.join(sorted(config.roles))}: one node serves as broker,controller"
-        )
-    for listener in config.broker_listeners():
-        if listener.security_protocol != "PLAINTEXT":
-            # Serving it in the clear would be a hole that nobody asked for.
-            raise StartRefused(
-                f"listener.security.protocol.map gives listener {listener.listener_name} {listener.security_protocol}: "
-                "only PLAINTEXT is served"
-            )
+    _refuse_what_is_not_served(config)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         try:
             async with trio.open_nursery() as nursery:
@@ -120,6 +110,26 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise _only_cause(group) from None
+
+
+def _refuse_what_is_not_served(config: ServerConfig) -> None:
+    """Settings whose silence would be worse than no broker: they promise a protection or a role that is not there."""
+    if config.roles != {"broker", "controller"}:
+        raise StartRefused(
+            f"process.roles is {','.join(sorted(config.roles))}: one node serves as broker,controller"
+        )
+    for listener in config.broker_listeners():
+        if listener.security_protocol != "PLAINTEXT":
+            # Serving it in the clear would be a hole that nobody asked for.
+            raise StartRefused(
+                f"listener.security.protocol.map gives listener {listener.listener_name} {listener.security_protocol}: "
+                "only PLAINTEXT is served"
+            )
+    if config.str("authorizer.class.name"):
+        raise StartRefused(
+            f"authorizer.class.name is {config.str('authorizer.class.name')}: "
+            "authorization is not served, and everybody would be allowed everything"
+        )
 
 
 def _reason(problem: Exception) -> str:

@@ -28,6 +28,15 @@ def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path:
     assert not (tmp_path / "data").exists()
 
 
+def test_a_cluster_with_acls_is_never_opened_to_everybody(tmp_path: Path) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    settings = {"authorizer.class.name": authorizer, "log.dirs": str(tmp_path / "data")}
+    config = ServerConfig.from_properties(defaults_without_file(), settings)
+    with pytest.raises(StartRefused, match=r"authorizer\.class\.name"):
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize("damage", [b"", b"garbage", bytes(200)])
 def test_a_broken_bootstrap_checkpoint_is_named(tmp_path: Path, damage: bytes) -> None:
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "log.dirs": str(tmp_path)}

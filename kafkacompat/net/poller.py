@@ -3,9 +3,10 @@
 Duty: wait for the set with trio, hand ready connections their turns. Must not know requests or replies. Why not a trio task
 that waits for each socket: registering a socket for every wait and switching tasks costs about as much as a small
 request itself.
-Under load the loop's thread stays here for a while: when requests follow each other closely it waits in the kernel for
-the next one, LINGER_S at most, instead of going through the loop. So that the loop's other tasks (timers, workers'
-results, new connections) are not kept waiting it goes back after BUSY_S at the latest.
+Under load the loop's thread stays here for a while: when requests follow each other closely it asks for the next one again
+and again for SPIN_S, because waking a core that sleeps costs more than a small request, then waits in the kernel, LINGER_S
+at most, instead of going through the loop. After a longer lull it does neither, so a quiet broker stays quiet. So that the
+loop's other tasks (timers, workers' results, new connections) are not kept waiting it goes back after BUSY_S at the latest.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Protocol
 
 import trio
 
+SPIN_S = 0.00006
 LINGER_S = 0.0002
 BUSY_S = 0.001
 EVENTS_MAX = 256
@@ -140,20 +142,28 @@ class Poller:
         lingers = self._may_linger and began_s - self._last_end_s < LINGER_S
         until_s = began_s + BUSY_S
         ready, readers = self._set.ready, self._readers
-        waited = [self._set.fileno()]
         self.serving = True
-        while True:
+        while monotonic() < until_s:
             fds = ready()
-            if fds:
-                for fd in fds:
-                    reader = readers.get(fd)
-                    if reader is not None:  # not removed by the turn of one before it
-                        reader.readable()
-                self._after_each()
-            elif not lingers or not select.select(waited, (), (), LINGER_S)[0]:
+            if not fds and lingers:
+                fds = self._linger()
+            if not fds:
                 break
-            if monotonic() >= until_s:
-                break
+            for fd in fds:
+                reader = readers.get(fd)
+                if reader is not None:  # not removed by the turn of one before it
+                    reader.readable()
+            self._after_each()
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()
+
+    def _linger(self) -> list[int]:
+        """The next that can be read: at once, or after a sleep in the kernel; none when nobody comes."""
+        ready = self._set.ready
+        until_s = monotonic() + SPIN_S
+        while monotonic() < until_s:
+            fds = ready()
+            if fds:
+                return fds
+        return ready() if select.select([self._set.fileno()], (), (), LINGER_S)[0] else []
