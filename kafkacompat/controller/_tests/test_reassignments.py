@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
 from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.partition_change import Election
 from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.reassignments import (
     alter_partition_reassignments,
@@ -234,3 +235,91 @@ def test_any_move_ends_at_its_target_or_back_where_it_began(
         assert list(end.replicas) == target
     if set(old) - expected:
         assert end.leader_epoch > before.leader_epoch
+
+
+def stated(record: Any) -> dict[str, Any]:
+    """What a PartitionChangeRecord says, its addresses aside."""
+    fields = {
+        "isr": record.isr,
+        "leader": None if record.leader == -2 else record.leader,
+        "replicas": record.replicas,
+        "removing": record.removing_replicas,
+        "adding": record.adding_replicas,
+        "eligible": record.eligible_leader_replicas,
+        "last_known": record.last_known_elr,
+        "directories": None if record.directories is None else [each[0] for each in record.directories],
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
+    """A Kafka 4.3.0 controller with three brokers was asked the same; min.insync.replicas 1, eligible leaders on."""
+    image = cluster(partition(1), brokers=(1, 2, 3))
+
+    def asked(target: list[int] | None) -> dict[str, Any]:
+        nonlocal image
+        result, answer = alter(image, (0, target))
+        assert answer == [(0, None)]
+        image = after(image, result)
+        (record,) = result.records
+        return stated(record.message)
+
+    def reported(*isr: int) -> dict[str, Any]:
+        nonlocal image
+        record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
+        assert record is not None
+        image = after(image, Result((record,), None))
+        return stated(record.message)
+
+    assert asked([1, 2]) == {"replicas": [1, 2], "adding": [2], "directories": [1, 2]}
+    assert asked(None) == {"leader": 1, "replicas": [1], "adding": [], "directories": [1]}
+    assert asked([2]) == {"replicas": [2, 1], "removing": [1], "adding": [2], "directories": [2, 1]}
+    assert asked([3]) == {
+        "replicas": [3, 1, 2],
+        "removing": [1, 2],
+        "adding": [3],
+        "directories": [3, 1, 2],
+    }
+    assert asked(None) == {
+        "leader": 1,
+        "replicas": [1, 2],
+        "removing": [],
+        "adding": [],
+        "directories": [1, 2],
+    }
+    assert asked([2, 3]) == {
+        "replicas": [2, 3, 1],
+        "removing": [1],
+        "adding": [3],
+        "directories": [2, 3, 1],
+    }
+    assert reported(1, 2) == {"isr": [1, 2]}
+    assert reported(1, 2, 3) == {
+        "isr": [2, 3],
+        "leader": 2,
+        "replicas": [2, 3],
+        "removing": [],
+        "adding": [],
+        "directories": [2, 3],
+    }
+    assert asked([3, 2]) == {"replicas": [3, 2], "directories": [3, 2]}
+    elected = change_of(image, settings(), image.topics["t"], 0, election=Election.PREFERRED)
+    assert elected is not None
+    assert stated(elected.message) == {"leader": 3}
+    image = after(image, Result((elected,), None))
+    assert asked([2]) == {"isr": [2], "leader": 2, "replicas": [2], "directories": [2]}
+
+
+def test_a_partition_without_a_leader_moves_but_does_not_come_back() -> None:
+    """As a Kafka 4.3.0 controller did when the only replica's session had ended."""
+    gone = partition(2, isr=(), leader=-1, eligible_leader_replicas=(2,), last_known_elr=(2,))
+    image = cluster(gone, brokers=(1, broker(2, fenced=True)))
+    result, _ = alter(image, (0, [1]))
+    (record,) = result.records
+    assert stated(record.message) == {
+        "replicas": [1, 2],
+        "removing": [2],
+        "adding": [1],
+        "directories": [1, 2],
+    }
+    assert alter(after(image, result), (0, None))[1][0][0] == 39
