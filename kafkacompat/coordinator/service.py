@@ -170,7 +170,7 @@ class GroupCoordinator:
     def _expire(self) -> None:
         self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
         now_ms = self._clock.now_ms()
-        for shard in self._shards:
+        for shard in self._shards.started():
             if shard.state is ShardState.ACTIVE:
                 for result in expired_records(_machine(shard), now_ms):
                     shard.carry_out(result, now_ms)
@@ -312,7 +312,7 @@ class GroupCoordinator:
         states = frozenset(state.lower() for state in request.states_filter)
         types = frozenset(kind.lower() for kind in request.types_filter)
         answers = []
-        for shard in self._shards:
+        for shard in self._shards.started():
             if shard.state is ShardState.LOADING:
                 return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             if shard.state is ShardState.ACTIVE:

@@ -36,11 +36,16 @@ class Shards:
         """0 while the topic does not exist."""
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Start shards that this node has come to lead, close those that it leads no more."""
+        """Start shards that this node has come to lead, close those that it leads no more.
+
+        Those of a topic that was made just now have nothing to load and are started by the first request for them, so that
+        their logs need not be there yet.
+        """
         topic = new.topics.get(self._topic)
         former = old.topics.get(self._topic)
-        if topic is former and not any(shard.state is ShardState.INITIAL for shard in self):
+        if topic is former:
             return
+        just_made = former is None and old.offset >= 0
         partitions = {} if topic is None else topic.partitions
         if len(partitions) != self.partition_count:
             self.partition_count = len(partitions)
@@ -60,7 +65,7 @@ class Shards:
             if shard is None:
                 shard = self._by_partition[index] = self._make_shard(index, image.leader_epoch)
             shard.epoch = image.leader_epoch
-            if shard.state is ShardState.INITIAL:
+            if shard.state is ShardState.INITIAL and not just_made:
                 shard.start()
 
     def partition_for(self, key: str) -> int:
@@ -84,6 +89,13 @@ class Shards:
         if shard.state is ShardState.INITIAL:
             shard.start()
         return shard
+
+    def started(self) -> Iterator[Shard]:
+        """All shards, those that nobody has asked for yet started first."""
+        for shard in self:
+            if shard.state is ShardState.INITIAL:
+                shard.start()
+            yield shard
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(list(self._by_partition.values()))

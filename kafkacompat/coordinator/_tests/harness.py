@@ -169,12 +169,12 @@ def topic_image(
     return TopicImage(name, given, dict.fromkeys(range(partitions), one))
 
 
-def image_of(topics: Iterable[TopicImage]) -> MetadataImage:
+def image_of(topics: Iterable[TopicImage], offset: int = 1) -> MetadataImage:
     listed = list(topics)
     endpoint = BrokerEndpoint("broker.example", 9092, 0)
     broker = BrokerImage(NODE_ID, 1, bytes(16), {"PLAINTEXT": endpoint}, {}, None, False, False, (bytes(16),))
     return MetadataImage(
-        offset=1,
+        offset=offset,
         brokers={NODE_ID: broker},
         topics={topic.name: topic for topic in listed},
         topics_by_id={topic.id: topic for topic in listed},
@@ -203,7 +203,7 @@ class World:
         self.partitions = partitions or Partitions()
         self.random = Counter()
         self.settings = CoordinatorSettings(group=group or GroupSettings())
-        self.image = image_of([])
+        self.image = image_of([], offset=-1)
         self.count = count
         self.coordinator = self._make()
         self.auto_create = AutoCreate()
@@ -231,7 +231,7 @@ class World:
         """A new coordinator over the same logs."""
         self.coordinator.stop()
         self.coordinator = self._make()
-        self.coordinator.on_image(image_of([]), self.image)
+        self.coordinator.on_image(image_of([], offset=-1), self.image)
         self.time.advance(0)
 
     @property

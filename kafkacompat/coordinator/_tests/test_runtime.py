@@ -234,7 +234,7 @@ def loading_world() -> World:
     world = world_of(*[batch(pair(index)) for index in range(50)])
     world.coordinator.stop()
     world.coordinator = world._make()
-    world.coordinator.on_image(image_of([]), world.image)
+    world.coordinator.on_image(image_of([], offset=-1), world.image)
     return world
 
 
@@ -359,6 +359,18 @@ def test_empty_partitions_cost_little() -> None:
     assert all(shard.state is ShardState.ACTIVE for shard in shards)
     assert world.time.pending() == 1
     assert sum(sys.getsizeof(shard) for shard in shards) < 50_000
+
+
+def test_shards_of_a_topic_made_just_now_do_not_ask_for_their_logs() -> None:
+    world = World(count=50)
+    world.publish([world.image.topics["t"]])
+    world.partitions.logs.clear()
+    world.publish([world.image.topics["t"], topic_image(OFFSETS_TOPIC, 50)])
+    assert world.partitions.logs == {}
+    assert commit(world, 1) == E.NONE
+    assert list(world.partitions.logs) == [
+        TopicPartition(OFFSETS_TOPIC, world.coordinator.partition_for("g"))
+    ]
 
 
 def test_every_operation_is_one_batch() -> None:
