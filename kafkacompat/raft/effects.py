@@ -100,6 +100,13 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseKraftVersion:
+    """Make the static quorum a dynamic one: kraft.version 0 to 1. AppendVoters or RefuseProposal carries the id."""
+
+    proposal_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class VoterProbed:
     """The answer to ProbeVoter: the kraft.version range of a node that asks to be a voter, None when it did not answer."""
 
@@ -120,6 +127,7 @@ Event = (
     | SnapshotInstalled
     | SnapshotBroken
     | Resign
+    | RaiseKraftVersion
     | VoterProbed
 )
 
@@ -147,12 +155,14 @@ class AppendEpochStart:
 
 @dataclass(frozen=True, slots=True)
 class AppendVoters:
-    """Append a control batch with one Voters record."""
+    """Append a control batch with one Voters record, with a KRaftVersion record before it where end_offset leaves room for two."""
 
     base_offset: int
+    end_offset: int
     epoch: int
     voters: VoterSet
     kraft_version: int
+    proposal_id: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,13 +84,24 @@ def _has_default_listener(state: QuorumState, endpoints: Endpoints) -> bool:
 
 
 def _append(state: QuorumState, leader: LeaderState, voters: VoterSet) -> int:
+    return _append_batch(state, leader, voters, state.voters.kraft_version, 1, -1)
+
+
+def _append_batch(
+    state: QuorumState,
+    leader: LeaderState,
+    voters: VoterSet,
+    kraft_version: int,
+    record_count: int,
+    proposal_id: int,
+) -> int:
     base = state.log.end
-    version = state.voters.kraft_version
-    state.log.append(state.epoch, base + 1)
-    state.voters.add(base, voters, version)
+    end = base + record_count
+    state.log.append(state.epoch, end)
+    state.voters.add(end - 1, voters, kraft_version)
     leader.voters_changed(voters)
-    state.effects.append(effect.AppendVoters(base, state.epoch, voters, version))
-    return base + 1
+    state.effects.append(effect.AppendVoters(base, end, state.epoch, voters, kraft_version, proposal_id))
+    return end
 
 
 # AddRaftVoter.
@@ -262,6 +273,31 @@ def update_request(state: QuorumState, follower: Follower) -> UpdateRaftVoterReq
     if state.voters.latest.get(state.node_id) == mine:
         return None
     return UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
+
+
+# kraft.version.
+
+
+def raise_kraft_version(state: QuorumState, event: effect.RaiseKraftVersion) -> bool:
+    """True when the log has grown. Every voter must have said by UpdateRaftVoter who it is and that it can follow."""
+    leader = state.leader
+    if leader is None:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elif leader.high_watermark == NO_OFFSET or leader.change is not None:
+        error = ErrorCode.REQUEST_TIMED_OUT
+    else:
+        known = {**leader.reported, state.node_id: own_voter(state)}
+        ready = [
+            known[node_id]
+            for node_id in state.voters.latest.ids
+            if node_id in known and known[node_id].min_kraft_version <= 1 <= known[node_id].max_kraft_version
+        ]
+        if state.voters.kraft_version < 1 and len(ready) == len(state.voters.latest):
+            _append_batch(state, leader, VoterSet(ready), 1, 2, event.proposal_id)
+            return True
+        error = ErrorCode.INVALID_UPDATE_VERSION
+    state.effects.append(effect.RefuseProposal(event.proposal_id, error))
+    return False
 
 
 # Commitment and time.

@@ -208,6 +208,10 @@ class QuorumCore(QuorumState):
         if membership.voter_probed(self, event):
             self._grown()
 
+    def _raise_kraft_version(self, event: effect.RaiseKraftVersion) -> None:
+        if membership.raise_kraft_version(self, event):
+            self._grown()
+
     def _grown(self) -> None:
         if self.leader is not None:
             leading.appended(self, self.leader)
@@ -237,6 +241,7 @@ _EVENTS: dict[type, Callable[[QuorumCore, Any], None]] = {
     effect.SnapshotInstalled: QuorumCore._snapshot_installed,
     effect.SnapshotBroken: QuorumCore._snapshot_broken,
     effect.Resign: QuorumCore._resign,
+    effect.RaiseKraftVersion: QuorumCore._raise_kraft_version,
     effect.VoterProbed: QuorumCore._voter_probed,
 }
 

@@ -81,10 +81,11 @@ class VoterSet:
 class VoterHistory:
     """The voter sets of a log by the offset that named them; below all of them the static (or 0-0 snapshot's) set."""
 
-    __slots__ = ("_entries", "_static", "kraft_version", "latest", "latest_offset")
+    __slots__ = ("_entries", "_static", "_static_version", "kraft_version", "latest", "latest_offset")
 
     def __init__(self, static: VoterSet, kraft_version: int = 0) -> None:
         self._static = static
+        self._static_version = kraft_version
         self._entries: list[tuple[int, VoterSet, int]] = []
         self.latest = static
         self.latest_offset = NO_OFFSET
@@ -131,10 +132,11 @@ class VoterHistory:
         for offset, voters, kraft_version in reversed(self._entries):
             if offset < end_offset:
                 return voters, kraft_version
-        return self._static, self.kraft_version
+        return self._static, self._static_version
 
     def _refresh(self) -> None:
         if self._entries:
             self.latest_offset, self.latest, self.kraft_version = self._entries[-1]
         else:
             self.latest_offset, self.latest = NO_OFFSET, self._static
+            self.kraft_version = self._static_version

@@ -18,7 +18,7 @@ class Options:
     voters: int
     observers: int
     is_dynamic: bool
-    """kraft.version 1, and voters come and go."""
+    """kraft.version 1 from the start, and voters come and go."""
     settings: QuorumSettings
     delay_us: int
     """Mean of a message's way."""
@@ -44,6 +44,8 @@ class Options:
     """A dead process refuses connections at once (as a live host does), instead of silence."""
     membership: float
     """Probability, per proposal, of a change of the voters."""
+    upgrade: float
+    """Probability, per proposal, that a static quorum is asked to become a dynamic one."""
     resign: float
     """Probability, per proposal, that the leader is asked to hand over."""
 
@@ -59,9 +61,10 @@ def draw_options(seed: int) -> Options:
 
     voters = (1, 2, 3, 3, 3, 3, 3, 4, 5, 5)[chance.randrange(10)]
     is_dynamic = chance.happens(0.35)
+    upgrades = not is_dynamic and chance.happens(0.3)
     fetch_timeout_ms = chance.between(60, 400)
     settings = QuorumSettings(
-        election_timeout_ms=chance.between(40, 200),
+        election_timeout_ms=chance.between(15, 200),
         fetch_timeout_ms=fetch_timeout_ms,
         election_backoff_max_ms=chance.between(20, 200),
         request_timeout_ms=chance.between(60, 400),
@@ -72,10 +75,11 @@ def draw_options(seed: int) -> Options:
     )
     return Options(
         voters=voters,
-        observers=chance.between(1, 3) if is_dynamic else chance.randrange(2),
+        observers=chance.between(1, 3) if is_dynamic or upgrades else chance.randrange(2),
         is_dynamic=is_dynamic,
         settings=settings,
-        delay_us=chance.between(200, 6_000),
+        # Slow links against short timeouts: several stand for one epoch, and votes are split.
+        delay_us=chance.between(5_000, 30_000) if chance.happens(0.25) else chance.between(200, 6_000),
         delay_tail=sometimes(0.5, 0.2),
         loss=sometimes(0.5, 0.1),
         duplication=sometimes(0.5, 0.1),
@@ -88,6 +92,7 @@ def draw_options(seed: int) -> Options:
         snapshot=sometimes(0.6, 0.1),
         keeps_writing=chance.uniform(),
         refuses=chance.happens(0.5),
-        membership=sometimes(0.8, 0.4) if is_dynamic else 0.0,
+        membership=sometimes(0.8, 0.4) if is_dynamic or upgrades else 0.0,
+        upgrade=0.0 if is_dynamic else (0.2 if upgrades else 0.0),
         resign=sometimes(0.3, 0.02),
     )

@@ -26,6 +26,8 @@ class QuorumFaults:
             self._crash,
             self._crash,
             self._crash_in_step,
+            self._blink,
+            self._blink,
             self._crash_leader,
             self._pause,
             self._split,
@@ -84,6 +86,14 @@ class QuorumFaults:
 
     def _crash_leader(self) -> None:
         self._kill(self._leader())
+
+    def _blink(self) -> None:
+        """Some nodes lose their memory and are back at once, amid whatever the others were doing with them."""
+        for node in self._simulation.ordered:
+            if node.core is not None and self._chance.happens(0.5):
+                node.crash()
+                delay_us = self._chance.between(100, 10_000)
+                self._simulation.scheduler.after(delay_us, self._restart, (node, node.life))
 
     def _crash_many(self) -> None:
         for node in self._simulation.ordered:

@@ -247,7 +247,7 @@ class SimulatedNode:
         self._append_own(
             Batch(
                 each.base_offset,
-                each.base_offset + 1,
+                each.end_offset,
                 each.epoch,
                 ("voters", each.voters.ids),
                 CONTROL_BYTES,
@@ -255,7 +255,10 @@ class SimulatedNode:
                 each.kraft_version,
             )
         )
-        self.simulation.counters.voter_changes += 1
+        if each.proposal_id >= 0:
+            self.simulation.counters.upgrades += 1
+        else:
+            self.simulation.counters.voter_changes += 1
 
     def _append_records(self, each: effect.AppendRecords) -> None:
         name, size = each.payload

@@ -52,6 +52,7 @@ class Counters:
     acknowledged: int = 0
     refused_proposals: int = 0
     voter_changes: int = 0
+    upgrades: int = 0
     lost_messages: int = 0
     duplicated_messages: int = 0
 
@@ -106,6 +107,7 @@ class QuorumSimulation:
         options = self.options
         voter_ids = list(range(1, options.voters + 1))
         observer_ids = list(range(101, 101 + options.observers))
+        comes_and_goes = options.is_dynamic or options.upgrade > 0
         kraft_version = 1 if options.is_dynamic else 0
         voters = VoterSet(
             Voter(node_id, directory_of(node_id) if options.is_dynamic else bytes(16), endpoints_of(node_id))
@@ -113,9 +115,9 @@ class QuorumSimulation:
         )
         nodes = {}
         for node_id in voter_ids + observer_ids:
-            can_vote = node_id in voter_ids or options.is_dynamic
+            can_vote = node_id in voter_ids or comes_and_goes
             # Where voters come and go, whoever may have become one must be among the bootstrap servers.
-            servers = voter_ids + observer_ids if options.is_dynamic else voter_ids
+            servers = voter_ids + observer_ids if comes_and_goes else voter_ids
             bootstrap = tuple(
                 (-2 - index, endpoints_of(server))
                 for index, server in enumerate(servers)
@@ -206,6 +208,8 @@ class QuorumSimulation:
             self._change_voters(leaders[chance.randrange(len(leaders))])
         if leaders and self.options.resign and chance.happens(self.options.resign):
             leaders[0].enter(effect.Resign())
+        if leaders and self.options.upgrade and chance.happens(self.options.upgrade):
+            leaders[0].enter(effect.RaiseKraftVersion(0))
         if chance.happens(0.02):
             # A state machine that has not heard yet that it leads no more.
             self.ordered[chance.randrange(len(self.ordered))].enter(effect.Propose(0, 0, None, 1, 1))

@@ -660,3 +660,39 @@ def test_a_second_vote_answer_of_one_voter_does_not_count_twice() -> None:
     node.answer(sent[0], VoteResponse(NONE, EPOCH, -1, True))
     node.answer(sent[0], VoteResponse(NONE, EPOCH, -1, True))
     assert node.core.role is Role.PROSPECTIVE
+
+
+# kraft.version.
+
+
+def test_a_static_quorum_becomes_dynamic_once_every_voter_has_said_who_it_is() -> None:
+    node = Node(voters=(1, 2), kraft_version=0, stored=ElectionState(EPOCH))
+    node.become_leader()
+    node.step(effect.RaiseKraftVersion(1))
+    assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.REQUEST_TIMED_OUT
+    node.commit_epoch()
+    node.step(effect.RaiseKraftVersion(2))
+    assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.INVALID_UPDATE_VERSION
+    assert node.ask(UpdateRaftVoterRequest(node.core.epoch, voter(2))).error is NONE
+    node.step(effect.RaiseKraftVersion(3))
+    (appended,) = node.effects(effect.AppendVoters)
+    assert (appended.kraft_version, appended.end_offset - appended.base_offset) == (1, 2)
+    assert [each.id for each in appended.voters.voters] == [1, 2]
+    assert node.core.voters.kraft_version == 1
+    node.step(effect.RaiseKraftVersion(4))
+    assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_an_upgrade_that_is_cut_off_leaves_the_quorum_static() -> None:
+    history = VoterHistory(VoterSet([voter(1)]), 0)
+    history.add(5, VoterSet([voter(1)]), 1)
+    assert history.kraft_version == 1
+    assert history.at(5)[1] == 0
+    history.truncate(5)
+    assert history.kraft_version == 0
+
+
+def test_only_a_leader_raises_the_version() -> None:
+    node = following(kraft_version=0)
+    node.step(effect.RaiseKraftVersion(1))
+    assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
