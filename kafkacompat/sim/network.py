@@ -27,8 +27,9 @@ class Network:
         self.lost = 0
         self.duplicated = 0
 
-    def calm(self) -> None:
+    def calm(self, longest_delay_us: int) -> None:
         """For the liveness phase: every message arrives, in time."""
+        self._delay_us = min(self._delay_us, longest_delay_us)
         self._loss = self._duplication = self._delay_tail = self.burst_loss = 0.0
         self._cuts.clear()
 

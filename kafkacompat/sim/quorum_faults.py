@@ -56,7 +56,8 @@ class QuorumFaults:
     def heal_all(self) -> None:
         simulation = self._simulation
         self._is_over = True
-        simulation.network.calm()
+        # Raft promises progress only where messages are much quicker than elections.
+        simulation.network.calm(simulation.options.settings.election_timeout_ms * 1000 // 10)
         for node in simulation.nodes.values():
             node.effects_until_crash = -1
             node.resume()
