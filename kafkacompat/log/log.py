@@ -122,6 +122,8 @@ class PartitionLog(ReadableLog):
         stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)
         if leader_epoch != self._latest_epoch:
             self.assign_epoch_start(leader_epoch, first_offset)
+        if self._epochs.changed:
+            self._write_epochs()
         timestamp_ms = batch.max_timestamp_ms
         segment = self._segment_for(size, timestamp_ms, first_offset, last_offset, now_ms)
         segment.append(batch.buffer, size, first_offset, last_offset, timestamp_ms)
@@ -189,6 +191,8 @@ class PartitionLog(ReadableLog):
             batch = view[header.position : header.position + header.size] if header.is_control else None
             apply_batch(self._state, header, batch, segment)
         self.log_end_offset = taken[-1].last_offset + 1
+        if self._epochs.changed:
+            self._write_epochs()
         return count
 
     def _segment_for(
@@ -259,8 +263,12 @@ class PartitionLog(ReadableLog):
     # -- epochs
 
     def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
+        """An epoch that begins at the log's end is written with its first batch or at the close: opening drops it anyway,
+        and a start with thousands of partitions need not write thousands of files."""
         self._epochs.assign(epoch, start_offset)
-        self._write_epochs()
+        self._latest_epoch = self._epochs.latest_epoch()
+        if start_offset < self.log_end_offset:
+            self._write_epochs()
 
     def _write_epochs(self) -> None:
         """Unsynced: recovery finds the epochs of unflushed batches in the batches, and a flush syncs the file."""
@@ -368,6 +376,7 @@ class PartitionLog(ReadableLog):
         self._segments.active.become_inactive()
         self._state.end_offset = self.log_end_offset
         self._snapshots.take(self._state)
+        self._write_epochs()
         if self.recovery_point < self.log_end_offset:
             self.flush()
         self.release()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     CheckpointCorrupt,
-    format_epochs,
     parse_epochs,
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
@@ -87,9 +86,6 @@ def open_directory(
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_start(log_start_offset)
     epochs.truncate_from_end(log_end_offset)
-    if epochs.changed:
-        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)
-        epochs.changed = False
     snapshots.remove_strays([segment.base_offset for segment in segments])
     state = ProducerState()
     snapshots.load_latest(state, log_start_offset, log_end_offset)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 OPENED_AT_ONCE_MAX = 32
 """Logs that one image opens at once, while whoever changed the metadata waits."""
-OPENED_A_SLICE = 8
+OPENED_A_SLICE = 2
+"""Few: making files may take a millisecond each, and requests wait meanwhile."""
 SLICE_INTERVAL_MS = 1
 
 Key = tuple[str, int]

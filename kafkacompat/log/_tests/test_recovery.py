@@ -187,6 +187,24 @@ def test_epochs_are_found_in_the_batches_when_the_file_is_lost() -> None:
         assert open_log(killed, recovery_point=4).epoch_entries == entries == [(0, 0), (3, 2), (7, 4)]
 
 
+def test_an_epoch_without_batches_is_written_with_its_first_batch_or_at_the_close() -> None:
+    """A node that becomes leader of thousands of partitions writes no file for each; opening would drop the entry anyway."""
+    disk = MemoryDisk()
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    log = open_log(disk)
+    log.assign_epoch_start(4, 0)
+    assert log.latest_epoch() == 4
+    assert path not in disk.files
+    log.append_as_leader(batch_of([b"v"]), 4, NOW_MS)
+    assert bytes(disk.files[path]) == b"0\n1\n4 0\n"
+    log.assign_epoch_start(5, 1)
+    assert bytes(disk.files[path]) == b"0\n1\n4 0\n"
+    killed = disk.copy()
+    log.close()
+    assert bytes(disk.files[path]) == b"0\n2\n4 0\n5 1\n"
+    assert open_log(killed).epoch_entries == [(4, 0)]
+
+
 def test_open_transactions_and_sequences_come_back() -> None:
     """The LSO and the sequence check survive a kill, from snapshots and from the batches after them."""
     disk = MemoryDisk()
