@@ -6,8 +6,10 @@ A handler turns a message into calls of these and their answers into a message. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.api.encoded_topics import EncodedTopics
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig, ServerConfig
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 _Str = str
 """str, where a method of that name hides it."""
+
+
+class NotController(Exception):
+    """This node is not the active controller, or ceased to be it before the records were committed (error NOT_CONTROLLER)."""
 
 
 class RequestContext:
@@ -269,6 +275,8 @@ class Node:
     """Replaced by broker.py at each published image."""
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
+    encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
+    """What Metadata has told before."""
 
 
 class AutoTopicCreator(Protocol):

@@ -1,7 +1,8 @@
 """Metadata (key 3, versions 0-13): brokers and topics as the client's listener sees them; topics made on demand.
 
 Duty: whom to name, which topics, what each partition's state is called, and asking for missing topics to be made.
-Everything comes from the image, so every broker says the same at one offset. KIP-516 (topic ids), KIP-430.
+Everything comes from the image, so every broker says the same at one offset; a topic that the image has not changed is told
+in the same bytes again. KIP-516 (topic ids), KIP-430.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPER
 from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
+from kafkacompat.wire.codec import encoded_element
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.metadata_response import (
     MetadataResponse,
@@ -24,7 +26,8 @@ from kafkacompat.wire.messages.metadata_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+    from kafkacompat.api.encoded_topics import Variant
+    from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.wire.messages.metadata_request import MetadataRequest
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
@@ -35,10 +38,11 @@ FIRST_VERSION_BY_ID = 12
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
     version = context.api_version
     image = node.image
+    variant = (context.listener_name, version, request.include_topic_authorized_operations)
     topics: list[MetadataResponseTopic]
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        topics = [_describe(image, name, context, request) for name in sorted(image.topics)]
+        topics = [_describe(node, topic, variant) for _, topic in sorted(image.topics.items())]
     else:
         if version < FIRST_VERSION_BY_ID and any(
             one.name is None or one.topic_id != ZERO_UUID for one in asked
@@ -46,12 +50,12 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
             return error_response(request, ErrorCode.INVALID_REQUEST, version)  # C5
         ids = list(dict.fromkeys(one.topic_id for one in asked if one.topic_id != ZERO_UUID))
         if ids:
-            topics = [_by_id(image, topic_id, context, request) for topic_id in ids]
+            topics = [_by_id(node, topic_id, variant) for topic_id in ids]
         else:
             names = list(dict.fromkeys(one.name for one in asked))
             if None in names:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # C6
-            topics = _by_name(node, [name for name in names if name is not None], context, request)
+            topics = _by_name(node, [name for name in names if name is not None], request, variant)
     brokers = alive_brokers(image, context.listener_name)
     return MetadataResponse(
         brokers=[
@@ -72,24 +76,23 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
     )
 
 
-def _by_id(
-    image: MetadataImage, topic_id: Uuid, context: RequestContext, request: MetadataRequest
-) -> MetadataResponseTopic:
-    topic = image.topics_by_id.get(topic_id)
+def _by_id(node: Node, topic_id: Uuid, variant: Variant) -> MetadataResponseTopic:
+    topic = node.image.topics_by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _describe(image, topic.name, context, request)
+    return _describe(node, topic, variant)
 
 
 def _by_name(
-    node: Node, names: list[str], context: RequestContext, request: MetadataRequest
+    node: Node, names: list[str], request: MetadataRequest, variant: Variant
 ) -> list[MetadataResponseTopic]:
     image = node.image
     missing = []
     topics = []
     for name in names:
-        if name in image.topics:
-            topics.append(_describe(image, name, context, request))
+        topic = image.topics.get(name)
+        if topic is not None:
+            topics.append(_describe(node, topic, variant))
             continue
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made (C2)
         if not is_legal_topic_name(name):
@@ -102,48 +105,67 @@ def _by_name(
     return topics
 
 
-def _describe(
-    image: MetadataImage, name: str, context: RequestContext, request: MetadataRequest
+def _describe(node: Node, topic: TopicImage, variant: Variant) -> MetadataResponseTopic:
+    """The topic in the bytes of the request's version: those told before, while the image is the same."""
+    image = node.image
+    known = node.encoded_topics.get(image.brokers, topic, variant)
+    if known is not None:
+        return known
+    listener_name, version, operations = variant
+    described = describe_topic(image, topic, listener_name, version)
+    if operations:
+        described.topic_authorized_operations = TOPIC_OPERATIONS
+    encoded = encoded_element(MetadataResponse, version, described)
+    node.encoded_topics.put(topic, variant, encoded)
+    return encoded
+
+
+def describe_topic(
+    image: MetadataImage, topic: TopicImage, listener_name: str, version: int
 ) -> MetadataResponseTopic:
-    topic: TopicImage = image.topics[name]
-    version = context.api_version
-    return MetadataResponseTopic(
-        name=name,
-        topic_id=topic.id,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=[
-            _partition(image, index, partition, context.listener_name, version)
-            for index, partition in sorted(topic.partitions.items())
-        ],
-        topic_authorized_operations=(
-            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-        ),
-    )
-
-
-def _partition(
-    image: MetadataImage, index: int, partition: PartitionImage, listener_name: str, version: int
-) -> MetadataResponsePartition:
-    error, leader = leader_for(
-        image, partition, listener_name, version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
-    )
-    replicas = list(partition.replicas)
-    isr = list(partition.isr)
+    """What an image says of one of its topics, without authorized operations."""
+    # Most partitions of a topic have the leader and the replicas of another one.
+    leaders: dict[int, tuple[ErrorCode, int]] = {}
+    offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], list[int]] = {}
+    knows_listener_not_found = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
+    partitions = []
+    for index, partition in sorted(topic.partitions.items()):
+        leader = leaders.get(partition.leader)
+        if leader is None:
+            leader = leader_for(image, partition, listener_name, knows_listener_not_found)
+            leaders[partition.leader] = leader
+        placed = (partition.replicas, partition.directories)
+        dead = offline.get(placed)
+        if dead is None:
+            dead = offline[placed] = offline_replicas(image, partition, listener_name)
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=leader[0],
+                partition_index=index,
+                leader_id=leader[1],
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=dead,
+            )
+        )
     if version == 0:
-        alive = {broker.id for broker in alive_brokers(image, listener_name)}
-        if error is ErrorCode.NONE and not alive.issuperset(replicas):
-            error = ErrorCode.REPLICA_NOT_AVAILABLE
-        replicas = [replica for replica in replicas if replica in alive]
-        isr = [replica for replica in isr if replica in alive]
-    return MetadataResponsePartition(
-        error_code=error,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=isr,
-        offline_replicas=offline_replicas(image, partition, listener_name),
+        _name_living_replicas_only(partitions, {broker.id for broker in alive_brokers(image, listener_name)})
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+        topic_authorized_operations=NOT_ASKED,
     )
+
+
+def _name_living_replicas_only(partitions: list[MetadataResponsePartition], alive: set[int]) -> None:
+    for one in partitions:
+        if one.error_code == ErrorCode.NONE and not alive.issuperset(one.replica_nodes):
+            one.error_code = ErrorCode.REPLICA_NOT_AVAILABLE
+        one.replica_nodes = [replica for replica in one.replica_nodes if replica in alive]
+        one.isr_nodes = [replica for replica in one.isr_nodes if replica in alive]
 
 
 def error_response(request: MetadataRequest, code: ErrorCode, version: int) -> MetadataResponse:

@@ -7,16 +7,17 @@ EncodeError for a message that the version cannot carry. Versions are limited to
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from kafkacompat.wire.decoder_source import DecoderSource
 from kafkacompat.wire.definition import MessageSpec, load_definition
 from kafkacompat.wire.encoder_source import EncoderSource
-from kafkacompat.wire.message import Message
+from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.primitives import ByteSequence
 from kafkacompat.wire.remember import remembered
 
 M = TypeVar("M", bound=Message)
+S = TypeVar("S", bound=Struct)
 Decoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
@@ -68,6 +69,28 @@ def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=True)
     made: PartsEncoder = source.define("encode", f"{cls.__name__} version {version} parts encoder")
     return made
+
+
+@remembered
+def element_encoder(cls: type[Message], element: type[Struct], version: int) -> Encoder:
+    """The function `(struct, out)` for a struct nested in a message of that class. ValueError as for `encoder`."""
+    spec = _checked(cls, version)
+    nested = next((struct for struct in spec.structs if struct.name == element.__name__), None)
+    if nested is None:
+        raise ValueError(f"{cls.__name__} has no {element.__name__}")
+    source = EncoderSource(spec, version, message_classes(cls), parts=False, element=nested)
+    made: Encoder = source.define("encode", f"{cls.__name__} {element.__name__} version {version} encoder")
+    return made
+
+
+def encoded_element(cls: type[Message], version: int, element: S) -> S:
+    """Bytes that stand for a struct in an array of the message's own, when that is encoded at this very version.
+
+    They have the struct's type, for that is what the array holds, but they are an `Encoded`.
+    """
+    out = bytearray()
+    element_encoder(cls, type(element), version)(element, out)
+    return cast(S, Encoded(out))
 
 
 def decode(cls: type[M], version: int, buffer: ByteSequence, position: int = 0) -> M:

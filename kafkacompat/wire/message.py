@@ -25,6 +25,15 @@ class Struct:
         return f"{type(self).__name__}({inner})"
 
 
+class Encoded(bytes):
+    """One element of an array of a message's own, already in the bytes of the version that will be sent.
+
+    Made by `codec.encoded_element`; an encoder puts it in its place as it is. Nothing but an encoder may look at it.
+    """
+
+    __slots__ = ()
+
+
 class Message(Struct):
     """A whole message: a request, response, header, or record key or value."""
 

@@ -7,10 +7,10 @@ import pytest
 
 from kafkacompat.wire import constructs
 from kafkacompat.wire._tests.arbitrary import Arbitrary, every_class, every_version
-from kafkacompat.wire.codec import decode, decoder, encode, encode_parts
+from kafkacompat.wire.codec import decode, decoder, encode, encode_parts, encoded_element
 from kafkacompat.wire.errors import EncodeError, WireError
-from kafkacompat.wire.message import Message
-from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
+from kafkacompat.wire.message import Encoded, Message, Struct
+from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 from kafkacompat.wire.schema import reference_decode, reference_encode
 
@@ -86,6 +86,34 @@ def broken(rng: random.Random, whole: bytes) -> bytes:
             case _:
                 del data[place : place + 2]
     return bytes(data)
+
+
+def test_elements_encoded_before_are_put_in_their_place() -> None:
+    """Every array of structs that is a message's own, with none, some and all elements in bytes already."""
+    rng = random.Random(12)
+    spliced = 0
+    for cls, version in every_version():
+        for _ in range(3):
+            message = Arbitrary(rng, cls, version).message()
+            whole = encode(message, version)
+            for name in message.__slots__:
+                elements = getattr(message, name)
+                if isinstance(elements, list) and elements and isinstance(elements[0], Struct):
+                    mixed = [
+                        encoded_element(cls, version, one) if rng.random() < 0.6 else one for one in elements
+                    ]
+                    setattr(message, name, mixed)
+                    spliced += sum(isinstance(one, Encoded) for one in mixed)
+            assert encode(message, version) == whole
+            assert b"".join(map(bytes, encode_parts(message, version))) == whole
+    assert spliced > 500
+
+
+def test_only_structs_of_the_message_stand_in_it_as_bytes() -> None:
+    with pytest.raises(ValueError, match="CreateTopicsRequest has no ApiVersion"):
+        encoded_element(CreateTopicsRequest, 2, ApiVersion())
+    with pytest.raises(ValueError, match="no version 99"):
+        encoded_element(ApiVersionsResponse, 99, ApiVersion())
 
 
 def test_unknown_tags_are_skipped_in_every_section(monkeypatch: pytest.MonkeyPatch) -> None:
