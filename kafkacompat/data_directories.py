@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.config import ServerConfig, parse_voters
@@ -57,10 +57,13 @@ def format_node(
     *,
     cluster_id: str,
     standalone: bool,
+    initial_voters: tuple[Voter, ...] = (),
+    feature_levels: Sequence[tuple[str, int]] | None = None,
     ignore_formatted: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> None:
-    """What kafka-storage format does. `standalone`: a dynamic quorum of this node alone. Raises StorageProblem."""
+    """What kafka-storage format does. `standalone`: a dynamic quorum of this node alone; `initial_voters`: one of these;
+    `feature_levels`: what the cluster begins with instead of Kafka's defaults. Raises StorageProblem."""
     from kafkacompat.controller.bootstrap import bootstrap_values
 
     request = FormatRequest(
@@ -68,8 +71,9 @@ def format_node(
         metadata_log_dir=absolute_metadata_dir(config),
         node_id=config.node_id,
         cluster_id=cluster_id,
-        bootstrap_values=bootstrap_values(),
+        bootstrap_values=bootstrap_values() if feature_levels is None else bootstrap_values(feature_levels),
         controller_listeners=controller_listeners(config) if standalone else (),
+        initial_voters=initial_voters,
         ignore_formatted=ignore_formatted,
     )
     format_storage(disk, request, random, now_ms, progress)

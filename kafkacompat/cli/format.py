@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.format_options import parse_feature_levels, parse_initial_controllers
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
 from kafkacompat.config import ServerConfig, parse_voters
@@ -36,6 +37,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="format without a voter; this controller joins a quorum later",
     )
+    voters.add_argument(
+        "-I",
+        "--initial-controllers",
+        metavar="ID@HOST:PORT:DIRECTORY_ID,...",
+        help="the quorum's first voters, the same on every node; this node's metadata directory gets the id given here",
+    )
+    parser.add_argument(
+        "-f",
+        "--feature",
+        metavar="NAME=LEVEL",
+        action="append",
+        default=[],
+        help="begin the cluster with another level of a feature than Kafka's default; may be given several times",
+    )
     parser.add_argument(
         "-g",
         "--ignore-formatted",
@@ -49,7 +64,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     config = load_settings(arguments.config or arguments.properties, arguments.override)
     warn_of_settings(config)
-    check_voters(config, arguments.standalone, arguments.no_initial_controllers)
+    check_voters(
+        config,
+        arguments.standalone,
+        arguments.no_initial_controllers,
+        named=arguments.initial_controllers is not None,
+    )
+    initial_voters = (
+        parse_initial_controllers(arguments.initial_controllers, config.controller_listener_names[0])
+        if arguments.initial_controllers is not None
+        else ()
+    )
+    levels = None
+    if arguments.feature:
+        dynamic = arguments.standalone or bool(initial_voters)
+        levels = parse_feature_levels(arguments.feature, dynamic)
 
     from kafkacompat.data_directories import absolute_log_dirs, absolute_metadata_dir, format_node
     from kafkacompat.log.disk import RealDisk
@@ -75,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
             SystemClock().now_ms(),
             cluster_id=cluster_id,
             standalone=arguments.standalone,
+            initial_voters=initial_voters,
+            feature_levels=levels,
             ignore_formatted=arguments.ignore_formatted,
             progress=print,
         )
@@ -89,17 +120,23 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check_voters(config: ServerConfig, standalone: bool, no_initial_controllers: bool) -> None:
-    """CommandFailed unless the settings and options together say who votes."""
+def check_voters(
+    config: ServerConfig, standalone: bool, no_initial_controllers: bool, named: bool = False
+) -> None:
+    """CommandFailed unless the settings and options together say who votes. `named`: by --initial-controllers."""
     static = bool(parse_voters(config))
+    if named and static:
+        raise CommandFailed(
+            "--initial-controllers makes a dynamic quorum, but controller.quorum.voters is set"
+        )
     if standalone and static:
         raise CommandFailed("--standalone makes a dynamic quorum, but controller.quorum.voters is set")
     if standalone and "controller" not in config.roles:
         raise CommandFailed("--standalone needs the role controller in process.roles")
-    if "controller" in config.roles and not (static or standalone or no_initial_controllers):
+    if "controller" in config.roles and not (static or standalone or named or no_initial_controllers):
         raise CommandFailed(
-            "controller.quorum.voters is not set, so say --standalone for a quorum of this node alone, or "
-            "--no-initial-controllers to join one later"
+            "controller.quorum.voters is not set, so say --standalone for a quorum of this node alone, "
+            "--initial-controllers for one of several, or --no-initial-controllers to join one later"
         )
 
 

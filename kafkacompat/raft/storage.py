@@ -95,8 +95,8 @@ def is_formatted(disk: Disk, log_dirs: Sequence[str], metadata_log_dir: str | No
 
 @dataclass(frozen=True, slots=True)
 class FormatRequest:
-    """What `format` needs. Directories are absolute; `controller_voter` is this node's voter entry of a standalone dynamic
-    quorum, None for a static quorum (controller.quorum.voters) or for a broker."""
+    """What `format` needs. Directories are absolute. At most one of `controller_listeners` and `initial_voters` says who
+    votes in a dynamic quorum; with neither it is a static one (controller.quorum.voters) or a node that joins later."""
 
     log_dirs: tuple[str, ...]
     metadata_log_dir: str | None
@@ -105,8 +105,11 @@ class FormatRequest:
     bootstrap_values: tuple[bytes, ...]
     """Framed records of bootstrap.checkpoint, the feature levels."""
     controller_listeners: tuple[tuple[str, str, int], ...] = ()
-    """(listener name, host, port) for the 0-0 voters record; empty writes none."""
+    """(listener name, host, port) for the 0-0 voters record of a standalone quorum; empty writes none."""
     ignore_formatted: bool = False
+    initial_voters: tuple[Voter, ...] = ()
+    """The 0-0 voters record of a quorum of several, the same on each of its nodes; if this node is among them, its metadata
+    directory gets the id that stands there."""
 
 
 def format_storage(
@@ -128,7 +131,9 @@ def format_storage(
         raise StorageProblem(
             f"log directory {formatted[0]} is already formatted; --ignore-formatted leaves it as it is"
         )
+    own_voter = next((voter for voter in request.initial_voters if voter.id == request.node_id), None)
     taken = {meta.directory_id for meta in found.values() if meta is not None}
+    taken.update(voter.directory_id for voter in request.initial_voters)
     for meta in found.values():
         if meta is not None and (meta.cluster_id != request.cluster_id or meta.node_id != request.node_id):
             raise StorageProblem(
@@ -138,9 +143,12 @@ def format_storage(
     for directory in directories:
         if found[directory] is not None:
             continue
-        directory_id = random.uuid()
-        while directory_id in taken:
+        if own_voter is not None and directory == metadata_directory:
+            directory_id = own_voter.directory_id
+        else:
             directory_id = random.uuid()
+            while directory_id in taken:
+                directory_id = random.uuid()
         taken.add(directory_id)
         if progress is not None:
             progress(f"Formatting {directory}")
@@ -164,9 +172,11 @@ def _write_initial_snapshots(
     disk: Disk, directory: str, directory_id: Uuid, request: FormatRequest, now_ms: int
 ) -> None:
     _write_bootstrap(disk, directory, request, now_ms)
+    voters = request.initial_voters
     if request.controller_listeners:
-        voter = Voter(request.node_id, directory_id, request.controller_listeners)
-        content = SnapshotContent(last_contained_timestamp_ms=now_ms, kraft_version=1, voters=(voter,))
+        voters = (Voter(request.node_id, directory_id, request.controller_listeners),)
+    if voters:
+        content = SnapshotContent(last_contained_timestamp_ms=now_ms, kraft_version=1, voters=voters)
         partition = posixpath.join(directory, METADATA_PARTITION)
         disk.make_directory(partition)
         data = format_snapshot(content, epoch=0, now_ms=now_ms)

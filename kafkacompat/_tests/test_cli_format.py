@@ -1,0 +1,101 @@
+"""Options of `format`: who votes first, and the levels of features."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.format_options import parse_feature_levels, parse_initial_controllers
+from kafkacompat.ids import uuid_to_text
+from kafkacompat.raft._tests.support import CountingRandom, MemoryDisk
+from kafkacompat.raft.snapshot import parse_snapshot
+from kafkacompat.raft.storage import FormatRequest, StorageProblem, format_storage, load_directories
+from kafkacompat.raft.voters import Voter
+
+# The ids that CountingRandom gives first: a voter's id is given to no other directory.
+ONE, TWO = (1000).to_bytes(16, "big"), (1001).to_bytes(16, "big")
+CHECKPOINT = "/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+NOW_MS = 1_700_000_000_000
+
+
+def voters() -> tuple[Voter, ...]:
+    text = f"2@[::1]:19093:{uuid_to_text(TWO)}, 1@host:9093:{uuid_to_text(ONE)}"
+    return parse_initial_controllers(text, "CONTROLLER")
+
+
+def test_initial_controllers_are_voters_by_id() -> None:
+    assert voters() == (
+        Voter(1, ONE, (("CONTROLLER", "host", 9093),)),
+        Voter(2, TWO, (("CONTROLLER", "::1", 19093),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "names no controller"),
+        ("1", "has not the form"),
+        ("1@host:9093", "has not the form"),
+        (f"1@:9093:{uuid_to_text(ONE)}", "has not the form"),
+        (f"1@::1:9093:{uuid_to_text(ONE)}", "has not the form"),
+        (f"x@host:9093:{uuid_to_text(ONE)}", "no node id"),
+        (f"-1@host:9093:{uuid_to_text(ONE)}", "no node id"),
+        (f"1@host:70000:{uuid_to_text(ONE)}", "no port"),
+        ("1@host:9093:short", "not a uuid"),
+        (f"1@host:9093:{uuid_to_text(bytes(16))}", "reserved"),
+        (f"1@a:1:{uuid_to_text(ONE)},1@b:1:{uuid_to_text(TWO)}", "more than once"),
+        (f"1@a:1:{uuid_to_text(ONE)},2@b:1:{uuid_to_text(ONE)}", "another node"),
+    ],
+)
+def test_other_initial_controllers_are_refused(text: str, said: str) -> None:
+    with pytest.raises(CommandFailed, match=said):
+        parse_initial_controllers(text, "CONTROLLER")
+
+
+def ask(node_id: int, *log_dirs: str) -> FormatRequest:
+    return FormatRequest(log_dirs, None, node_id, "c", (b"\x01",), initial_voters=voters())
+
+
+def test_every_node_is_given_the_voters_and_a_voter_its_directory_id() -> None:
+    disk = MemoryDisk()
+    format_storage(disk, ask(2, "/a", "/b"), CountingRandom(), NOW_MS)
+    content = parse_snapshot(disk.files[CHECKPOINT])
+    assert (content.voters, content.kraft_version) == (voters(), 1)
+    identity = load_directories(disk, ["/a", "/b"], None, 2, CountingRandom(), NOW_MS)
+    assert identity.metadata_directory_id == TWO
+    assert identity.directory_ids["/b"] not in (ONE, TWO)
+
+
+def test_a_node_that_does_not_vote_gets_an_id_of_its_own() -> None:
+    disk = MemoryDisk()
+    format_storage(disk, ask(7, "/a"), CountingRandom(), NOW_MS)
+    identity = load_directories(disk, ["/a"], None, 7, CountingRandom(), NOW_MS)
+    assert identity.metadata_directory_id not in (ONE, TWO)
+    assert parse_snapshot(disk.files[CHECKPOINT]).voters == voters()
+    with pytest.raises(StorageProblem, match="already formatted"):
+        format_storage(disk, ask(7, "/a"), CountingRandom(), NOW_MS)
+
+
+def test_feature_levels() -> None:
+    asked = ["group.version=0", "transaction.version=0", "share.version=0", "streams.version=0"]
+    assert parse_feature_levels(asked, dynamic=False) == (
+        ("metadata.version", 30),
+        ("eligible.leader.replicas.version", 1),
+    )
+    assert dict(parse_feature_levels(["kraft.version=1"], dynamic=True))["transaction.version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("group.version", "name=level"),
+        ("group.version=x", "name=level"),
+        ("nope=1", "unknown"),
+        ("transaction.version=3", "levels 0 to 2"),
+        ("kraft.version=1", "kraft.version is 0"),
+        ("metadata.version=22", "eligible.leader.replicas.version=1 needs metadata.version of 23"),
+    ],
+)
+def test_other_feature_levels_are_refused(entry: str, said: str) -> None:
+    with pytest.raises(CommandFailed, match=said):
+        parse_feature_levels([entry], dynamic=False)
