@@ -48,6 +48,10 @@ class ControllerCore:
     def in_transaction(self) -> bool:
         return self._replayer.in_transaction
 
+    def forget(self) -> None:
+        """Begin anew: a snapshot is loaded in place of everything before."""
+        self._replayer = Replayer(MetadataImage())
+
     def load_values(self, values: Iterable[bytes]) -> None:
         """Framed values in log order; nothing shows before `finish_loading`. ReplayError is fatal."""
         classes = self._classes

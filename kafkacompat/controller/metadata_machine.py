@@ -1,0 +1,198 @@
+"""The metadata log's state machine on one node: committed records in, images out; on the active controller also proposals.
+
+Duty: keep the newest committed image and publish it in order, replay what this node proposes at once so that the next command
+sees it, and take that back when leadership is lost before it was committed. Must not know what a command checks, nor how the
+quorum agrees. A reply and its image leave together, image first, so that whoever reads a reply finds the image already changed.
+Follows KRaft's MetadataLoader, QuorumController's snapshot registry and KIP-868.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kafkacompat.api.context import NotController
+from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.features import KRAFT_VERSION
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MetadataRecord, frame_all
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
+from kafkacompat.machine.result import Result
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.replayer import Replayer
+    from kafkacompat.raft.contracts import LoadedBatch
+
+T = TypeVar("T")
+ImageSubscriber = Callable[[MetadataImage, MetadataImage], None]
+"""Called with (old, new) for each published image, in the loop's thread."""
+
+
+class ProposalQuorum(Protocol):
+    """What the machine asks of the metadata quorum's driver (raft/quorum_driver.py)."""
+
+    @property
+    def next_offset(self) -> int: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def bytes_since_snapshot(self) -> int: ...
+
+    def propose(
+        self, values: Sequence[bytes], committed: Callable[[], None], lost: Callable[[], None]
+    ) -> int: ...
+
+    def when_committed(self, call: Callable[[], None], lost: Callable[[], None]) -> None: ...
+
+    def write_snapshot(self, values: Sequence[bytes], end_offset: int, epoch: int) -> None: ...
+
+
+class MetadataMachine:
+    """raft.contracts.StateMachine. `attach` the driver before it starts."""
+
+    def __init__(self, core: ControllerCore, *, max_bytes_between_snapshots: int) -> None:
+        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots."""
+        self.core = core
+        """With what is proposed and not committed yet, while this node is active."""
+        self.image = MetadataImage()
+        """The newest committed image."""
+        self.active_epoch = NO_EPOCH
+        """The epoch in which this node is the active controller; NO_EPOCH when it is not."""
+        self.leader_id = NO_LEADER
+        """The active controller as far as known here."""
+        self.when_leader_changes: list[Callable[[], None]] = []
+        self.when_active: Callable[[], None] | None = None
+        """This node has become the active controller and may append."""
+        self.when_deposed: Callable[[], None] | None = None
+        self._quorum: ProposalQuorum | None = None
+        self._max_bytes_between_snapshots = max_bytes_between_snapshots
+        self._subscribers: list[ImageSubscriber] = []
+        self._committed: Replayer = core.mark()
+        """Where replay stands without what is proposed only."""
+        self._kraft_version = 0
+        self._last = (NO_OFFSET, NO_EPOCH)
+
+    def attach(self, quorum: ProposalQuorum) -> None:
+        self._quorum = quorum
+
+    @property
+    def quorum(self) -> ProposalQuorum:
+        assert self._quorum is not None
+        return self._quorum
+
+    @property
+    def is_active(self) -> bool:
+        return self.active_epoch != NO_EPOCH
+
+    def subscribe(self, subscriber: ImageSubscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    # The quorum's side (raft.contracts.StateMachine).
+
+    def load_snapshot(self, batch: LoadedBatch) -> None:
+        self.core.forget()
+        self.apply(batch)
+
+    def apply(self, batch: LoadedBatch) -> None:
+        if self.is_active:
+            return  # the quorum's own control records; of those, a level is taken by take_kraft_version
+        if batch.kraft_version is not None:
+            self._kraft_version = batch.kraft_version
+            self.core.load_kraft_version(batch.kraft_version)
+        if batch.values:
+            self.core.load_values(batch.values)
+        self._last = (batch.last_offset, batch.epoch)
+
+    def caught_up(self) -> None:
+        if self.is_active:
+            return
+        image = self.core.finish_loading(*self._last)
+        self._committed = self.core.mark()
+        self._publish(image)
+
+    def leader_changed(self, epoch: int, leader_id: int) -> None:
+        self.leader_id = leader_id
+        if self.is_active:
+            self.active_epoch = NO_EPOCH
+            # What was proposed and not committed may still come, from the next leader's log.
+            self.core.revert(self._committed)
+            if self.when_deposed is not None:
+                self.when_deposed()
+        for call in self.when_leader_changes:
+            call()
+
+    def became_active(self, epoch: int) -> None:
+        self.active_epoch = epoch
+        if self.when_active is not None:
+            self.when_active()
+
+    # The active controller's side.
+
+    def append(self, records: Sequence[MetadataRecord]) -> None:
+        """One atomic batch; its image is published when it is committed. NotController when this node is not active."""
+        if not self.is_active:
+            raise NotController
+        quorum, core = self.quorum, self.core
+        before = core.mark()
+        # Replayed first: a record that does not fit must not reach the log.
+        image = core.accept(records, quorum.next_offset + len(records) - 1, quorum.epoch)
+        after = core.mark()
+        try:
+            quorum.propose(frame_all(records), lambda: self._commit(image, after), _nothing)
+        except BaseException:
+            core.revert(before)
+            raise
+
+    def submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
+        """The response once the records, and whatever the command may have read uncommitted, are committed.
+
+        Fails with NotController when leadership is lost before: the outcome is unknown.
+        """
+        if not self.is_active:
+            raise NotController
+        if result.records:
+            self.append(result.records)
+        return self.after_commit(result.response)
+
+    def after_commit(self, response: T) -> Deferred[T]:
+        deferred: Deferred[T] = Deferred()
+        self.quorum.when_committed(
+            lambda: deferred.resolve(response), lambda: deferred.fail(NotController())
+        )
+        return deferred
+
+    def take_kraft_version(self, level: int) -> None:
+        """The active quorum has committed this level by itself: it holds for everything published from now on."""
+        self._kraft_version = level
+        self.core.load_kraft_version(level)
+        self.core.finish_loading(self.core.image.offset, self.core.image.epoch)
+        self._commit(self._committed.image, self._committed)
+
+    def _commit(self, image: MetadataImage, after: Replayer) -> None:
+        if image.features.get(KRAFT_VERSION, 0) < self._kraft_version:
+            after.set_kraft_version(self._kraft_version)
+            image = after.publish(image.offset, image.epoch)
+        self._committed = after
+        self._publish(image)
+
+    def _publish(self, image: MetadataImage) -> None:
+        old, self.image = self.image, image
+        for subscriber in self._subscribers:
+            subscriber(old, image)
+        if self.quorum.bytes_since_snapshot >= self._max_bytes_between_snapshots:
+            self.write_snapshot()
+
+    def write_snapshot(self) -> None:
+        """Of the newest committed image, unless a metadata transaction is open."""
+        from kafkacompat.controller.snapshot_records import image_records
+
+        image = self.image
+        if image.offset >= 0 and not self._committed.in_transaction:
+            self.quorum.write_snapshot(frame_all(list(image_records(image))), image.offset + 1, image.epoch)
+
+
+def _nothing() -> None:
+    """The machine goes back as a whole when leadership is lost; each waiting command is told by itself."""
