@@ -22,6 +22,7 @@ from kafkacompat.controller.features import (
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kafkacompat.controller.partition_change import Election, PartitionChange
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.refusals import BrokerRefused as BrokerRefused
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import (
     DIRECTORY_LOST,
@@ -43,15 +44,6 @@ from kafkacompat.wire.messages.register_broker_record import (
 )
 
 FENCE, UNFENCE = 1, -1
-
-
-class BrokerRefused(Exception):
-    """A registration or heartbeat is refused with Kafka's error code."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
 
 
 def is_active(image: MetadataImage, broker_id: int) -> bool:
@@ -270,10 +262,10 @@ def unfence_broker(
 ) -> Result[MetadataRecord, None]:
     """The broker is caught up and serves: leaders for every partition that waited for one, and its cordoned directories
     stated as none. BrokerRefused STALE_BROKER_EPOCH."""
-    broker = _current(image, broker_id, broker_epoch)
+    broker = current_broker(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
     if broker.fenced:
-        records.append(_change(broker, fenced=UNFENCE))
+        records.append(registration_change(broker, fenced=UNFENCE))
         scope = ElectionScope(added=broker_id)
         records.extend(
             change_partitions(image, settings, scope, lambda partition: partition.leader == NO_LEADER)
@@ -281,10 +273,7 @@ def unfence_broker(
     if broker.cordoned_directories is None and cordoned_directories_supported(
         metadata_version(image.features)
     ):
-        change = BrokerRegistrationChangeRecord(
-            broker_id=broker_id, broker_epoch=broker_epoch, cordoned_log_dirs=[]
-        )
-        records.append(MetadataRecord(change, 3))
+        records.append(registration_change(broker, cordoned_directories=[]))
     return Result(tuple(records), None)
 
 
@@ -293,13 +282,13 @@ def begin_controlled_shutdown(
 ) -> Result[MetadataRecord, None]:
     """Leadership leaves the broker; it is fenced afterwards with `fence_broker`. One that leads nothing or is fenced writes
     nothing."""
-    broker = _current(image, broker_id, broker_epoch)
+    broker = current_broker(image, broker_id, broker_epoch)
     leads = any(
         each.leader == broker_id for topic in image.topics.values() for each in topic.partitions.values()
     )
     if broker.fenced or broker.in_controlled_shutdown or not leads:
         return Result((), None)
-    records = [_change(broker, in_controlled_shutdown=1)]
+    records = [registration_change(broker, in_controlled_shutdown=1)]
     scope = ElectionScope(removed=broker_id)
     records.extend(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
     return Result(tuple(records), None)
@@ -309,16 +298,16 @@ def fence_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Result[MetadataRecord, None]:
     """Partitions leave the broker first, then it is fenced."""
-    broker = _current(image, broker_id, broker_epoch)
+    broker = current_broker(image, broker_id, broker_epoch)
     if broker.fenced:
         return Result((), None)
     scope = ElectionScope(removed=broker_id)
     records = list(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
-    records.append(_change(broker, fenced=FENCE))
+    records.append(registration_change(broker, fenced=FENCE))
     return Result(tuple(records), None)
 
 
-def _current(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+def current_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         raise BrokerRefused(
@@ -328,13 +317,27 @@ def _current(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerI
     return broker
 
 
-def _change(broker: BrokerImage, fenced: int = 0, in_controlled_shutdown: int = 0) -> MetadataRecord:
+def registration_change(
+    broker: BrokerImage,
+    fenced: int = 0,
+    in_controlled_shutdown: int = 0,
+    directories: list[Uuid] | None = None,
+    cordoned_directories: list[Uuid] | None = None,
+) -> MetadataRecord:
+    """In the lowest version that has the fields stated."""
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,
+        cordoned_log_dirs=cordoned_directories,
     )
+    if directories is not None:
+        record.log_dirs = directories
+    if cordoned_directories is not None:
+        return MetadataRecord(record, 3)
+    if directories is not None:
+        return MetadataRecord(record, 2)
     return MetadataRecord(record, 1 if in_controlled_shutdown else 0)
 
 

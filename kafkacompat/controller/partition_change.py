@@ -6,7 +6,7 @@ partition and who is acceptable as its leader, not why the change is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -16,7 +16,7 @@ from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
 
 NO_LEADER_CHANGE = -2
-RECOVERING = 1
+RECOVERED, RECOVERING = 0, 1
 
 
 class Election(Enum):
@@ -66,6 +66,10 @@ class PartitionChange:
     target_adding: tuple[int, ...] | None = None
     default_directory: Callable[[int], Uuid] | None = None
     """Of a broker that comes to the partition; needed with target_replicas."""
+    target_directories: Mapping[int, Uuid] | None = None
+    """Directories by broker id that replace what the partition has."""
+    target_recovering: bool | None = None
+    """Whether the leader recovers from an unclean election; None keeps the partition's."""
     _target_elr: tuple[int, ...] = field(default=(), init=False)
 
     def record(self) -> PartitionChangeRecord | None:
@@ -89,6 +93,11 @@ class PartitionChange:
             record.leader = partition.leader
         self._state_last_known_leader(record)
         self._state_assignment(record)
+        if (
+            self.target_recovering is not None
+            and self.target_recovering is not self.partition.leader_recovering
+        ):
+            record.leader_recovery_state = RECOVERING if self.target_recovering else RECOVERED
         return None if self._is_nothing(record) else record
 
     @property
@@ -180,20 +189,25 @@ class PartitionChange:
 
     def _state_assignment(self, record: PartitionChangeRecord) -> None:
         partition = self.partition
-        if self._replicas != partition.replicas:
-            assert self.default_directory is not None
-            record.replicas = list(self._replicas)
+        if self._replicas != partition.replicas or self.target_directories is not None:
             known = dict(zip(partition.replicas, partition.directories, strict=True))
+            known.update(self.target_directories or {})
             directories = [
-                known[replica] if replica in known else self.default_directory(replica)
+                known[replica] if replica in known else self._default_directory(replica)
                 for replica in self._replicas
             ]
             if directories_supported(self.metadata_version) and tuple(directories) != partition.directories:
                 record.directories = directories
+        if self._replicas != partition.replicas:
+            record.replicas = list(self._replicas)
         if self._removing != partition.removing_replicas:
             record.removing_replicas = list(self._removing)
         if self._adding != partition.adding_replicas:
             record.adding_replicas = list(self._adding)
+
+    def _default_directory(self, replica: int) -> Uuid:
+        assert self.default_directory is not None
+        return self.default_directory(replica)
 
     @staticmethod
     def _is_nothing(record: PartitionChangeRecord) -> bool:

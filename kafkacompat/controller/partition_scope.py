@@ -5,7 +5,7 @@ Pure. Knows the image and settings, not what is to change. (brokers.py has its o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkacompat.controller.brokers import default_directory, is_active, is_directory_online
@@ -13,6 +13,7 @@ from kafkacompat.controller.features import elr_enabled, metadata_version, parti
 from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
 from kafkacompat.controller.partition_change import PartitionChange
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.settings import ControllerSettings
 
 
@@ -49,3 +50,14 @@ def change_of(
     )
     record = change.record()
     return None if record is None else MetadataRecord(record, partition_version(level))
+
+
+def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataImage:
+    """The image as it will be with these records, for a command whose second step must see its first."""
+    if not records:
+        return image
+    builder = ImageBuilder(image)
+    for record in records:
+        assert record.message.API_KEY is not None
+        builder.apply(record.message.API_KEY, record.message)
+    return builder.build(image.offset, image.epoch)

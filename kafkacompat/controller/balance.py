@@ -1,0 +1,93 @@
+"""Elections that nobody asks for: back to preferred leaders, and unclean ones where the topic allows them.
+
+Pure: image and settings give records. The caller has the clock: `balance_interval_ms` and `unclean_interval_ms` say how often, and
+`True` as a response asks for another round at once, because one round is bounded as in Apache Kafka. Unclean elections are also due
+when a setting starts to allow them (`allows_unclean_elections`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.partition_change import Election
+from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.settings import UNCLEAN_LEADER_ELECTION, ControllerSettings
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.messages.config_record import ConfigRecord
+
+MAX_ELECTIONS_PER_ROUND = 1000
+
+
+def balance_interval_ms(settings: ControllerSettings) -> int | None:
+    """How often `preferred_elections` is due; None when auto.leader.rebalance.enable is off."""
+    if not settings.static.bool("auto.leader.rebalance.enable"):
+        return None
+    return settings.static.int("leader.imbalance.check.interval.seconds") * 1000
+
+
+def unclean_interval_ms(settings: ControllerSettings) -> int:
+    """How often `unclean_elections` is due."""
+    return settings.static.int("unclean.leader.election.interval.ms")
+
+
+def preferred_elections(image: MetadataImage, settings: ControllerSettings) -> Result[MetadataRecord, bool]:
+    """The first replica leads again wherever it is in sync and alive. True: there may be more to do."""
+    return _elect(image, settings, Election.PREFERRED, _is_imbalanced)
+
+
+def unclean_elections(image: MetadataImage, settings: ControllerSettings) -> Result[MetadataRecord, bool]:
+    """Leaders for partitions without one, out of sync if need be, where the topic allows it. True: there may be more to do."""
+    return _elect(
+        image,
+        settings,
+        Election.UNCLEAN,
+        lambda partition: partition.leader == NO_LEADER,
+        lambda topic: settings.unclean_election(image, topic.name),
+    )
+
+
+def allows_unclean_elections(records: Iterable[MetadataRecord]) -> bool:
+    """Whether a command's records set unclean.leader.election.enable to true somewhere."""
+    return any(
+        isinstance(record.message, ConfigRecord)
+        and record.message.name == UNCLEAN_LEADER_ELECTION
+        and (record.message.value or "").strip().lower() == "true"
+        for record in records
+    )
+
+
+def _is_imbalanced(partition: PartitionImage) -> bool:
+    return partition.leader != partition.replicas[0]
+
+
+def _elect(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    election: Election,
+    concerned: Callable[[PartitionImage], bool],
+    allowed: Callable[[TopicImage], bool] = lambda topic: True,
+) -> Result[MetadataRecord, bool]:
+    records: list[MetadataRecord] = []
+    for topic, index in _concerned(image, concerned, allowed):
+        record = change_of(image, settings, topic, index, election=election)
+        if record is not None:
+            records.append(record)
+            if len(records) >= MAX_ELECTIONS_PER_ROUND:
+                return Result(tuple(records), True)
+    return Result(tuple(records), False)
+
+
+def _concerned(
+    image: MetadataImage,
+    concerned: Callable[[PartitionImage], bool],
+    allowed: Callable[[TopicImage], bool],
+) -> Iterator[tuple[TopicImage, int]]:
+    for name in sorted(image.topics):
+        topic = image.topics[name]
+        indexes = [index for index in sorted(topic.partitions) if concerned(topic.partitions[index])]
+        if indexes and allowed(topic):
+            for index in indexes:
+                yield topic, index

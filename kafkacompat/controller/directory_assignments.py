@@ -1,0 +1,86 @@
+"""AssignReplicasToDirs (KIP-858): a broker says in which of its directories its replicas lie.
+
+A replica in a directory that is not online counts as lost: it leaves the ISR and another leader is elected. Pure: image and request
+give records and response. Codes are those of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.controller.brokers import (
+    ElectionScope,
+    change_partitions,
+    current_broker,
+    is_directory_online,
+)
+from kafkacompat.controller.features import directories_supported, metadata_version
+from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.partition_scope import change_of, replayed
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+
+
+def assign_replicas_to_dirs(
+    image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
+) -> Result[MetadataRecord, AssignReplicasToDirsResponse]:
+    """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNSUPPORTED_VERSION below metadata.version 17)."""
+    if not directories_supported(metadata_version(image.features)):
+        raise BrokerRefused(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    broker = current_broker(image, request.broker_id, request.broker_epoch)
+    assigned: dict[tuple[bytes, int], MetadataRecord] = {}
+    lost: set[tuple[bytes, int]] = set()
+    answers: list[DirectoryData] = []
+    for directory in request.directories:
+        is_online = is_directory_online(broker, directory.id)
+        topics: list[TopicData] = []
+        for wanted in directory.topics:
+            topic = image.topics_by_id.get(wanted.topic_id)
+            partitions: list[PartitionData] = []
+            for index in (each.partition_index for each in wanted.partitions):
+                partition = None if topic is None else topic.partitions.get(index)
+                code = ErrorCode.NONE
+                if topic is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_ID
+                elif partition is None:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif broker.id not in partition.replicas:
+                    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                else:
+                    key = (topic.id, index)
+                    record = change_of(
+                        image, settings, topic, index, target_directories={broker.id: directory.id}
+                    )
+                    # Of several directories named for one replica the last counts.
+                    assigned.pop(key, None)
+                    lost.discard(key)
+                    if record is not None:
+                        assigned[key] = record
+                    if not is_online:
+                        lost.add(key)
+                partitions.append(PartitionData(partition_index=index, error_code=code))
+            topics.append(TopicData(topic_id=wanted.topic_id, partitions=partitions))
+        answers.append(DirectoryData(id=directory.id, topics=topics))
+    records = list(assigned.values())
+    if lost:
+        records.extend(_lose(replayed(image, records), settings, broker.id, lost))
+    return Result(tuple(records), AssignReplicasToDirsResponse(directories=answers))
+
+
+def _lose(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int, lost: set[tuple[bytes, int]]
+) -> list[MetadataRecord]:
+    concerned = {id(image.topics_by_id[topic_id].partitions[index]) for topic_id, index in lost}
+
+    def is_lost(partition: PartitionImage) -> bool:
+        return id(partition) in concerned
+
+    return list(change_partitions(image, settings, ElectionScope(removed=broker_id), is_lost))

@@ -1,0 +1,184 @@
+"""BrokerHeartbeat (KIP-631, KIP-841, KIP-858): what a broker that reports may do next, and fencing those that no longer do.
+
+Image, sessions and request give records and response; the sessions are touched, which is all that changes before the records are
+committed. The moves between fenced, unfenced, controlled shutdown and stopped are those of Apache Kafka 4.3.0's
+BrokerHeartbeatManager. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from kafkacompat.controller.brokers import (
+    ElectionScope,
+    change_partitions,
+    current_broker,
+    fence_broker,
+    registration_change,
+)
+from kafkacompat.controller.features import (
+    cordoned_directories_supported,
+    directories_supported,
+    metadata_version,
+)
+from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
+from kafkacompat.controller.partition_scope import replayed
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.sessions import BrokerSessions
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.ids import NO_LEADER, Uuid
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+
+
+class BrokerControlState(Enum):
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+    SHUTDOWN_NOW = "shutdown now"
+
+
+FENCED, UNFENCED, CONTROLLED_SHUTDOWN, SHUTDOWN_NOW = BrokerControlState
+
+
+def broker_heartbeat(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    sessions: BrokerSessions,
+    request: BrokerHeartbeatRequest,
+    next_offset: int,
+    now_ms: int,
+) -> Result[MetadataRecord, BrokerHeartbeatResponse]:
+    """`next_offset`: where the first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH)."""
+    broker = current_broker(image, request.broker_id, request.broker_epoch)
+    caught_up = request.current_metadata_offset >= sessions.registration_offset(broker.id)
+    state = current_state(sessions, broker)
+    following = next_state(image, sessions, broker, request, caught_up)
+    records: list[MetadataRecord] = []
+    if following is not state:
+        records.extend(_move(image, settings, broker, following))
+    fenced = following in (FENCED, SHUTDOWN_NOW)
+    sessions.touch(broker.id, broker.epoch, request.current_metadata_offset, fenced, now_ms)
+    if following is SHUTDOWN_NOW:
+        # It stops now: its next incarnation need not wait for the session of this one.
+        sessions.end(broker.id)
+    level = metadata_version(image.features)
+    if request.offline_log_dirs and directories_supported(level):
+        before = replayed(image, records)
+        records.extend(_directories_offline(before, settings, broker.id, request.offline_log_dirs))
+    if request.cordoned_log_dirs is not None and cordoned_directories_supported(level):
+        records.extend(_directories_cordoned(broker, request.cordoned_log_dirs))
+    if following is CONTROLLED_SHUTDOWN:
+        sessions.begin_shutdown(broker.id, next_offset + len(records) - 1)
+    response = BrokerHeartbeatResponse(
+        is_caught_up=caught_up, is_fenced=fenced, should_shut_down=following is SHUTDOWN_NOW
+    )
+    return Result(tuple(records), response)
+
+
+def current_state(sessions: BrokerSessions, broker: BrokerImage) -> BrokerControlState:
+    """A controller that came to power during a controlled shutdown takes the broker for unfenced until it asks again."""
+    if broker.fenced:
+        return FENCED
+    return CONTROLLED_SHUTDOWN if sessions.shutdown_offset(broker.id) >= 0 else UNFENCED
+
+
+def next_state(
+    image: MetadataImage,
+    sessions: BrokerSessions,
+    broker: BrokerImage,
+    request: BrokerHeartbeatRequest,
+    caught_up: bool,
+) -> BrokerControlState:
+    state = current_state(sessions, broker)
+    if state is FENCED:
+        if request.want_shut_down:
+            return SHUTDOWN_NOW
+        return UNFENCED if caught_up and not request.want_fence else FENCED
+    if state is UNFENCED:
+        if request.want_fence:
+            return SHUTDOWN_NOW if request.want_shut_down else FENCED
+        if not request.want_shut_down:
+            return UNFENCED
+        return CONTROLLED_SHUTDOWN if _leads(image, broker.id) else SHUTDOWN_NOW
+    if _leads(image, broker.id) or sessions.shutdown_offset(broker.id) > sessions.lowest_active_offset():
+        return CONTROLLED_SHUTDOWN
+    return SHUTDOWN_NOW
+
+
+def _leads(image: MetadataImage, broker_id: int) -> bool:
+    return any(
+        each.leader == broker_id for topic in image.topics.values() for each in topic.partitions.values()
+    )
+
+
+def _move(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    broker: BrokerImage,
+    following: BrokerControlState,
+) -> Sequence[MetadataRecord]:
+    if following is UNFENCED:
+        added = ElectionScope(added=broker.id)
+        return [
+            registration_change(broker, fenced=-1),
+            *change_partitions(image, settings, added, lambda partition: partition.leader == NO_LEADER),
+        ]
+    if following is CONTROLLED_SHUTDOWN:
+        records = []
+        if not broker.in_controlled_shutdown:
+            records.append(registration_change(broker, in_controlled_shutdown=1))
+        removed = ElectionScope(removed=broker.id)
+        return [
+            *records,
+            *change_partitions(image, settings, removed, lambda partition: broker.id in partition.isr),
+        ]
+    return fence_broker(image, settings, broker.id, broker.epoch).records
+
+
+def _directories_offline(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int, offline: Sequence[Uuid]
+) -> list[MetadataRecord]:
+    """Replicas in directories that were online leave their ISR and leaders are elected, then the broker is without these."""
+    broker = image.brokers[broker_id]
+    lost = [directory for directory in broker.directories if directory in offline]
+    if not lost:
+        return []
+
+    def is_lost(partition: PartitionImage) -> bool:
+        if broker_id not in partition.replicas:
+            return False
+        return partition.directories[partition.replicas.index(broker_id)] in lost
+
+    scope = ElectionScope(removed=broker_id)
+    records = list(change_partitions(image, settings, scope, is_lost))
+    remaining = [directory for directory in broker.directories if directory not in lost]
+    records.append(registration_change(broker, directories=remaining))
+    return records
+
+
+def _directories_cordoned(broker: BrokerImage, cordoned: Sequence[Uuid]) -> list[MetadataRecord]:
+    stated = broker.cordoned_directories
+    if stated is not None and set(stated) == set(cordoned):
+        return []
+    return [registration_change(broker, cordoned_directories=list(cordoned))]
+
+
+def fence_expired(
+    image: MetadataImage, settings: ControllerSettings, sessions: BrokerSessions, now_ms: int
+) -> Result[MetadataRecord, int | None] | None:
+    """Fence one broker whose session is over: the response is its id, or None when there was nothing to fence.
+
+    None instead of a result when no session is over. Called again until then, each time with the image that the last result made.
+    """
+    found = sessions.expired(now_ms)
+    if found is None:
+        return None
+    broker_id, epoch = found
+    broker = image.brokers.get(broker_id)
+    if broker is None or broker.epoch != epoch or broker.fenced:
+        return Result((), None)
+    sessions.fence(broker_id)
+    return Result(fence_broker(image, settings, broker_id, epoch).records, broker_id)

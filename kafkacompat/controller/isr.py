@@ -1,0 +1,148 @@
+"""AlterPartition (KIP-497, KIP-841, KIP-903): a leader says who is in sync; the controller agrees or says why not.
+
+A change that completes a reassignment is completed in the same record (partition_change.py), and when that moves the leadership the
+sender is told with an error that its change was nevertheless made. Pure: image and request give records and response. Codes are
+those of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkacompat.controller.brokers import current_broker
+from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.merge import merge_partition_change
+from kafkacompat.controller.partition_change import NO_LEADER_CHANGE, Election
+from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
+from kafkacompat.wire.messages.alter_partition_request import PartitionData as RequestedPartition
+from kafkacompat.wire.messages.alter_partition_response import (
+    AlterPartitionResponse,
+    PartitionData,
+    TopicData,
+)
+from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
+
+RECOVERED, RECOVERING = 0, 1
+ANY_EPOCH = -1
+"""Broker epoch that is not to be checked; what version 2, which states none, means."""
+
+
+def alter_partition(
+    image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
+) -> Result[MetadataRecord, AlterPartitionResponse]:
+    """Raises BrokerRefused (STALE_BROKER_EPOCH)."""
+    current_broker(image, request.broker_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    changed: dict[tuple[bytes, int], PartitionImage] = {}
+    topics: list[TopicData] = []
+    for wanted in request.topics:
+        topic = image.topics_by_id.get(wanted.topic_id)
+        answers: list[PartitionData] = []
+        for each in wanted.partitions:
+            answer = PartitionData(partition_index=each.partition_index)
+            if topic is None:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                key = (topic.id, each.partition_index)
+                # A partition named twice is judged the second time by what the first has made of it.
+                partition = changed.get(key, topic.partitions.get(each.partition_index))
+                _alter(image, settings, request.broker_id, topic, partition, each, answer, records, changed)
+            answers.append(answer)
+        topics.append(TopicData(topic_id=wanted.topic_id, partitions=answers))
+    return Result(tuple(records), AlterPartitionResponse(topics=topics))
+
+
+def _alter(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    sender: int,
+    topic: TopicImage,
+    partition: PartitionImage | None,
+    wanted: RequestedPartition,
+    answer: PartitionData,
+    records: list[MetadataRecord],
+    changed: dict[tuple[bytes, int], PartitionImage],
+) -> None:
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return
+    members = _members(wanted)
+    answer.error_code = _refusal(image, sender, partition, wanted, members)
+    if answer.error_code != ErrorCode.NONE:
+        return
+    unclean = settings.unclean_election(image, topic.name)
+    record = change_of(
+        image,
+        settings,
+        topic,
+        wanted.partition_index,
+        target_isr=tuple(broker_id for broker_id, _ in members),
+        target_recovering=wanted.leader_recovery_state == RECOVERING,
+        election=Election.UNCLEAN if unclean else Election.ONLINE,
+    )
+    if record is not None:
+        change = record.message
+        assert isinstance(change, PartitionChangeRecord)
+        records.append(record)
+        partition = changed[topic.id, wanted.partition_index] = merge_partition_change(partition, change)
+        if change.leader not in (sender, NO_LEADER_CHANGE):
+            answer.error_code = ErrorCode.NEW_LEADER_ELECTED
+            return
+    answer.leader_id = partition.leader
+    answer.leader_epoch = partition.leader_epoch
+    answer.isr = list(partition.isr)
+    answer.leader_recovery_state = RECOVERING if partition.leader_recovering else RECOVERED
+    answer.partition_epoch = partition.partition_epoch
+
+
+def _members(wanted: RequestedPartition) -> Sequence[tuple[int, int]]:
+    """(broker id, broker epoch) of the ISR asked for."""
+    if wanted.new_isr_with_epochs:
+        return [(each.broker_id, each.broker_epoch) for each in wanted.new_isr_with_epochs]
+    return [(broker_id, ANY_EPOCH) for broker_id in wanted.new_isr]
+
+
+def _refusal(
+    image: MetadataImage,
+    sender: int,
+    partition: PartitionImage,
+    wanted: RequestedPartition,
+    members: Sequence[tuple[int, int]],
+) -> ErrorCode:
+    """NONE when the change may be made. An epoch that is ahead of ours says that another controller is active (I8)."""
+    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if wanted.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if sender != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if wanted.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [broker_id for broker_id, _ in members]
+    recovering = wanted.leader_recovery_state == RECOVERING
+    if (
+        len(set(isr)) != len(isr)
+        or not set(isr) <= set(partition.replicas)
+        or partition.leader not in isr
+        or wanted.leader_recovery_state not in (RECOVERED, RECOVERING)
+        or (recovering and (len(isr) > 1 or not partition.leader_recovering))
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(image, broker_id, epoch) for broker_id, epoch in members):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
+    broker = image.brokers.get(broker_id)
+    return (
+        broker is not None
+        and not broker.fenced
+        and not broker.in_controlled_shutdown
+        and broker_epoch in (ANY_EPOCH, broker.epoch)
+    )

@@ -1,0 +1,33 @@
+"""BrokerRegistration (KIP-631) of a cluster: registration with the sessions that say whether another incarnation is alive.
+
+Image, sessions and request give records and response; brokers.py has the checks. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.controller.brokers import register_broker
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.sessions import BrokerSessions
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
+
+
+def broker_registration(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    sessions: BrokerSessions,
+    request: BrokerRegistrationRequest,
+    next_offset: int,
+    now_ms: int,
+) -> Result[MetadataRecord, BrokerRegistrationResponse]:
+    """`next_offset`: where the first of the records would go. Raises BrokerRefused."""
+    existing = image.brokers.get(request.broker_id)
+    live = existing is not None and sessions.is_live(existing.id, existing.epoch, now_ms)
+    result = register_broker(image, settings, request, next_offset, live)
+    same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
+    fenced = existing.fenced if existing is not None and same_incarnation else True
+    sessions.registered(request.broker_id, next_offset + len(result.records) - 1, fenced)
+    return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

@@ -1,0 +1,38 @@
+"""UnregisterBroker (KIP-631): a broker that will not come back is taken out of every ISR and forgotten.
+
+Pure: image and request give records and response; the caller forgets the session once the records are accepted. Replicas stay in
+assignments, as in Apache Kafka. Must not know versions, raft or replies in flight.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.controller.brokers import ElectionScope, change_partitions
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
+from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
+
+
+def unregister_broker(
+    image: MetadataImage, settings: ControllerSettings, request: UnregisterBrokerRequest
+) -> Result[MetadataRecord, UnregisterBrokerResponse]:
+    """Raises BrokerRefused (BROKER_ID_NOT_REGISTERED)."""
+    broker_id = request.broker_id
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise BrokerRefused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+        )
+    scope = ElectionScope(removed=broker_id)
+    records = list(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
+    records.append(MetadataRecord(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
+    if len(records) > MAX_RECORDS_PER_OPERATION:
+        raise BrokerRefused(
+            ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
+        )
+    return Result(tuple(records), UnregisterBrokerResponse())
