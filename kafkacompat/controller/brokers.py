@@ -53,9 +53,11 @@ def is_active(image: MetadataImage, broker_id: int) -> bool:
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """The one directory of a broker that has one; UNASSIGNED when it has several."""
+    """The one directory of a broker that has one; UNASSIGNED when it has several or is unknown."""
     broker = image.brokers.get(broker_id)
-    if broker is None or not broker.directories:
+    if broker is None:
+        return DIRECTORY_UNASSIGNED
+    if not broker.directories:
         return DIRECTORY_MIGRATING
     if len(broker.directories) == 1:
         return broker.directories[0]

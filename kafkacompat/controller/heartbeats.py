@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (KIP-631, KIP-841, KIP-858): what a broker that reports may do next, and fencing those that no longer do.
+"""BrokerHeartbeat (KIP-631, KIP-841, KIP-858): what a broker that reports may do next.
 
 Image, sessions and request give records and response; the sessions are touched, which is all that changes before the records are
 committed. The moves between fenced, unfenced, controlled shutdown and stopped are those of Apache Kafka 4.3.0's
@@ -103,7 +103,7 @@ def next_state(
         if not request.want_shut_down:
             return UNFENCED
         return CONTROLLED_SHUTDOWN if _leads(image, broker.id) else SHUTDOWN_NOW
-    if _leads(image, broker.id) or sessions.shutdown_offset(broker.id) > sessions.lowest_active_offset():
+    if _leads(image, broker.id) or sessions.shutdown_offset(broker.id) > sessions.lowest_active_offset(image):
         return CONTROLLED_SHUTDOWN
     return SHUTDOWN_NOW
 
@@ -164,21 +164,3 @@ def _directories_cordoned(broker: BrokerImage, cordoned: Sequence[Uuid]) -> list
     if stated is not None and set(stated) == set(cordoned):
         return []
     return [registration_change(broker, cordoned_directories=list(cordoned))]
-
-
-def fence_expired(
-    image: MetadataImage, settings: ControllerSettings, sessions: BrokerSessions, now_ms: int
-) -> Result[MetadataRecord, int | None] | None:
-    """Fence one broker whose session is over: the response is its id, or None when there was nothing to fence.
-
-    None instead of a result when no session is over. Called again until then, each time with the image that the last result made.
-    """
-    found = sessions.expired(now_ms)
-    if found is None:
-        return None
-    broker_id, epoch = found
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.epoch != epoch or broker.fenced:
-        return Result((), None)
-    sessions.fence(broker_id)
-    return Result(fence_broker(image, settings, broker_id, epoch).records, broker_id)

@@ -56,15 +56,23 @@ class _Rack:
         return broker if broker >= 0 else self.fenced.next(current_round)
 
 
+def _is_usable(broker: BrokerImage) -> bool:
+    if broker.in_controlled_shutdown and not broker.fenced:
+        return False
+    cordoned = broker.cordoned_directories
+    return not broker.directories or cordoned is None or not set(broker.directories) <= set(cordoned)
+
+
 class StripedPlacer:
-    """Places the partitions of one request, one after the other. Brokers in controlled shutdown count as unfenced, as in Kafka."""
+    """Places the partitions of one request, one after the other. Left out: brokers in controlled shutdown, and those
+    with every log directory cordoned."""
 
     def __init__(self, brokers: Iterable[BrokerImage], random: Random) -> None:
         self._random = random
         racks: dict[str, _Rack] = {}
         self._total = 0
         self._unfenced = 0
-        for broker in sorted(brokers, key=lambda each: each.id):
+        for broker in sorted(filter(_is_usable, brokers), key=lambda each: each.id):
             rack = racks.setdefault("" if broker.rack is None else "r" + broker.rack, _Rack())
             (rack.fenced if broker.fenced else rack.unfenced).brokers.append(broker.id)
             self._total += 1

@@ -27,7 +27,5 @@ def broker_registration(
     existing = image.brokers.get(request.broker_id)
     live = existing is not None and sessions.is_live(existing.id, existing.epoch, now_ms)
     result = register_broker(image, settings, request, next_offset, live)
-    same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
-    fenced = existing.fenced if existing is not None and same_incarnation else True
-    sessions.registered(request.broker_id, next_offset + len(result.records) - 1, fenced)
+    sessions.registered(request.broker_id, result.response, next_offset + len(result.records) - 1)
     return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

@@ -7,10 +7,9 @@ has one too. Knows no record and no election; time comes in as monotonic ms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kafkacompat.controller.image import BrokerImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import NO_OFFSET
 
 MAX_OFFSET = 2**63 - 1
@@ -20,18 +19,13 @@ ENDED_MS = 0
 
 @dataclass(slots=True)
 class _Progress:
-    fenced: bool
+    registration_offset: int
     metadata_offset: int = NO_OFFSET
     shutdown_offset: int = NO_OFFSET
-    registration_offset: int = NO_OFFSET
-
-    @property
-    def is_active(self) -> bool:
-        return not self.fenced and self.shutdown_offset < 0
 
 
 class BrokerSessions:
-    """Sessions of the registered brokers; bounded by their number, as an old epoch's session goes with the new one's first."""
+    """Sessions of the registered brokers; bounded by their number."""
 
     __slots__ = ("_contacts", "_ended", "_progress", "_timeout_ms")
 
@@ -39,44 +33,72 @@ class BrokerSessions:
         self._timeout_ms = session_timeout_ms
         self._contacts: dict[int, tuple[int, int]] = {}
         """Broker id -> (epoch, last contact in ms), the one heard longest ago first."""
-        self._ended: dict[int, int] = {}
-        """Broker id -> epoch of sessions that are over, whatever the clock says."""
+        self._ended: dict[int, None] = {}
+        """Brokers whose sessions are over, whatever the clock says, in order."""
         self._progress: dict[int, _Progress] = {}
 
-    def reset(self, brokers: Iterable[BrokerImage], now_ms: int) -> None:
+    def reset(self, image: MetadataImage, now_ms: int) -> None:
         """On activation: every unfenced broker counts as just heard, the others as never."""
         self._contacts.clear()
         self._ended.clear()
         self._progress.clear()
-        for broker in brokers:
-            self._progress[broker.id] = _Progress(broker.fenced, registration_offset=broker.epoch)
+        for broker in image.brokers.values():
+            self._progress[broker.id] = _Progress(registration_offset=broker.epoch)
             if not broker.fenced:
                 self._contacts[broker.id] = (broker.epoch, now_ms)
 
-    def registered(self, broker_id: int, registration_offset: int, fenced: bool) -> None:
-        """A registration is accepted; `registration_offset` is where its record goes in the log. No contact is noted."""
+    # What brokers do.
+
+    def registered(self, broker_id: int, broker_epoch: int, registration_offset: int) -> None:
+        """A registration is accepted; `registration_offset` is where its record goes in the log.
+
+        The session of a former epoch is gone. The new one begins with the first heartbeat.
+        """
+        contact = self._contacts.get(broker_id)
+        if contact is not None and contact[0] != broker_epoch:
+            self.end(broker_id)
+        self._ended.pop(broker_id, None)
         progress = self._progress.get(broker_id)
-        if progress is None or progress.fenced == fenced:
-            offset = NO_OFFSET
+        if progress is None:
+            self._progress[broker_id] = _Progress(registration_offset)
         else:
-            offset = progress.metadata_offset
-        shutdown = NO_OFFSET if progress is None or fenced else progress.shutdown_offset
-        self._progress[broker_id] = _Progress(fenced, offset, shutdown, registration_offset)
+            progress.registration_offset = registration_offset
+            progress.metadata_offset = NO_OFFSET
 
     def touch(
         self, broker_id: int, broker_epoch: int, metadata_offset: int, fenced: bool, now_ms: int
     ) -> None:
-        """A heartbeat: contact, and where the broker stands. A fenced broker leaves controlled shutdown."""
+        """A heartbeat: contact, and where the broker stands after it. A fenced broker is not in controlled shutdown."""
         self._ended.pop(broker_id, None)
         self._contacts.pop(broker_id, None)
         self._contacts[broker_id] = (broker_epoch, now_ms)
         progress = self._progress.get(broker_id)
         if progress is None:
-            progress = self._progress[broker_id] = _Progress(fenced, registration_offset=broker_epoch)
-        progress.fenced = fenced
+            progress = self._progress[broker_id] = _Progress(registration_offset=broker_epoch)
         progress.metadata_offset = metadata_offset
         if fenced:
             progress.shutdown_offset = NO_OFFSET
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        """Only the first offset of a controlled shutdown counts."""
+        progress = self._progress[broker_id]
+        if progress.shutdown_offset < 0:
+            progress.shutdown_offset = offset
+
+    def end(self, broker_id: int) -> None:
+        """The broker has said that it stops: no session to wait for, nothing to expire."""
+        self._contacts.pop(broker_id, None)
+        self._ended.pop(broker_id, None)
+        progress = self._progress.get(broker_id)
+        if progress is not None:
+            progress.shutdown_offset = NO_OFFSET
+
+    def forget(self, broker_id: int) -> None:
+        """The broker is unregistered."""
+        self.end(broker_id)
+        self._progress.pop(broker_id, None)
+
+    # Expiry.
 
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
         """Whether the broker was heard in that epoch within the timeout."""
@@ -86,7 +108,6 @@ class BrokerSessions:
     def _is_over(self, contact_ms: int, now_ms: int) -> bool:
         return contact_ms + self._timeout_ms < now_ms
 
-    @property
     def next_expiry_ms(self) -> int | None:
         """When `expired` next has something to say, if nobody is heard until then; None without sessions."""
         if self._ended:
@@ -95,48 +116,32 @@ class BrokerSessions:
             return contact_ms + self._timeout_ms + 1
         return None
 
-    def expired(self, now_ms: int) -> tuple[int, int] | None:
-        """(broker id, epoch) of one session that is over, and forget it; the one heard longest ago first.
+    def expired(self, now_ms: int) -> list[int]:
+        """Brokers whose sessions are over, the one heard longest ago first, each told once; those fenced already, too.
 
-        One at a time, as Kafka: what fencing one broker changes must be seen before the next is fenced.
+        They are to be fenced one at a time, as Kafka does: what fencing one changes must be seen before the next is fenced.
         """
-        for broker_id, epoch in self._ended.items():
-            del self._ended[broker_id]
-            return broker_id, epoch
-        for broker_id, (epoch, contact_ms) in self._contacts.items():
+        found = list(self._ended)
+        for broker_id, (_, contact_ms) in self._contacts.items():
             if not self._is_over(contact_ms, now_ms):
-                return None
-            del self._contacts[broker_id]
-            return broker_id, epoch
-        return None
+                break
+            found.append(broker_id)
+        for broker_id in found:
+            self.end(broker_id)
+        return found
 
     def expire_now(self, broker_id: int) -> bool:
         """The broker's process is known to be gone (its connection closed, then a new one refused). False without a session.
 
         A heartbeat that still comes revives the session, so that a wrong guess costs at most one election.
         """
-        contact = self._contacts.pop(broker_id, None)
-        if contact is None:
+        if broker_id not in self._contacts:
             return False
-        self._ended[broker_id] = contact[0]
+        self.end(broker_id)
+        self._ended[broker_id] = None
         return True
 
-    def end(self, broker_id: int) -> None:
-        """The broker has said that it stops: no session to wait for, nothing to expire."""
-        self._contacts.pop(broker_id, None)
-        self._ended.pop(broker_id, None)
-
-    def fence(self, broker_id: int) -> None:
-        """The broker was fenced without its asking: it no longer holds back who is shutting down."""
-        progress = self._progress.get(broker_id)
-        if progress is not None:
-            progress.fenced = True
-            progress.shutdown_offset = NO_OFFSET
-
-    def forget(self, broker_id: int) -> None:
-        """The broker is unregistered."""
-        self.end(broker_id)
-        self._progress.pop(broker_id, None)
+    # How far they are.
 
     def registration_offset(self, broker_id: int) -> int:
         """What a broker must have read to be unfenced; -1 for an unknown broker."""
@@ -148,18 +153,18 @@ class BrokerSessions:
         progress = self._progress.get(broker_id)
         return NO_OFFSET if progress is None else progress.shutdown_offset
 
-    def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """Only the first offset of a controlled shutdown counts."""
-        progress = self._progress[broker_id]
-        if progress.shutdown_offset < 0:
-            progress.shutdown_offset = offset
+    def metadata_offset(self, broker_id: int) -> int:
+        """What the broker had read at its last heartbeat; -1 when it has not been heard."""
+        progress = self._progress.get(broker_id)
+        return NO_OFFSET if progress is None else progress.metadata_offset
 
-    def lowest_active_offset(self) -> int:
+    def lowest_active_offset(self, image: MetadataImage) -> int:
         """The least metadata offset among brokers that are unfenced and not shutting down; 2**63-1 when there are none."""
         return min(
-            (each.metadata_offset for each in self._progress.values() if each.is_active), default=MAX_OFFSET
+            (
+                self.metadata_offset(broker.id)
+                for broker in image.brokers.values()
+                if not broker.fenced and self.shutdown_offset(broker.id) < 0
+            ),
+            default=MAX_OFFSET,
         )
-
-    def metadata_offsets(self) -> dict[int, int]:
-        """By broker id, as last heard; -1 for never."""
-        return {broker_id: each.metadata_offset for broker_id, each in self._progress.items()}
