@@ -159,9 +159,7 @@ class MetadataMachine:
 
     def after_commit(self, response: T) -> Deferred[T]:
         deferred: Deferred[T] = Deferred()
-        self.quorum.when_committed(
-            lambda: deferred.resolve(response), lambda: deferred.fail(NotController())
-        )
+        self.quorum.when_committed(lambda: deferred.resolve(response), lambda: deferred.fail(NotController()))
         return deferred
 
     def take_kraft_version(self, level: int) -> None:

@@ -1,0 +1,263 @@
+"""The controller's commands on this node: requests in, replies out once their records are committed.
+
+Duty: join the pure commands with the metadata machine. Decides nothing: checks are in the command modules, durability in the
+quorum. On a node that is not the active controller every command raises NotController. A command that writes nothing still waits
+for what it may have read uncommitted. Brokers' sessions are liveness.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat.api.context import NotController
+from kafkacompat.controller.balance import allows_unclean_elections
+from kafkacompat.controller.liveness import Liveness
+from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.refusals import BrokerRefused, refused_response
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.deferred import Deferred
+from kafkacompat.machine.result import Result
+from kafkacompat.ports import Random
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkacompat.api.context import RequestContext
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.raft.quorum_driver import QuorumDriver
+    from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TOPIC_DELETION_DISABLED_SINCE = 3
+"""DeleteTopics version from which the refusal has an error of its own."""
+ELECTION_ERROR_SINCE = 1
+"""ElectLeaders version that has an error of the whole request."""
+FEATURE_RESULTS_UNTIL = 2
+"""UpdateFeatures version whose answers no longer name every feature."""
+QUORUM_IDENTITIES_SINCE = 2
+"""DescribeQuorum version that has fields for directory ids and addresses."""
+
+
+class ActiveController:
+    """ControllerService of api/context, for clients and for brokers, while this node leads the quorum."""
+
+    def __init__(
+        self,
+        machine: MetadataMachine,
+        settings: ControllerSettings,
+        driver: QuorumDriver,
+        random: Random,
+        liveness: Liveness,
+        bootstrap_values: Sequence[bytes],
+    ) -> None:
+        """`bootstrap_values`: framed records that a new metadata log begins with."""
+        self._machine = machine
+        self._settings = settings
+        self._driver = driver
+        self._random = random
+        self._liveness = liveness
+        self._bootstrap_values = bootstrap_values
+        machine.when_active = self._activate
+        machine.when_deposed = liveness.stop
+
+    @property
+    def is_active(self) -> bool:
+        return self._machine.is_active
+
+    @property
+    def _image(self) -> MetadataImage:
+        """With everything accepted, committed or not."""
+        if not self._machine.is_active:
+            raise NotController
+        return self._machine.core.image
+
+    def _submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
+        return self._machine.submit(result)
+
+    def _activate(self) -> None:
+        core = self._machine.core
+        activation = core.activation_records(core.decode(self._bootstrap_values))
+        if activation:
+            self._machine.append(activation)
+        self._liveness.start()
+
+    # Clients' requests.
+
+    def create_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.topics import create_topics
+
+        return self._submit(create_topics(self._image, self._settings, self._random, request))
+
+    def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.topic_deletion import delete_topics, deletion_disabled
+
+        image = self._image
+        if not self._settings.static.bool("delete.topic.enable"):
+            old = context.api_version < TOPIC_DELETION_DISABLED_SINCE
+            code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
+            return Deferred.of(deletion_disabled(request, code))
+        return self._submit(delete_topics(image, request))
+
+    def create_partitions(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.topics import create_partitions
+
+        return self._submit(create_partitions(self._image, self._random, request))
+
+    def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.configs import incremental_alter_configs
+
+        return self._configure(incremental_alter_configs(self._image, self._settings, request))
+
+    def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.configs import alter_configs
+
+        return self._configure(alter_configs(self._image, self._settings, request))
+
+    def _configure(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
+        answer = self._submit(result)
+        if allows_unclean_elections(result.records):
+            self._liveness.elect_uncleanly()
+        return answer
+
+    def elect_leaders(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.elections import elect_leaders
+
+        newer = context.api_version >= ELECTION_ERROR_SINCE
+        return self._submit(elect_leaders(self._image, self._settings, request, with_request_error=newer))
+
+    def alter_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.reassignments import alter_partition_reassignments
+
+        return self._submit(alter_partition_reassignments(self._image, self._settings, request))
+
+    def list_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.reassignments import list_partition_reassignments
+
+        return self._submit(Result((), list_partition_reassignments(self._image, request)))
+
+    def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.feature_updates import update_features, wanted_kraft_version
+
+        image, driver = self._image, self._driver
+        result = update_features(
+            image,
+            self._settings,
+            list(driver.voters.ids),
+            request,
+            with_results=context.api_version < FEATURE_RESULTS_UNTIL,
+        )
+        level = wanted_kraft_version(image, request)
+        if result.response.error_code != ErrorCode.NONE or level is None:
+            return self._submit(result)
+        answer: Deferred[Any] = Deferred()
+
+        def raised(code: int) -> None:
+            if code == ErrorCode.NONE:
+                self._machine.take_kraft_version(level)
+            else:
+                result.response.error_code = code
+            answer.resolve(result.response)
+
+        if result.records:
+            self._machine.append(result.records)
+        driver.upgrade_kraft_version(raised)
+        return answer
+
+    def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.raft.describe import describe_quorum
+
+        newer = context.api_version >= QUORUM_IDENTITIES_SINCE
+        return Deferred.of(describe_quorum(request, self._driver.report(), with_identities=newer))
+
+    # Other nodes' requests.
+
+    def broker_registration(
+        self, request: BrokerRegistrationRequest, context: RequestContext
+    ) -> Deferred[Any]:
+        from kafkacompat.controller.brokers import register_broker
+        from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
+
+        def register() -> Result[MetadataRecord, Any]:
+            image, liveness = self._image, self._liveness
+            existing = image.brokers.get(request.broker_id)
+            # A node that registers with the controller in its own process has died before: there is no session to wait for.
+            is_live = (
+                existing is not None
+                and request.broker_id != self._settings.node_id
+                and liveness.is_live(existing, {(each.host, each.port) for each in request.listeners})
+            )
+            first = self._driver.next_offset
+            result = register_broker(image, self._settings, request, first, is_live)
+            liveness.sessions.registered(request.broker_id, result.response, first + len(result.records) - 1)
+            liveness.heard(request.broker_id, context.connection_id)
+            return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))
+
+        return self._answer(request, register)
+
+    def broker_heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.heartbeats import broker_heartbeat
+
+        def beat() -> Result[MetadataRecord, Any]:
+            liveness = self._liveness
+            result = broker_heartbeat(
+                self._image,
+                self._settings,
+                liveness.sessions,
+                request,
+                self._driver.next_offset,
+                liveness.now_ms(),
+            )
+            liveness.heard(request.broker_id, context.connection_id)
+            return result
+
+        return self._answer(request, beat)
+
+    def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.unregistration import unregister_broker
+
+        def unregister() -> Result[MetadataRecord, Any]:
+            result = unregister_broker(self._image, self._settings, request)
+            self._liveness.sessions.forget(request.broker_id)
+            return result
+
+        return self._answer(request, unregister)
+
+    def alter_partition(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.isr import alter_partition
+
+        return self._answer(request, lambda: alter_partition(self._image, self._settings, request))
+
+    def assign_replicas_to_dirs(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
+
+        return self._answer(request, lambda: assign_replicas_to_dirs(self._image, self._settings, request))
+
+    def allocate_producer_ids(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.producer_ids import allocate_producer_ids
+
+        return self._answer(request, lambda: allocate_producer_ids(self._image, request))
+
+    def controller_registration(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.controller_registration import register_controller
+
+        return self._answer(request, lambda: register_controller(self._image, request))
+
+    def _answer(self, request: Any, command: Callable[[], Result[MetadataRecord, Any]]) -> Deferred[Any]:
+        try:
+            result = command()
+        except BrokerRefused as refused:
+            logger.warning(
+                "%s of node %d is refused: %s",
+                type(request).__name__.removesuffix("Request"),
+                getattr(request, "broker_id", getattr(request, "controller_id", -1)),
+                refused.message,
+            )
+            return Deferred.of(refused_response(request, refused.code, refused.message))
+        return self._submit(result)

@@ -1,0 +1,179 @@
+"""Brokers' sessions on the active controller: who still heartbeats, who is fenced because it does not, who leads too much.
+
+The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired, or
+sooner when the connection that carried its heartbeats was closed and a new one to the broker's own listener is refused: then no
+process is there. A close alone says nothing, and an address that does not answer neither. Must not know how a broker fetches.
+Settings: broker.session.timeout.ms, auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds,
+unclean.leader.election.interval.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.controller.balance import (
+    balance_interval_ms,
+    preferred_elections,
+    unclean_elections,
+    unclean_interval_ms,
+)
+from kafkacompat.controller.brokers import fence_broker
+from kafkacompat.controller.sessions import BrokerSessions
+from kafkacompat.deferred import Deferred
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import BrokerImage, MetadataImage
+    from kafkacompat.controller.metadata_machine import MetadataMachine
+    from kafkacompat.controller.records import MetadataRecord
+    from kafkacompat.controller.settings import ControllerSettings
+    from kafkacompat.machine.result import Result
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+
+    Round = Callable[[MetadataImage, ControllerSettings], Result[MetadataRecord, bool]]
+
+logger = logging.getLogger(__name__)
+
+Probe = Callable[[str, int], Deferred[bool]]
+"""Host and port -> True when a connection was refused there; False when one was made, or nobody answered."""
+
+
+class Liveness:
+    """`start` with every leadership, `stop` at its end."""
+
+    def __init__(
+        self,
+        machine: MetadataMachine,
+        settings: ControllerSettings,
+        sessions: BrokerSessions,
+        clock: Clock,
+        timers: Timers,
+        probe: Probe,
+    ) -> None:
+        self.sessions = sessions
+        self._machine = machine
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._probe = probe
+        self._expiry: TimerHandle | None = None
+        self._expiry_ms = 0
+        self._rounds: dict[Round, TimerHandle] = {}
+        """What is looked at in intervals, with its next timer."""
+        self._heard_on: dict[int, int] = {}
+        """Connection -> broker whose heartbeats it carried last; bounded by the listener's connections."""
+
+    def now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def start(self) -> None:
+        """Every registered broker has a fresh session; those whose process went with the former controller are found out."""
+        image = self._machine.core.image
+        self.sessions.reset(image, self.now_ms())
+        self.schedule()
+        self._repeat(preferred_elections, balance_interval_ms(self._settings))
+        self._repeat(unclean_elections, unclean_interval_ms(self._settings))
+        for broker in image.brokers.values():
+            if not broker.fenced and broker.id != self._settings.node_id:
+                self._check(broker.id)
+
+    def stop(self) -> None:
+        for timer in self._rounds.values():
+            timer.cancel()
+        self._rounds.clear()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        self._heard_on.clear()
+
+    def is_live(self, broker: BrokerImage, endpoints: set[tuple[str, int]]) -> bool:
+        """Whether a registered broker may still run when another process registers under its id, serving at `endpoints`.
+
+        An address is one process's: who listens where the registered one did has taken its place, unless that one is still heard.
+        """
+        if not self.sessions.is_live(broker.id, broker.epoch, self.now_ms()):
+            return False
+        former = {(each.host, each.port) for each in broker.endpoints.values()}
+        return broker.id in self._heard_on.values() or former != endpoints
+
+    def heard(self, broker_id: int, connection_id: int) -> None:
+        """A heartbeat or registration of this broker came by this connection."""
+        self._heard_on[connection_id] = broker_id
+        self.schedule()
+
+    def connection_closed(self, connection_id: int) -> None:
+        broker_id = self._heard_on.pop(connection_id, None)
+        if broker_id is not None and self._machine.is_active:
+            self._check(broker_id)
+
+    def schedule(self) -> None:
+        """The next expiry moved."""
+        due_ms = self.sessions.next_expiry_ms()
+        if self._expiry is not None:
+            if due_ms is not None and due_ms >= self._expiry_ms:
+                return  # looked at then, and set anew
+            self._expiry.cancel()
+            self._expiry = None
+        if due_ms is not None:
+            self._expiry_ms = due_ms
+            self._expiry = self._timers.call_at(due_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        for broker_id in self.sessions.expired(self.now_ms()):
+            logger.info("broker %d is fenced: its session has expired", broker_id)
+            self._fence(broker_id)
+        self.schedule()
+
+    def _check(self, broker_id: int) -> None:
+        broker = self._machine.core.image.brokers.get(broker_id)
+        endpoint = None if broker is None else next(iter(broker.endpoints.values()), None)
+        if broker is None or endpoint is None or broker.fenced:
+            return
+        epoch = broker.epoch
+
+        def answered(done: Deferred[bool]) -> None:
+            current = self._machine.core.image.brokers.get(broker_id)
+            if (
+                not done.result()
+                or not self._machine.is_active
+                or current is None
+                or current.epoch != epoch
+                or current.fenced
+                or broker_id in self._heard_on.values()
+            ):
+                return
+            logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
+            self.sessions.expire_now(broker_id)
+            self._fence(broker_id)
+
+        self._probe(endpoint.host, endpoint.port).on_done(answered)
+
+    def _fence(self, broker_id: int) -> None:
+        image: MetadataImage = self._machine.core.image
+        broker = image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            self._submit(fence_broker(image, self._settings, broker_id, broker.epoch))
+
+    def elect_uncleanly(self) -> None:
+        """A setting that allows it has just been changed: not only when its interval is over."""
+        self._submit(unclean_elections(self._machine.core.image, self._settings))
+
+    def _repeat(self, elections: Round, interval_ms: int | None) -> None:
+        if interval_ms is None:
+            return
+
+        def run() -> None:
+            self._repeat(elections, interval_ms)
+            self._submit(elections(self._machine.core.image, self._settings))
+
+        self._rounds[elections] = self._timers.call_after(interval_ms, run)
+
+    def _submit(self, result: Result[MetadataRecord, Any]) -> None:
+        if result.records and self._machine.is_active:
+            self._machine.submit(result).on_done(_ignore)
+
+
+def _ignore(done: Deferred[Any]) -> None:
+    """Nobody waits; a failure means that another controller sees to it."""
