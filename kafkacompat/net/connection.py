@@ -2,8 +2,8 @@
 
 Duty: receive, dispatch every whole frame in the buffer, hold replies in order, send. Must not know what a request is.
 
-The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`), the
-task that waits for a full socket, or the server's turn-taker when a pending reply is there. So a request costs no task,
+The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`) or a full
+socket takes more (`writable`), or the server's turn-taker when a pending reply is there. So a request costs no task,
 no cancel scope and no lock. What one turn may do is bounded; a connection with more to do goes to the end of the
 turn-taker's line.
 
@@ -25,11 +25,10 @@ import socket
 from collections import deque
 from typing import Protocol
 
-import trio
-
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.net.output_queue import Flushed, OutputQueue, SliceTooShort, warm
+from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.wire.errors import WireError
@@ -38,6 +37,8 @@ TURN_FRAMES = 64
 TURN_RECEIVED_BYTES = 256 * 1024
 """What a connection whose socket never runs dry takes in before others get their turn."""
 TURN_SENT_BYTES = 1024 * 1024
+WARMTH_TRUSTED_MS = 100
+"""How long a full socket may hold back a slice without its being asked for in the page cache again."""
 REPLIES_WAITING_MAX = 128
 REPLY_BYTES_MAX = 1024 * 1024
 
@@ -63,14 +64,11 @@ class Host(Protocol):
         """Call `turn` from the loop, after those who asked before."""
         ...
 
-    def watch(self, fd: int, connection: Connection) -> None:
-        """Call `readable` whenever the socket has something to read."""
-        ...
+    def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
+        """Call `readable` whenever the socket has something to read, `writable` whenever it takes bytes, as `now` says.
 
-    def unwatch(self, fd: int) -> None: ...
-
-    def start_soon(self, connection: Connection) -> None:
-        """Run `send_when_writable` in a task of its own."""
+        Both are the poller's READ and WRITE; 0 for neither.
+        """
         ...
 
     def closed(self, connection: Connection) -> None: ...
@@ -111,12 +109,12 @@ class Connection:
         self._parked: Deferred[Reply | None] | None = None
         """The reply of a blocking request, while it is not there."""
         self._full = False
-        """The socket takes nothing; a task waits for it."""
+        """The socket takes nothing; the poller calls `writable` when it does again."""
         self._warming = False
         """A worker reads what is to be sent next."""
         self._fd = -1
-        self._watched = False
-        """The poller calls `readable`."""
+        self._watched = 0
+        """What the poller waits for: READ, WRITE or both."""
         self._stage = Stage.OPEN
         self._on_reply = self._reply_done
 
@@ -134,16 +132,17 @@ class Connection:
         return self._output.queued_bytes + self._held_bytes
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read. OSError when the system has no room for one more socket in the set."""
         self._fd = self._socket.fileno()
-        self._watch(True)
+        self._host.watch(self._fd, self, 0, READ)
+        self._watched = READ
 
     def readable(self) -> None:
         """Take in what is there, up to a bound, and handle it. Never waits, never raises."""
         receive_into = self._socket.recv_into
         taken = 0
         try:
-            while taken < TURN_RECEIVED_BYTES and self._watched:
+            while taken < TURN_RECEIVED_BYTES and self._watched & READ:
                 room = self._room()
                 if room is None:
                     break
@@ -153,7 +152,7 @@ class Connection:
                     self._buffer.received(received)
                 else:
                     self._stage = Stage.PEER_GONE
-                self._turn(False)
+                self.turn()
                 if received < len(room):
                     break
         except BlockingIOError:
@@ -162,20 +161,13 @@ class Connection:
             self._log_end(error)
             self.close()
 
-    async def send_when_writable(self) -> None:
-        """Wait until the socket takes bytes again and go on; ends when it is not full any more."""
-        sock = self._socket
-        try:
-            while self._full and self._stage is not Stage.CLOSED:
-                await trio.lowlevel.wait_writable(sock)
-                self._full = False
-                self._turn(wait_here=True)
-        except (trio.ClosedResourceError, OSError):
-            self.close()
-
-    def turn(self) -> None:
-        """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises."""
-        self._turn(wait_here=False)
+    def writable(self) -> None:
+        """Send what a full socket had held back, up to a bound. Never waits, never raises."""
+        if self._full:
+            self._full = False
+            if self._host.clock.monotonic_ms() - self.last_active_ms >= WARMTH_TRUSTED_MS:
+                self._output.forget_warmth()
+            self.turn()
 
     def drain(self) -> None:
         """Take in nothing more; close when everything received is answered."""
@@ -193,9 +185,8 @@ class Connection:
         if self._stage is Stage.CLOSED:
             return
         self._stage = Stage.CLOSED
-        if self._watched:
-            self._watch(False)
-        trio.lowlevel.notify_closing(self._socket)
+        self._full = False
+        self._watch(0)
         self._socket.close()
         self._output.clear()
         self._replies.clear()
@@ -205,7 +196,8 @@ class Connection:
         except Exception:  # must not end whichever task closes a connection
             _log.exception("after closing %s: an error of the broker's own", self._name())
 
-    def _turn(self, wait_here: bool) -> None:
+    def turn(self) -> None:
+        """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises."""
         if self._stage is Stage.CLOSED:
             return
         try:
@@ -214,7 +206,7 @@ class Connection:
                 self._release_replies()
             more = self._dispatch_frames()
             if self._output.queued_bytes and not self._full and not self._warming:
-                more = self._flush(wait_here) or more
+                more = self._flush() or more
                 # Sending may have made room below the bound that had stopped dispatch.
                 more = more or (self._buffer.has_frame() and self._may_dispatch())
         except Exception:
@@ -227,8 +219,10 @@ class Connection:
             self.close()
         elif more:
             self._host.take_turn_soon(self)
-        if not self.closed and self._may_read() is not self._watched:
-            self._watch(not self._watched)
+        if not self.closed:
+            wanted = (READ if self._may_read() else 0) | (WRITE if self._full else 0)
+            if wanted != self._watched:
+                self._watch(wanted)
 
     def _dispatch_frames(self) -> bool:
         """Dispatch whole frames; True when the turn ended before they did."""
@@ -293,7 +287,7 @@ class Connection:
             if reply is not None:
                 self._output.add(reply)
 
-    def _flush(self, wait_here: bool) -> bool:
+    def _flush(self) -> bool:
         """Send; True when the turn's budget ended it. Arranges for whatever else stops it."""
         try:
             result = self._output.flush(TURN_SENT_BYTES)
@@ -306,8 +300,6 @@ class Connection:
             return False
         if result is Flushed.FULL:
             self._full = True
-            if not wait_here:
-                self._host.start_soon(self)
         elif result is Flushed.COLD:
             self._warming = True
             self._warm()
@@ -364,13 +356,17 @@ class Connection:
             return False
         return self._stage is Stage.ENDING or not self._buffer.has_frame()
 
-    def _watch(self, wanted: bool) -> None:
-        """Be called when the socket has something, or leave it alone and let TCP hold the client back."""
-        if wanted:
-            self._host.watch(self._fd, self)
-        else:
-            self._host.unwatch(self._fd)
-        self._watched = wanted
+    def _watch(self, wanted: int) -> None:
+        """Be called when the socket is ready for `wanted`; a client is held back by TCP while READ is not wanted."""
+        before, self._watched = self._watched, wanted
+        if wanted == before:
+            return
+        try:
+            self._host.watch(self._fd, self, before, wanted)
+        except OSError as error:  # no memory to put it back into the set
+            self._watched = 0
+            _log.error("closing %s: %s", self._name(), error)
+            self.close()
 
     def _log_end(self, error: Exception) -> None:
         _log.info("closing %s: %s", self._name(), error)

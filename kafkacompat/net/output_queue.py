@@ -22,6 +22,8 @@ from kafkacompat.net.dispatcher import Reply, ReplyPart
 from kafkacompat.ports import File, FileSlice
 
 PROBED_BYTES = 256 * 1024
+PROBED_AHEAD_BYTES = 1024 * 1024
+"""What is asked for in one go, so that whatever a socket takes at once leaves in one call."""
 WARMED_BYTES = 1024 * 1024
 """What one job of a worker thread brings into the page cache."""
 GATHERED_PARTS_MAX = 64
@@ -106,6 +108,10 @@ class OutputQueue:
         """The stretch that `cold_stretch` gave is in the page cache now."""
         self._known_warm_to = self._head_sent + length
 
+    def forget_warmth(self) -> None:
+        """Time has passed: ask for what is in the page cache again."""
+        self._known_warm_to = 0
+
     def clear(self) -> None:
         self._parts.clear()
         self.queued_bytes = 0
@@ -114,16 +120,30 @@ class OutputQueue:
         file, done = part.file, self._head_sent
         position = part.position + done
         if done >= self._known_warm_to:
-            stretch = min(part.length - done, PROBED_BYTES)
-            if file.try_read(position, 1) is None or file.try_read(position + stretch - 1, 1) is None:
+            warm_bytes = self._warm_bytes(file, position, min(part.length - done, PROBED_AHEAD_BYTES))
+            if not warm_bytes:
                 return None
-            self._known_warm_to = done + stretch
+            self._known_warm_to = done + warm_bytes
         sent = file.send_to(self._socket.fileno(), position, self._known_warm_to - done)
         if not sent:
             raise SliceTooShort(
                 f"{file.path} ends before byte {part.position + part.length}, which a reply needs"
             )
         return sent
+
+    def _warm_bytes(self, file: File, position: int, length: int) -> int:
+        """How much from `position` on is in the page cache, `length` at most, in whole stretches."""
+        try_read = file.try_read
+        if try_read(position, 1) is None:
+            return 0
+        warm_bytes = 0
+        while warm_bytes < length:
+            # The end of one stretch stands for the beginning of the next.
+            end = min(warm_bytes + PROBED_BYTES, length)
+            if try_read(position + end - 1, 1) is None:
+                break
+            warm_bytes = end
+        return warm_bytes
 
     def _send_gathered(self) -> int:
         buffers: list[bytes | bytearray | memoryview] = []

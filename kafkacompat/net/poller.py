@@ -1,8 +1,9 @@
-"""Which connections have received bytes: one set of sockets for all of them, each registered once for as long as it is read.
+"""Which connections have received bytes or can send again: one set of sockets for all of them.
 
 Duty: wait for the set with trio, hand ready connections their turns. Must not know requests or replies. Why not a trio task
 that waits for each socket: registering a socket for every wait and switching tasks costs about as much as a small
-request itself.
+request itself, or as a piece of a large reply. A socket stays registered for as long as it is read; sending is waited for only
+while a full socket holds output back, because a socket that takes more is always ready.
 Under load the loop's thread stays here for a while: when requests follow each other closely it asks for the next one again
 and again for SPIN_S, because waking a core that sleeps costs more than a small request, then waits in the kernel, LINGER_S
 at most, instead of going through the loop. After a longer lull it does neither, so a quiet broker stays quiet. So that the
@@ -28,21 +29,36 @@ SELECTABLE_MAX = 1024
 """Descriptors from here on select(2) cannot wait for."""
 
 
+READ = 1
+WRITE = 4
+"""What is waited for, and what a socket is ready for: the bits of poll(2), which may bring others for one that failed."""
+_NOT_WRITE = ~WRITE
+_NOT_READ = ~READ
+
+
 class Reader(Protocol):
+    """Whoever owns a socket. May be told what it does not wait for when the socket has failed. Never waits, never raises."""
+
     def readable(self) -> None:
-        """There are bytes, or the end. Never waits, never raises."""
+        """There are bytes, or the end."""
+        ...
+
+    def writable(self) -> None:
+        """The socket takes bytes again."""
         ...
 
 
 class SocketSet(Protocol):
     def fileno(self) -> int: ...
 
-    def add(self, fd: int) -> None: ...
+    def add(self, fd: int, events: int) -> None: ...
+
+    def change(self, fd: int, events: int) -> None: ...
 
     def remove(self, fd: int) -> None: ...
 
-    def ready(self) -> list[int]:
-        """Those that can be read now, or have failed."""
+    def ready(self) -> list[tuple[int, int]]:
+        """Those that can be read or written now as they asked, or have failed, and what for."""
         ...
 
     def close(self) -> None: ...
@@ -60,14 +76,17 @@ class EpollSet:
     def fileno(self) -> int:
         return self._epoll.fileno()
 
-    def add(self, fd: int) -> None:
-        self._epoll.register(fd, select.EPOLLIN)
+    def add(self, fd: int, events: int) -> None:
+        self._epoll.register(fd, events)
+
+    def change(self, fd: int, events: int) -> None:
+        self._epoll.modify(fd, events)
 
     def remove(self, fd: int) -> None:
         self._epoll.unregister(fd)
 
-    def ready(self) -> list[int]:
-        return [fd for fd, _ in self._poll(0, EVENTS_MAX)]
+    def ready(self) -> list[tuple[int, int]]:
+        return self._poll(0, EVENTS_MAX)
 
     def close(self) -> None:
         self._epoll.close()
@@ -84,14 +103,29 @@ class SelectorSet:
     def fileno(self) -> int:
         return int(self._selector.fileno())  # epoll and kqueue have one
 
-    def add(self, fd: int) -> None:
-        self._selector.register(fd, selectors.EVENT_READ)
+    def add(self, fd: int, events: int) -> None:
+        self._selector.register(fd, self._translated(events))
+
+    def change(self, fd: int, events: int) -> None:
+        self._selector.modify(fd, self._translated(events))
 
     def remove(self, fd: int) -> None:
         self._selector.unregister(fd)
 
-    def ready(self) -> list[int]:
-        return [key.fd for key, _ in self._selector.select(0)]
+    def ready(self) -> list[tuple[int, int]]:
+        return [
+            (
+                key.fd,
+                (READ if events & selectors.EVENT_READ else 0)
+                | (WRITE if events & selectors.EVENT_WRITE else 0),
+            )
+            for key, events in self._selector.select(0)
+        ]
+
+    def _translated(self, events: int) -> int:
+        return (selectors.EVENT_READ if events & READ else 0) | (
+            selectors.EVENT_WRITE if events & WRITE else 0
+        )
 
     def close(self) -> None:
         self._selector.close()
@@ -118,10 +152,14 @@ class Poller:
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
 
-    def add(self, fd: int, reader: Reader) -> None:
-        """Call `readable` whenever and as long as the socket has something, until it is removed."""
+    def add(self, fd: int, reader: Reader, events: int) -> None:
+        """Whenever and as long as the socket is ready for one of `events`, call the method that it is for."""
+        self._set.add(fd, events)
         self._readers[fd] = reader
-        self._set.add(fd)
+
+    def change(self, fd: int, events: int) -> None:
+        """Wait for other events, at least one."""
+        self._set.change(fd, events)
 
     def remove(self, fd: int) -> None:
         """Before the socket is closed."""
@@ -149,17 +187,21 @@ class Poller:
                 fds = self._linger()
             if not fds:
                 break
-            for fd in fds:
+            for fd, events in fds:
                 reader = readers.get(fd)
-                if reader is not None:  # not removed by the turn of one before it
+                if reader is None:
+                    continue  # removed by the turn of one before it
+                if events & _NOT_READ:
+                    reader.writable()
+                if events & _NOT_WRITE:
                     reader.readable()
             self._after_each()
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()
 
-    def _linger(self) -> list[int]:
-        """The next that can be read: at once, or after a sleep in the kernel; none when nobody comes."""
+    def _linger(self) -> list[tuple[int, int]]:
+        """The next that are ready: at once, or after a sleep in the kernel; none when nobody comes."""
         ready = self._set.ready
         until_s = monotonic() + SPIN_S
         while monotonic() < until_s:

@@ -128,15 +128,13 @@ class Server:
         if not self._poller.serving:
             self._wake_turn_taker()
 
-    def watch(self, fd: int, connection: Connection) -> None:
-        self._poller.add(fd, connection)
-
-    def unwatch(self, fd: int) -> None:
-        self._poller.remove(fd)
-
-    def start_soon(self, connection: Connection) -> None:
-        if self._nursery is not None:
-            self._nursery.start_soon(connection.send_when_writable)
+    def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
+        if not before:
+            self._poller.add(fd, connection, now)
+        elif now:
+            self._poller.change(fd, now)
+        else:
+            self._poller.remove(fd)
 
     def closed(self, connection: Connection) -> None:
         info = connection.info

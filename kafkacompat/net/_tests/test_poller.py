@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import trio
 
 from kafkacompat.net import poller as module
-from kafkacompat.net.poller import EpollSet, Poller, SelectorSet, SocketSet
+from kafkacompat.net.poller import READ, WRITE, EpollSet, Poller, SelectorSet, SocketSet
 
 
 class Echo:
@@ -23,6 +24,9 @@ class Echo:
         data = self.sock.recv(1)
         self.received += data
         self.then(data)
+
+    def writable(self) -> None:
+        raise AssertionError("not waited for")
 
 
 @pytest.fixture(params=[EpollSet, SelectorSet])
@@ -51,13 +55,13 @@ async def test_a_socket_is_read_as_long_as_it_has_something_and_is_not_removed(s
         async with trio.open_nursery() as nursery:
             nursery.start_soon(poller.run)
             far.send(b"a")
-            poller.add(near.fileno(), echo)
+            poller.add(near.fileno(), echo, READ)
             while echo.received != b"a":
                 await trio.sleep(0)
             far.send(b"bcd")
             while echo.received != b"abc":
                 await trio.sleep(0)
-            poller.add(near.fileno(), echo)
+            poller.add(near.fileno(), echo, READ)
             while echo.received != b"abcd":
                 await trio.sleep(0)
             nursery.cancel_scope.cancel()
@@ -74,7 +78,7 @@ def test_a_turn_may_remove_a_connection_that_is_ready_too(sockets: SocketSet) ->
 
     for which, (near, far) in enumerate(pairs):
         echoes[which].then = remove_other(which)
-        poller.add(near.fileno(), echoes[which])
+        poller.add(near.fileno(), echoes[which], READ)
         far.send(b"x")
     poller.serve()
     assert sorted(echo.received for echo in echoes) == [b"", b"x"]
@@ -96,9 +100,93 @@ def test_requests_that_follow_each_other_are_served_without_the_loop_until_its_t
         now += module.BUSY_S * 0.4
         far.send(b"x")
 
-    poller.add(near.fileno(), Echo(near, answer))
+    poller.add(near.fileno(), Echo(near, answer), READ)
     far.send(b"x")
     poller.serve()
     assert trace == ["each", "each", "each", "all"]
     assert not poller.serving
+    poller.close()
+
+
+class Writer:
+    """Counts its turns; in each it does what the test says."""
+
+    def __init__(self) -> None:
+        self.turns: list[str] = []
+        self.then: Callable[[], None] = lambda: None
+
+    def readable(self) -> None:
+        self.turns.append("read")
+        self.then()
+
+    def writable(self) -> None:
+        self.turns.append("write")
+        self.then()
+
+
+def fill(sock: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        while True:
+            sock.send(b"x" * 65536)
+
+
+def empty(sock: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        while True:
+            sock.recv(65536)
+
+
+def test_a_socket_is_called_for_what_it_waits_for(sockets: SocketSet) -> None:
+    poller = Poller(lambda: None, lambda: None, sockets)
+    near, far = pair()
+    fd = near.fileno()
+    writer = Writer()
+    poller.add(fd, writer, READ)
+    poller.serve()
+    assert writer.turns == []  # it has room, which nobody waits for
+    writer.then = lambda: poller.change(fd, READ)
+    poller.change(fd, READ | WRITE)
+    poller.serve()
+    assert writer.turns == ["write"]
+    fill(near)
+    poller.change(fd, READ | WRITE)
+    poller.serve()
+    assert writer.turns == ["write"]
+    empty(far)
+    poller.serve()
+    assert writer.turns == ["write", "write"]
+    writer.then = lambda: poller.remove(fd)
+    far.send(b"a")
+    poller.serve()
+    assert writer.turns == ["write", "write", "read"]
+    poller.serve()
+    assert len(writer.turns) == 3
+    poller.close()
+
+
+def test_a_failed_socket_ends_either_wait(sockets: SocketSet) -> None:
+    for events in (READ, WRITE):
+        poller = Poller(lambda: None, lambda: None, sockets)
+        near, far = pair()
+        fill(near)
+        writer = Writer()
+        writer.then = lambda poller=poller, fd=near.fileno(): fd in poller._readers and poller.remove(fd)  # type: ignore[misc]
+        poller.add(near.fileno(), writer, events)
+        far.close()
+        poller.serve()
+        assert ("read" if events == READ else "write") in writer.turns
+        assert not poller._readers
+    sockets.close()
+
+
+def test_a_socket_that_the_set_does_not_take_is_not_kept() -> None:
+    class Full(EpollSet):
+        def add(self, fd: int, events: int) -> None:
+            raise OSError("no memory")
+
+    poller = Poller(lambda: None, lambda: None, Full())
+    near, _ = pair()
+    with pytest.raises(OSError):
+        poller.add(near.fileno(), Writer(), READ)
+    assert not poller._readers
     poller.close()

@@ -1,0 +1,256 @@
+"""A client that reads slowly: what its full socket holds back leaves when there is room, in the poller's own turns."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from kafkacompat.net import connection as module
+from kafkacompat.net._tests.helpers import (
+    ScriptedDispatcher,
+    dial,
+    expect_closed,
+    framed,
+    receive_exactly,
+    receive_frame,
+    serving,
+    until,
+)
+from kafkacompat.net._tests.test_connection import CountingFile
+from kafkacompat.net._tests.test_server import HandClock
+from kafkacompat.net.connection import Connection
+from kafkacompat.net.output_queue import PROBED_BYTES, Flushed, OutputQueue
+from kafkacompat.net.poller import READ, WRITE
+from kafkacompat.net.server import Server
+from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.ports import FileSlice
+
+LARGE = 16 * 1024 * 1024
+"""More than the sockets of both ends hold."""
+
+
+def large_replies(size: int = LARGE) -> tuple[ScriptedDispatcher, bytes]:
+    dispatcher = ScriptedDispatcher()
+    reply = framed(os.urandom(size))
+    dispatcher.answers[b"much"] = lambda frame: [reply]
+    return dispatcher, reply
+
+
+async def fill(server: Server, stream: trio.SocketStream, request: bytes = b"much") -> Connection:
+    """Ask for more than the sockets hold; the server's end when it waits for room."""
+    port = stream.socket.getsockname()[1]
+    await stream.send_all(framed(request))
+    found: list[Connection] = []
+
+    def waits() -> bool:
+        found[:] = [each for each in server._connections.values() if each.info.client_port == port]
+        return bool(found) and bool(found[0]._watched & WRITE)
+
+    await until(waits)
+    return found[0]
+
+
+async def test_a_slow_reader_gets_everything_in_order_and_is_read_meanwhile() -> None:
+    dispatcher, reply = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        assert served._watched == READ | WRITE
+        held_bytes = served.unsent_bytes
+        await stream.send_all(framed(b"next"))
+        assert await receive_exactly(stream, len(reply)) == reply
+        assert held_bytes > len(reply) // 2
+        assert await receive_frame(stream) == b"next"
+        await until(lambda: served._watched == READ)
+        assert served.unsent_bytes == 0
+
+
+async def test_a_full_socket_costs_the_loop_nothing_while_it_stays_full() -> None:
+    dispatcher, _ = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        await until(lambda: not server._poller._set.ready())
+        held_bytes = served.unsent_bytes
+        for _ in range(20):
+            await trio.sleep(0)
+            assert not server._poller._set.ready()
+        assert served.unsent_bytes == held_bytes
+
+
+async def test_a_client_that_leaves_while_its_socket_is_full_is_noticed() -> None:
+    dispatcher, _ = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await fill(server, stream)
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.aclose()
+        await until(lambda: len(dispatcher.closed) == 1)
+        assert server.connection_count == 0
+        assert not server._poller._readers
+
+
+async def test_a_reset_is_noticed_when_only_room_is_waited_for() -> None:
+    """A connection that drains reads no more; its client's reset must still end it."""
+    dispatcher, _ = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        served.drain()
+        assert served._watched == WRITE
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await stream.aclose()
+        await until(lambda: served.closed)
+
+
+async def test_a_connection_closed_while_it_waits_is_forgotten() -> None:
+    dispatcher, _ = large_replies()
+    async with serving(dispatcher) as server:
+        stream, other = await dial(server), await dial(server)
+        served = await fill(server, stream)
+        served.close()
+        served.writable()
+        served.readable()
+        assert served._fd not in server._poller._readers
+        await other.send_all(framed(b"hello"))
+        assert await receive_frame(other) == b"hello"
+    assert dispatcher.closed[0] == served.info
+
+
+async def test_drain_sends_what_a_full_socket_holds_back() -> None:
+    dispatcher, reply = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await fill(server, stream)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.drain, 15_000)
+            assert await receive_exactly(stream, len(reply)) == reply
+            await expect_closed(stream)
+
+
+async def test_drain_does_not_wait_longer_for_a_client_that_does_not_read() -> None:
+    dispatcher, _ = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        await server.drain(10)
+        assert served.closed
+        assert len(dispatcher.closed) == 1
+
+
+async def test_a_client_that_reads_nothing_for_too_long_is_closed() -> None:
+    """A20: an unsent reply does not keep its connection, as in Kafka."""
+    dispatcher, _ = large_replies()
+    clock = HandClock()
+    async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        clock.ms += 20
+        await until(lambda: served.closed)
+
+
+async def test_many_full_sockets_each_get_their_own() -> None:
+    number = 30
+    dispatcher, reply = large_replies(4 * 1024 * 1024)
+    async with serving(dispatcher) as server:
+        streams = [await dial(server) for _ in range(number)]
+        served = [await fill(server, stream) for stream in streams]
+        other = await dial(server)
+        await other.send_all(framed(b"hello"))
+        assert await receive_frame(other) == b"hello"
+        whole: list[int] = []
+
+        async def read(which: int) -> None:
+            assert await receive_exactly(streams[which], len(reply)) == reply
+            whole.append(which)
+
+        async with trio.open_nursery() as nursery:
+            for which in range(number):
+                nursery.start_soon(read, which)
+        assert len(whole) == number
+        await until(lambda: all(each._watched == READ for each in served))
+
+
+def test_one_turn_sends_no_more_than_its_bound() -> None:
+    """A client that reads as fast as the broker sends leaves others their turns."""
+
+    class Narrow:
+        sent = b""
+
+        def send(self, data: bytes, flags: int = 0) -> int:
+            self.sent += bytes(data[:10])
+            return min(10, len(data))
+
+        def sendmsg(self, buffers: list[bytes], ancillary: list[object], flags: int) -> int:
+            return self.send(b"".join(buffers))
+
+    sock = Narrow()
+    output = OutputQueue(sock)  # type: ignore[arg-type]
+    reply = bytes(range(95))
+    output.add([reply])
+    assert output.flush(25) is Flushed.TURN_OVER
+    assert sock.sent == reply[:30]
+    assert output.flush(1000) is Flushed.EMPTY
+    assert sock.sent == reply
+
+
+async def test_a_slice_is_looked_for_in_the_cache_again_when_its_socket_was_full_for_long(
+    tmp_path: Path,
+) -> None:
+    records = os.urandom(LARGE)
+    path = tmp_path / "segment"
+    path.write_bytes(records)
+    file = CountingFile(path)
+    dispatcher = ScriptedDispatcher()
+    dispatcher.answers[b"much"] = lambda frame: [struct.pack(">i", LARGE), FileSlice(file, 0, LARGE)]  # type: ignore[arg-type]
+    clock = HandClock()
+    async with serving(dispatcher, clock=clock) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        asked = file.read_bytes
+        clock.ms += module.WARMTH_TRUSTED_MS
+        file.cold = True
+        watched: list[int] = []
+
+        def submit(job: Callable[[], object]) -> object:
+            return submit_before(lambda: (watched.append(served._watched), job())[1])
+
+        submit_before = server.workers.submit
+        server.workers.submit = submit  # type: ignore[method-assign, assignment]
+        assert await receive_frame(stream) == records
+        assert watched
+        assert set(watched) == {
+            READ
+        }  # a socket with room must not wake the loop while the disk is waited for
+        assert file.read_bytes == asked
+    file.close()
+
+
+async def test_a_slice_leaves_in_calls_as_large_as_the_socket_takes(tmp_path: Path) -> None:
+    """The stretches in which the page cache is asked do not cut what is sent."""
+    length = 4 * PROBED_BYTES
+    records = os.urandom(length)
+    path = tmp_path / "segment"
+    path.write_bytes(records)
+    file = CountingFile(path)
+    taken: list[int] = []
+
+    def send_to(fileno: int, position: int, wanted: int) -> int:
+        taken.append(wanted)
+        return os.sendfile(fileno, file._fd, position, wanted)
+
+    file.send_to = send_to  # type: ignore[method-assign]
+    dispatcher = ScriptedDispatcher()
+    dispatcher.answers[b"much"] = lambda frame: [struct.pack(">i", length), FileSlice(file, 0, length)]  # type: ignore[arg-type]
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"much"))
+        assert await receive_frame(stream) == records
+        assert taken[0] == length
+        assert file.read_bytes == 5
+    file.close()
