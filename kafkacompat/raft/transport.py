@@ -1,0 +1,65 @@
+"""The quorum's requests over the node's channels.
+
+Duty: pick a channel for each, and say failures in the quorum's own terms. Must not know roles. Long fetches have connections of
+their own, so that a vote never waits behind one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channels import ChannelError, Channels, UnsupportedByPeer
+from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
+
+FETCH = 1
+FIRST_NODE_ID = 0
+"""Below it stand bootstrap servers whose ids are unknown."""
+
+
+def _nobody(node_id: int) -> None:
+    """Before a driver has said that it wants to know."""
+
+
+class ChannelTransport:
+    """raft.contracts.QuorumTransport."""
+
+    def __init__(self, channels: Channels) -> None:
+        self.on_refused: Callable[[int], None] = _nobody
+        self._channels = channels
+
+    def request(
+        self, node_id: int, host: str, port: int, message: Any, timeout_ms: int, *, min_version: int = 0
+    ) -> Deferred[Any]:
+        purpose = "raft-fetch" if message.API_KEY == FETCH else "raft"
+        channel = self._channels.get(host, port, purpose)
+        if node_id >= FIRST_NODE_ID:
+            channel.on_refused = partial(self._refused, node_id)
+        answer: Deferred[Any] = Deferred()
+
+        def answered(done: Deferred[Any]) -> None:
+            try:
+                response = done.result()
+            except UnsupportedByPeer as error:
+                answer.fail(PeerUnsupported(str(error)))
+            except ChannelError as error:
+                answer.fail(PeerUnavailable(str(error)))
+            else:
+                answer.resolve(response)
+
+        peer = channel.peer_versions(message.API_KEY)
+        if peer is not None and peer[1] < min_version:
+            return _failed(PeerUnsupported(f"node {node_id} knows only version {peer[1]}"))
+        channel.request(message, timeout_ms).on_done(answered)
+        return answer
+
+    def _refused(self, node_id: int) -> None:
+        self.on_refused(node_id)
+
+
+def _failed(error: Exception) -> Deferred[Any]:
+    deferred: Deferred[Any] = Deferred()
+    deferred.fail(error)
+    return deferred
