@@ -21,7 +21,6 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.client import ConnectionLost, connect
 from kafkacompat.net.listener import accept_forever, bind, textual_address, with_addresses
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
@@ -289,21 +288,3 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
 def test_addresses_are_textual() -> None:
     assert textual_address("::ffff:127.0.0.1") == "127.0.0.1"
     assert textual_address("fe80::1%eth0") == "fe80::1"
-
-
-async def test_the_client_matches_responses_and_reports_a_lost_connection() -> None:
-    dispatcher = ScriptedDispatcher()
-    async with serving(dispatcher) as server, connect("127.0.0.1", server.listeners[0].port) as client:
-        answers: dict[int, bytes] = {}
-
-        async def ask(number: int) -> None:
-            answers[number] = await client.call(number, [framed(number.to_bytes(4, "big") + b"?")])
-
-        async with trio.open_nursery() as nursery:
-            for number in range(20):
-                nursery.start_soon(ask, number)
-        assert answers == {number: number.to_bytes(4, "big") + b"?" for number in range(20)}
-        with pytest.raises(ConnectionLost):
-            await client.call(1, [framed(b"garbage")])
-        with pytest.raises(ConnectionLost):
-            await client.call(2, [framed(b"hello")])

@@ -1,0 +1,395 @@
+"""Requests of this node to others: order, versions, loss, time, back-off; a dead process and a closed connection told apart."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kafkacompat.net._tests.helpers import DEADLINE_S, receive_frame, until
+from kafkacompat.net.channel import REQUESTS_WAITING_MAX
+from kafkacompat.net.channels import (
+    Channel,
+    ChannelFull,
+    Channels,
+    ChannelSettings,
+    ConnectionLost,
+    ProbeResult,
+    RequestTimedOut,
+    UnsupportedByPeer,
+)
+from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
+from kafkacompat.wire.codec import encode
+from kafkacompat.wire.headers import parse_request_header, response_header_bytes
+from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
+from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+
+TIMEOUT_MS = 5_000
+HEARTBEAT, FETCH, API_VERSIONS = 12, 1, 18
+
+
+def reply_frame(key: int, version: int, correlation_id: int, message: object) -> bytes:
+    body = bytes(response_header_bytes(key, version, correlation_id)) + encode(message, version)  # type: ignore[arg-type]
+    return struct.pack(">i", len(body)) + body
+
+
+class Peer:
+    """The other node: answers ApiVersions by itself, and heartbeats too unless it holds them."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.versions = {API_VERSIONS: (0, 4), HEARTBEAT: (0, 3), FETCH: (4, 17)}
+        self.api_versions_max = 4
+        self.holds = False
+        self.requests: list[tuple[int, int, str | None]] = []
+        """(key, version, client id) of what came."""
+        self.streams: list[trio.SocketStream] = []
+        self.held: list[bytes] = []
+        self.fetch: FetchResponse | None = None
+        self.closes_before_agreement = False
+        self._nursery = nursery
+        self._listener: trio.SocketListener | None = None
+        self._scope: trio.CancelScope | None = None
+        self.port = 0
+
+    async def listen(self) -> None:
+        (self._listener,) = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
+        self.port = self._listener.socket.getsockname()[1]
+        self._scope = await self._nursery.start(self._serve, self._listener)
+
+    async def stop_listening(self) -> None:
+        assert self._scope is not None
+        assert self._listener is not None
+        self._scope.cancel()
+        await self._listener.aclose()
+
+    async def _serve(
+        self, listener: trio.SocketListener, task_status: trio.TaskStatus[trio.CancelScope]
+    ) -> None:
+        with trio.CancelScope() as scope:
+            task_status.started(scope)
+            await trio.serve_listeners(self._talk, [listener], handler_nursery=self._nursery)
+
+    async def _talk(self, stream: trio.SocketStream) -> None:
+        self.streams.append(stream)
+        try:
+            while True:
+                frame = await receive_frame(stream)
+                if self.closes_before_agreement:
+                    await stream.aclose()
+                    return
+                answer = self._answer(frame)
+                if self.holds and not frame.startswith(struct.pack(">h", API_VERSIONS)):
+                    self.held.append(answer)
+                else:
+                    await stream.send_all(answer)
+        except (AssertionError, trio.BrokenResourceError, trio.ClosedResourceError):
+            return
+
+    def _answer(self, frame: bytes) -> bytes:
+        header = parse_request_header(frame)
+        key, version = header.api_key, header.api_version
+        self.requests.append((key, version, header.client_id))
+        if key == API_VERSIONS:
+            keys = [
+                ApiVersion(api_key=each, min_version=low, max_version=high)
+                for each, (low, high) in self.versions.items()
+            ]
+            if version > self.api_versions_max:
+                refusal = ApiVersionsResponse(error_code=35, api_keys=keys)
+                return reply_frame(key, 0, header.correlation_id, refusal)
+            return reply_frame(key, version, header.correlation_id, ApiVersionsResponse(api_keys=keys))
+        if key == FETCH:
+            assert self.fetch is not None
+            return reply_frame(key, version, header.correlation_id, self.fetch)
+        # The request's size comes back, so that a test sees which one is answered.
+        return reply_frame(
+            key, version, header.correlation_id, HeartbeatResponse(throttle_time_ms=len(frame))
+        )
+
+    async def release(self) -> None:
+        held, self.held = self.held, []
+        for answer in held:
+            await self.streams[-1].send_all(answer)
+
+
+class World:
+    def __init__(self, nursery: trio.Nursery, settings: ChannelSettings) -> None:
+        clock = TrioClock(0)
+        self.timers = TrioTimers(clock)
+        self.nursery = nursery
+        self.peer = Peer(nursery)
+        self.channels = Channels(nursery, clock, self.timers, "7", settings)
+
+    def channel(self, purpose: str = "test") -> Channel:
+        return self.channels.get("127.0.0.1", self.peer.port, purpose)
+
+
+@asynccontextmanager
+async def world(settings: ChannelSettings | None = None) -> AsyncIterator[World]:
+    async with trio.open_nursery() as nursery:
+        made = World(nursery, settings or ChannelSettings())
+        await nursery.start(made.timers.run)
+        await made.peer.listen()
+        with trio.fail_after(DEADLINE_S):
+            yield made
+        made.channels.close_all()
+        nursery.cancel_scope.cancel()
+
+
+def heartbeat(member: str = "m") -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=1, member_id=member)
+
+
+async def test_requests_are_pipelined_at_the_highest_common_version() -> None:
+    async with world() as w:
+        w.peer.holds = True
+        channel = w.channel()
+        replies = [channel.request(heartbeat("m" * count), TIMEOUT_MS) for count in range(1, 9)]
+        await until(lambda: len(w.peer.held) == 8)
+        await w.peer.release()
+        sizes = [(await wait_for(reply)).throttle_time_ms for reply in replies]
+        assert sizes == sorted(sizes)
+        assert len(set(sizes)) == 8
+        assert [each[0] for each in w.peer.requests] == [API_VERSIONS] + [HEARTBEAT] * 8
+        assert set(w.peer.requests) == {(API_VERSIONS, 4, "7"), (HEARTBEAT, 3, "7")}
+        assert len(w.peer.streams) == 1
+        assert channel.requests_waiting == 0
+
+
+async def test_a_lower_version_may_be_asked_for() -> None:
+    async with world() as w:
+        await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS, max_version=1))
+        assert w.peer.requests[-1][:2] == (HEARTBEAT, 1)
+
+
+async def test_a_peer_that_knows_only_older_apiversions_is_asked_again() -> None:
+    async with world() as w:
+        w.peer.api_versions_max = 2
+        w.peer.versions[API_VERSIONS] = (0, 2)
+        await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
+        assert [each[:2] for each in w.peer.requests] == [
+            (API_VERSIONS, 4),
+            (API_VERSIONS, 2),
+            (HEARTBEAT, 3),
+        ]
+
+
+async def test_what_the_peer_does_not_serve_fails_alone() -> None:
+    async with world() as w:
+        channel = w.channel()
+        with pytest.raises(UnsupportedByPeer, match="ListGroupsRequest"):
+            await wait_for(channel.request(ListGroupsRequest(), TIMEOUT_MS))
+        w.peer.versions[HEARTBEAT] = (0, 2)
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        # A static member's id cannot be told at version 2 of a peer, once the connection knows that.
+        other = w.channel("other")
+        request = heartbeat()
+        request.group_instance_id = "static"
+        with pytest.raises(UnsupportedByPeer, match="version 2"):
+            await wait_for(other.request(request, TIMEOUT_MS))
+        await wait_for(other.request(heartbeat(), TIMEOUT_MS))
+        assert len(w.peer.streams) == 2
+
+
+async def test_records_of_a_large_response_are_views_that_stay() -> None:
+    async with world() as w:
+        w.peer.fetch = FetchResponse(
+            responses=[
+                FetchableTopicResponse(
+                    topic_id=bytes(16), partitions=[PartitionData(records=bytes([n]) * 3_000_000)]
+                )
+                for n in (1, 2)
+            ]
+        )
+        channel = w.channel()
+        first = await wait_for(channel.request(FetchRequest(), TIMEOUT_MS))
+        views = [topic.partitions[0].records for topic in first.responses]
+        assert all(isinstance(view, memoryview) for view in views)
+        second = await wait_for(channel.request(FetchRequest(), TIMEOUT_MS))
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert [bytes(view) == bytes([n]) * 3_000_000 for n, view in zip((1, 2), views, strict=True)] == [
+            True
+        ] * 2
+        assert second.responses[1].partitions[0].records[:3] == b"\x02\x02\x02"
+
+
+async def test_a_large_request_leaves_whole_though_the_socket_is_full() -> None:
+    async with world() as w:
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        replies = [
+            channel.request(FetchRequest(rack_id="r" * 30_000), TIMEOUT_MS, max_version=17)
+            for _ in range(100)
+        ]
+        w.peer.fetch = FetchResponse()
+        for reply in replies:
+            assert (await wait_for(reply)).responses == []
+
+
+async def test_a_refused_connection_loses_what_waits_and_the_next_request_tries_again() -> None:
+    async with world() as w:
+        await w.peer.stop_listening()
+        channel = w.channel()
+        refused: list[int] = []
+        channel.on_refused = lambda: refused.append(1)
+        with pytest.raises(ConnectionLost, match="refused"):
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        await w.peer.listen()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        # Only an established connection that closed, and then a refusal, says that the process is gone.
+        assert refused == []
+
+
+async def test_a_close_followed_by_a_refusal_is_told() -> None:
+    async with world() as w:
+        channel = w.channel()
+        refused: list[int] = []
+        channel.on_refused = lambda: refused.append(1)
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        w.peer.holds = True
+        pending = channel.request(heartbeat(), TIMEOUT_MS)
+        await until(lambda: len(w.peer.held) == 1)
+        await w.peer.stop_listening()
+        await w.peer.streams[0].aclose()
+        with pytest.raises(ConnectionLost):
+            await wait_for(pending)
+        await until(lambda: refused == [1])
+
+
+async def test_a_close_alone_is_not_told_and_the_connection_comes_back_by_itself() -> None:
+    async with world() as w:
+        channel = w.channel()
+        refused: list[int] = []
+        channel.on_refused = lambda: refused.append(1)
+        for number in range(3):
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+            await w.peer.streams[number].aclose()
+            await until(lambda wanted=number + 2: len(w.peer.streams) == wanted and channel.is_ready)  # type: ignore[misc]
+        assert refused == []
+
+
+async def test_a_peer_that_always_closes_is_left_alone_after_some_attempts() -> None:
+    async with world(ChannelSettings(reconnect_backoff_ms=1, reconnect_backoff_max_ms=4)) as w:
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        w.peer.closes_before_agreement = True
+        await w.peer.streams[0].aclose()
+        await until(lambda: channel._scope is None)
+        assert 2 <= len(w.peer.streams) <= 8
+        w.peer.closes_before_agreement = False
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+
+
+async def test_a_request_without_a_response_ends_the_connection_in_its_time() -> None:
+    async with world() as w:
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        w.peer.holds = True
+        slow = channel.request(heartbeat(), 50)
+        behind = channel.request(heartbeat(), TIMEOUT_MS)
+        with pytest.raises(RequestTimedOut):
+            await wait_for(slow)
+        with pytest.raises(ConnectionLost):
+            await wait_for(behind)
+        w.peer.holds = False
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert len(w.peer.streams) == 2
+
+
+async def test_a_request_in_line_times_out_without_harm_to_the_others() -> None:
+    with socket.socket() as deaf:
+        # Accepts connections into its backlog and never says a word, as a stopped process does.
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(1)
+        async with world(ChannelSettings(connection_setup_timeout_ms=200)) as w:
+            channel = w.channels.get("127.0.0.1", deaf.getsockname()[1], "test")
+            early = channel.request(heartbeat(), 20)
+            late = channel.request(heartbeat(), TIMEOUT_MS)
+            with pytest.raises(RequestTimedOut):
+                await wait_for(early)
+            assert not late.done
+            with pytest.raises(ConnectionLost):
+                await wait_for(late)
+
+
+async def test_more_than_the_bound_is_refused_at_once() -> None:
+    async with world() as w:
+        channel = w.channel()
+        w.peer.holds = True
+        kept = [channel.request(heartbeat(), TIMEOUT_MS) for _ in range(REQUESTS_WAITING_MAX)]
+        with pytest.raises(ChannelFull):
+            channel.request(heartbeat(), TIMEOUT_MS).result()
+        await until(lambda: len(w.peer.held) == REQUESTS_WAITING_MAX)
+        await w.peer.release()
+        for reply in kept:
+            await wait_for(reply)
+
+
+async def test_replies_out_of_order_end_the_connection() -> None:
+    async with world() as w:
+        channel = w.channel()
+        w.peer.holds = True
+        replies = [channel.request(heartbeat(), TIMEOUT_MS) for _ in range(2)]
+        await until(lambda: len(w.peer.held) == 2)
+        w.peer.held.reverse()
+        await w.peer.release()
+        for reply in replies:
+            with pytest.raises(ConnectionLost):
+                await wait_for(reply)
+
+
+@pytest.mark.parametrize("when", ["connecting", "connected", "waiting"])
+async def test_closing_loses_what_waits_and_leaves_nothing_behind(when: str) -> None:
+    async with world() as w:
+        channel = w.channel()
+        if when != "connecting":
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        w.peer.holds = True
+        reply = channel.request(heartbeat(), TIMEOUT_MS)
+        if when == "waiting":
+            await until(lambda: len(w.peer.held) == 1)
+        channel.close()
+        with pytest.raises(ConnectionLost):
+            reply.result()
+        with pytest.raises(ConnectionLost):
+            channel.request(heartbeat(), TIMEOUT_MS).result()
+        assert len(w.timers) == 0
+        assert w.channel() is not channel
+
+
+async def test_a_callback_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    async with world() as w:
+        channel = w.channel()
+
+        def broken(_reply: object) -> None:
+            raise ZeroDivisionError
+
+        channel.request(heartbeat(), TIMEOUT_MS).on_done(broken)
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        assert "ZeroDivisionError" in caplog.text
+
+
+async def test_channels_are_one_for_each_address_and_purpose() -> None:
+    async with world() as w:
+        assert w.channel("a") is w.channel("a")
+        assert w.channel("a") is not w.channel("b")
+        w.channels.close_all()
+        with pytest.raises(ConnectionLost):
+            w.channel("a").request(heartbeat(), TIMEOUT_MS).result()
+
+
+async def test_probes() -> None:
+    async with world() as w:
+        assert await wait_for(w.channels.probe("127.0.0.1", w.peer.port, 1000)) is ProbeResult.CONNECTED
+        await w.peer.stop_listening()
+        assert await wait_for(w.channels.probe("127.0.0.1", w.peer.port, 1000)) is ProbeResult.REFUSED
+        found = await wait_for(w.channels.probe("no-such-host.invalid", 1, 5000))
+        assert found is ProbeResult.UNREACHABLE

@@ -1,0 +1,373 @@
+"""One connection to another node for this node's own requests: typed messages out, typed messages back.
+
+Duty: open when first asked, agree on versions (ApiVersions, as Kafka's NetworkClient does), send in the order of the calls, match
+replies, bound waiting and memory, back off before trying again. Must not know what any request means, nor which node it
+talks to. All in the loop's thread: `request` sends at once when the socket takes it.
+
+A request in flight that times out ends the connection, as in Kafka, since whatever comes behind it would wait as long;
+the others in flight are lost with it. While a connection is being made requests wait in line; when it cannot be had all
+of them are lost at once, and the next one starts the next attempt, after the back-off.
+
+When the other side ends an established connection the channel dials again at once by itself, and if that is refused it
+says so by `on_refused`: then the peer's process is gone. A connection that merely closes never counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import trio
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.agreement import agree_on_versions, receive_some, request_frame
+from kafkacompat.net.dialing import dial
+from kafkacompat.net.failures import (
+    ChannelError,
+    ChannelFull,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedByPeer,
+)
+from kafkacompat.ports import Clock, TimerHandle, Timers
+from kafkacompat.wire.apis import request_class, response_class
+from kafkacompat.wire.codec import decoder
+from kafkacompat.wire.errors import EncodeError, WireError
+from kafkacompat.wire.frames import FrameReader
+from kafkacompat.wire.headers import parse_response_header
+
+REQUESTS_WAITING_MAX = 128
+"""In line and in flight together, per channel."""
+REDIALS_MAX = 5
+"""After a lost connection: attempts that were accepted and lost again before the peer's process was all gone."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """Kafka's settings of a network client."""
+
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 500
+    connection_setup_timeout_ms: int = 10_000
+    """For connecting and agreeing on versions together (socket.connection.setup.timeout.ms)."""
+    response_max_bytes: int = 2**31 - 1 - 4
+    """What a frame of the peer may have at most; memory follows what has arrived, never what is promised."""
+
+
+class _Request:
+    __slots__ = ("key", "max_version", "message", "reply", "timer", "version")
+
+    def __init__(self, message: Any, max_version: int | None) -> None:
+        self.message = message
+        self.key: int = message.API_KEY
+        self.max_version = max_version
+        self.version = -1
+        self.reply: Deferred[Any] = Deferred()
+        self.timer: TimerHandle | None = None
+
+
+class Channel:
+    """See the module. Made by `Channels.get`."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        nursery: trio.Nursery,
+        clock: Clock,
+        timers: Timers,
+        settings: ChannelSettings,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.on_refused: Callable[[], None] | None = None
+        """The peer's process is gone: it closed an established connection and then refused another."""
+        self._client_id = client_id
+        self._nursery = nursery
+        self._clock = clock
+        self._timers = timers
+        self._settings = settings
+        self._socket: socket.socket | None = None
+        self._versions: dict[int, tuple[int, int]] | None = None
+        """What the peer serves; None until agreed on this connection."""
+        self._waiting: deque[_Request] = deque()
+        self._in_flight: deque[tuple[int, _Request]] = deque()
+        self._output: deque[memoryview] = deque()
+        self._correlation_id = 0
+        self._scope: trio.CancelScope | None = None
+        """Of the task that connects and receives, while there is one."""
+        self._failures = 0
+        self._may_dial_at_ms = 0
+        self._closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Connected, and versions agreed."""
+        return self._versions is not None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def requests_waiting(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    def peer_versions(self, api_key: int) -> tuple[int, int] | None:
+        """(lowest, highest) that the peer serves; None when it does not, or is not connected."""
+        return None if self._versions is None else self._versions.get(api_key)
+
+    def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
+        """The response message, at the highest version both know (and at most `max_version`).
+
+        Fails with ConnectionLost, RequestTimedOut or UnsupportedByPeer. `records` of a response are views of memory
+        that stays as it is while they are held.
+        """
+        request = _Request(message, max_version)
+        if self._closed:
+            request.reply.fail(ConnectionLost("the channel is closed"))
+        elif self.requests_waiting >= REQUESTS_WAITING_MAX:
+            request.reply.fail(ChannelFull(f"{REQUESTS_WAITING_MAX} requests wait for {self._name()}"))
+        else:
+            request.timer = self._timers.call_after(timeout_ms, lambda: self._timed_out(request, timeout_ms))
+            if self._versions is not None:
+                self._send(request)
+            else:
+                self._waiting.append(request)
+                self._ensure_connecting()
+        return request.reply
+
+    def close(self) -> None:
+        """For good. What waits is lost."""
+        self._closed = True
+        self._disconnect("the channel was closed")
+
+    # Connecting.
+
+    def _ensure_connecting(self) -> None:
+        if self._scope is None:
+            self._scope = trio.CancelScope()
+            self._nursery.start_soon(self._run, self._scope)
+
+    async def _run(self, scope: trio.CancelScope) -> None:
+        """Connect and receive until the connection is lost; again at once after an established one was lost."""
+        reason = "the node stops"
+        redials = 0
+        try:
+            with scope:
+                while True:
+                    await self._back_off()
+                    opened_ms: int | None = None
+                    try:
+                        sock, reader = await self._open(scope)
+                        opened_ms = self._clock.monotonic_ms()
+                        await self._receive(scope, sock, reader)
+                    except ConnectionRefusedError as error:
+                        reason = _text(error)
+                        self._lose(scope, reason)
+                        if redials:
+                            self._tell_refused()
+                        return
+                    except (OSError, WireError, ConnectionLost, trio.TooSlowError) as error:
+                        reason = _text(error)
+                        if redials >= REDIALS_MAX or (opened_ms is None and not redials):
+                            return
+                        # It was established: look at once whether the peer is still there.
+                        redials = 1 if self._has_lasted(opened_ms) else redials + 1
+                        self._lose(scope, reason, keep_running=True)
+        finally:
+            self._lose(scope, reason)
+
+    def _has_lasted(self, opened_ms: int | None) -> bool:
+        """Whether a connection was of use, so that one that is always closed again is not dialled for ever."""
+        lasted_ms = -1 if opened_ms is None else self._clock.monotonic_ms() - opened_ms
+        return lasted_ms >= self._settings.reconnect_backoff_max_ms
+
+    async def _back_off(self) -> None:
+        wait_ms = self._may_dial_at_ms - self._clock.monotonic_ms()
+        if wait_ms > 0:
+            await trio.sleep(wait_ms / 1000)
+
+    async def _open(self, scope: trio.CancelScope) -> tuple[socket.socket, FrameReader]:
+        """A connection on which versions are agreed; requests in line leave."""
+        settings = self._settings
+        reader = FrameReader(settings.response_max_bytes)
+        try:
+            with trio.fail_after(settings.connection_setup_timeout_ms / 1000):
+                sock = await dial(self.host, self.port)
+                if self._scope is not scope:
+                    sock.close()
+                    raise ConnectionLost("the channel was closed")
+                self._socket = sock
+                versions = await agree_on_versions(sock, reader, self._client_id)
+        except (OSError, WireError, ConnectionLost, trio.TooSlowError):
+            self._failures += 1
+            backoff_ms = settings.reconnect_backoff_ms << min(self._failures - 1, 16)
+            self._may_dial_at_ms = self._clock.monotonic_ms() + min(
+                backoff_ms, settings.reconnect_backoff_max_ms
+            )
+            raise
+        if self._scope is not scope:
+            raise ConnectionLost("the channel was closed")
+        self._failures = 0
+        self._may_dial_at_ms = self._clock.monotonic_ms() + settings.reconnect_backoff_ms
+        self._versions = versions
+        while self._waiting and self._versions is versions:
+            self._send(self._waiting.popleft())
+        return sock, reader
+
+    # Requests and replies.
+
+    def _send(self, request: _Request) -> None:
+        """Put a request on the connection that is ready, or fail it for what the peer cannot do."""
+        if request.reply.done:
+            return
+        assert self._versions is not None
+        served = self._versions.get(request.key)
+        own = request_class(request.key)
+        low = max(own.MIN_VERSION, served[0]) if served else 0
+        high = min(own.MAX_VERSION, served[1]) if served else -1
+        if request.max_version is not None:
+            high = min(high, request.max_version)
+        if low > high:
+            text = f"{self._name()} serves no version of {own.__name__} that this node has"
+            self._finish(request, UnsupportedByPeer(text))
+            return
+        request.version = high
+        try:
+            correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+            frame = request_frame(request.key, high, correlation_id, self._client_id, request.message)
+        except EncodeError as error:
+            self._finish(request, UnsupportedByPeer(f"{own.__name__} version {high}: {error}"))
+            return
+        self._correlation_id = correlation_id
+        self._in_flight.append((correlation_id, request))
+        self._write(frame)
+
+    def _write(self, frame: bytearray) -> None:
+        sock = self._socket
+        assert sock is not None
+        rest = memoryview(frame)
+        if not self._output:
+            try:
+                rest = rest[sock.send(rest) :]
+            except BlockingIOError:
+                pass
+            except OSError:
+                return  # the receiving task learns of it and tells everybody
+            if not rest:
+                return
+            self._nursery.start_soon(self._write_rest, sock)
+        self._output.append(rest)
+
+    async def _write_rest(self, sock: socket.socket) -> None:
+        """What the socket did not take at once."""
+        while self._socket is sock and self._output:
+            try:
+                await trio.lowlevel.wait_writable(sock)
+                while self._socket is sock and self._output:
+                    rest = self._output[0]
+                    rest = rest[sock.send(rest) :]
+                    if rest:
+                        self._output[0] = rest
+                    else:
+                        self._output.popleft()
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError):
+                return
+
+    async def _receive(self, scope: trio.CancelScope, sock: socket.socket, reader: FrameReader) -> None:
+        """Hand out replies until the connection ends, which it says by raising."""
+        while True:
+            while (frame := reader.next_frame()) is not None:
+                self._deliver(frame)
+                if self._scope is not scope:
+                    raise ConnectionLost("the channel was closed")
+            await receive_some(sock, reader)
+            await trio.lowlevel.checkpoint()  # a peer that always has more must not keep the others waiting
+
+    def _deliver(self, frame: memoryview) -> None:
+        if not self._in_flight:
+            raise WireError("a reply that nobody waits for")
+        correlation_id, request = self._in_flight[0]
+        answered_id, position = parse_response_header(frame, request.key, request.version)
+        if answered_id != correlation_id:
+            raise WireError(f"a reply to request {answered_id}, not to {correlation_id}")
+        message = decoder(response_class(request.key), request.version)(frame, position)[0]
+        self._in_flight.popleft()
+        self._finish(request, message)
+
+    def _finish(self, request: _Request, outcome: Any) -> None:
+        if request.timer is not None:
+            request.timer.cancel()
+        if request.reply.done:
+            return
+        try:
+            if isinstance(outcome, ChannelError):
+                request.reply.fail(outcome)
+            else:
+                request.reply.resolve(outcome)
+        except Exception:
+            # Whoever waited has a bug; the others on this connection must not pay for it.
+            _log.exception("a reply of %s could not be used", self._name())
+
+    def _timed_out(self, request: _Request, timeout_ms: int) -> None:
+        if request.reply.done:
+            return
+        name = type(request.message).__name__
+        error = RequestTimedOut(f"{self._name()} did not answer {name} within {timeout_ms} ms")
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._finish(request, error)
+            return
+        self._finish(request, error)
+        self._disconnect(str(error))
+
+    # Losing a connection.
+
+    def _disconnect(self, reason: str) -> None:
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.cancel()
+        self._drop(reason)
+
+    def _lose(self, scope: trio.CancelScope, reason: str, keep_running: bool = False) -> None:
+        """The task of `scope` has no connection any more; nothing happens when another task has taken over."""
+        if self._scope is not scope:
+            return
+        if not keep_running:
+            self._scope = None
+        self._drop(reason)
+
+    def _drop(self, reason: str) -> None:
+        sock, self._socket = self._socket, None
+        self._versions = None
+        self._output.clear()
+        if sock is not None:
+            trio.lowlevel.notify_closing(sock)
+            sock.close()
+        lost = [request for _, request in self._in_flight]
+        lost.extend(self._waiting)
+        self._in_flight.clear()
+        self._waiting.clear()
+        for request in lost:
+            self._finish(request, ConnectionLost(f"{self._name()}: {reason}"))
+
+    def _tell_refused(self) -> None:
+        if self.on_refused is not None and not self._closed:
+            self.on_refused()
+
+    def _name(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

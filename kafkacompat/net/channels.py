@@ -1,0 +1,107 @@
+"""All connections of this node to others: one channel for each host, port and purpose.
+
+Duty: hand out channels, probe, close all. Must not know nodes or requests. Two purposes never share a connection, so that
+a long fetch does not stand in the way of a heartbeat (as in Kafka, which gives each its own network client).
+"""
+
+from __future__ import annotations
+
+import trio
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channel import Channel, ChannelSettings
+from kafkacompat.net.dialing import ProbeResult, probe
+from kafkacompat.net.failures import (
+    ChannelError,
+    ChannelFull,
+    ConnectionLost,
+    RequestTimedOut,
+    UnsupportedByPeer,
+)
+from kafkacompat.ports import Clock, Timers
+
+__all__ = [
+    "Channel",
+    "ChannelError",
+    "ChannelFull",
+    "ChannelSettings",
+    "Channels",
+    "ConnectionLost",
+    "ProbeResult",
+    "RequestTimedOut",
+    "UnsupportedByPeer",
+]
+
+CHANNELS_MAX = 4096
+"""Peers times purposes; more are a leak of ours."""
+
+
+class Channels:
+    """`nursery` outlives every channel; `timers` run in it."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        clock: Clock,
+        timers: Timers,
+        client_id: str,
+        settings: ChannelSettings | None = None,
+    ) -> None:
+        self._nursery = nursery
+        self._clock = clock
+        self._timers = timers
+        self._client_id = client_id
+        self._settings = settings or ChannelSettings()
+        self._channels: dict[tuple[str, int, str], Channel] = {}
+        self._closed = False
+
+    def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> Channel:
+        """The channel of this purpose to this address, made (not connected) if need be; `client_id` counts when it is made.
+
+        RuntimeError when there are CHANNELS_MAX.
+        """
+        key = (host, port, purpose)
+        channel = self._channels.get(key)
+        if channel is None or channel.is_closed:
+            self._forget_closed()
+            if len(self._channels) >= CHANNELS_MAX:
+                raise RuntimeError(f"{CHANNELS_MAX} channels are open")
+            channel = Channel(
+                host,
+                port,
+                client_id or self._client_id,
+                self._nursery,
+                self._clock,
+                self._timers,
+                self._settings,
+            )
+            if self._closed:
+                channel.close()
+            else:
+                self._channels[key] = channel
+        return channel
+
+    def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
+        """What becomes of a plain connection attempt; never fails."""
+        result: Deferred[ProbeResult] = Deferred()
+        self._nursery.start_soon(self._probe, host, port, timeout_ms, result)
+        return result
+
+    def close_all(self) -> None:
+        """For good: channels asked for later are closed ones."""
+        self._closed = True
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            channel.close()
+
+    def _forget_closed(self) -> None:
+        for key in [key for key, channel in self._channels.items() if channel.is_closed]:
+            del self._channels[key]
+
+    async def _probe(self, host: str, port: int, timeout_ms: int, result: Deferred[ProbeResult]) -> None:
+        try:
+            found = await probe(host, port, timeout_ms)
+        except BaseException:
+            result.resolve(ProbeResult.UNREACHABLE)
+            raise
+        result.resolve(found)

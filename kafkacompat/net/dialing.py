@@ -1,0 +1,71 @@
+"""Opening one TCP connection, and telling apart why it cannot be had.
+
+Duty: resolve, connect without blocking, set the options. Must not know requests. The difference between a refusal (the host is
+there and no process listens) and silence matters to whoever decides that a peer's process is gone.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+import socket
+from contextlib import suppress
+
+import trio
+
+
+class ProbeResult(enum.Enum):
+    CONNECTED = "somebody accepts connections there"
+    REFUSED = "the host is there and nobody listens"
+    UNREACHABLE = "no answer, no way there or no such host"
+
+
+async def dial(host: str, port: int) -> socket.socket:
+    """A connected, non-blocking socket; the caller bounds the time. OSError, of which ConnectionRefusedError is the refusal."""
+    addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    failure: OSError | None = None
+    for family, kind, protocol, _, address in addresses:
+        try:
+            return await _connect(family, kind, protocol, address)
+        except OSError as error:
+            # A refusal says more than silence: somebody's machine did answer.
+            if failure is None or not isinstance(failure, ConnectionRefusedError):
+                failure = error
+    assert failure is not None  # getaddrinfo raises rather than giving no address
+    raise failure
+
+
+async def probe(host: str, port: int, timeout_ms: int) -> ProbeResult:
+    """What becomes of a connection attempt, which is closed at once."""
+    with trio.move_on_after(timeout_ms / 1000):
+        try:
+            (await dial(host, port)).close()
+        except ConnectionRefusedError:
+            return ProbeResult.REFUSED
+        except OSError:
+            return ProbeResult.UNREACHABLE
+        return ProbeResult.CONNECTED
+    return ProbeResult.UNREACHABLE
+
+
+async def _connect(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        code = sock.connect_ex(address)
+        if code == errno.EINPROGRESS:
+            await trio.lowlevel.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        with suppress(OSError):
+            if sock.getsockname() == sock.getpeername():
+                # Loopback joins a socket to itself when the port dialled is the one the system lent it.
+                raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
