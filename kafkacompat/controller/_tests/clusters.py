@@ -27,19 +27,20 @@ def directory(broker_id: int) -> bytes:
 
 
 def broker(
-    broker_id: int, *, fenced: bool = False, features: Mapping[str, tuple[int, int]] = {}
+    broker_id: int, *, fenced: bool = False, features: Mapping[str, tuple[int, int]] = {}, **fields: Any
 ) -> BrokerImage:
-    return BrokerImage(
-        id=broker_id,
-        epoch=100 + broker_id,
-        incarnation_id=bytes(15) + bytes([broker_id]),
-        endpoints={},
-        features=features,
-        rack=None,
-        fenced=fenced,
-        in_controlled_shutdown=False,
-        directories=(directory(broker_id),),
-    )
+    values: dict[str, Any] = {
+        "id": broker_id,
+        "epoch": 100 + broker_id,
+        "incarnation_id": bytes(15) + bytes([broker_id]),
+        "endpoints": {},
+        "features": features,
+        "rack": None,
+        "fenced": fenced,
+        "in_controlled_shutdown": False,
+        "directories": (directory(broker_id),),
+    }
+    return BrokerImage(**{**values, **fields})
 
 
 def partition(

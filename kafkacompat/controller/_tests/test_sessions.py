@@ -1,0 +1,143 @@
+"""Sessions of brokers: when they are over, in which order that is told, and what a new epoch does to them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.controller._tests.clusters import broker, cluster, partition
+from kafkacompat.controller.sessions import MAX_OFFSET, BrokerSessions
+
+
+def sessions(timeout_ms: int = 9000) -> BrokerSessions:
+    return BrokerSessions(timeout_ms)
+
+
+def test_a_session_lasts_exactly_its_timeout() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=1000)
+    assert found.is_live(1, 101, 10_000)
+    assert found.expired(10_000) == []
+    assert found.next_expiry_ms() == 10_001
+    assert not found.is_live(1, 101, 10_001)
+    assert found.expired(10_001) == [1]
+    assert found.expired(99_999) == []
+    assert found.next_expiry_ms() is None
+
+
+def test_those_heard_longest_ago_expire_first() -> None:
+    found = sessions()
+    for broker_id, now_ms in ((3, 0), (1, 10), (2, 20), (3, 30)):
+        found.touch(broker_id, 100 + broker_id, 0, fenced=False, now_ms=now_ms)
+    assert found.next_expiry_ms() == 9011
+    assert found.expired(9021) == [1, 2]
+    assert found.next_expiry_ms() == 9031
+
+
+def test_a_session_is_of_one_epoch() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=0)
+    assert not found.is_live(1, 200, 1)
+    found.registered(1, 200, 203)
+    assert not found.is_live(1, 101, 1)
+    assert found.next_expiry_ms() is None
+    assert found.registration_offset(1) == 203
+    assert found.metadata_offset(1) == -1
+
+
+def test_the_same_epoch_keeps_its_session_when_it_registers_again() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=0)
+    found.registered(1, 101, 300)
+    assert found.is_live(1, 101, 1)
+
+
+def test_a_process_known_to_be_gone_has_no_session_and_expires_at_once() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=0)
+    assert not found.expire_now(2)
+    assert found.expire_now(1)
+    assert not found.expire_now(1)
+    assert not found.is_live(1, 101, 1)
+    assert found.next_expiry_ms() == 0
+    assert found.expired(1) == [1]
+    assert found.next_expiry_ms() is None
+
+
+def test_a_heartbeat_revives_a_session_that_was_given_up() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=0)
+    found.expire_now(1)
+    found.touch(1, 101, 6, fenced=False, now_ms=2)
+    assert found.expired(3) == []
+    assert found.is_live(1, 101, 3)
+
+
+def test_activation_gives_every_unfenced_broker_a_fresh_session() -> None:
+    found = sessions()
+    found.touch(9, 900, 5, fenced=False, now_ms=0)
+    found.begin_shutdown(9, 7)
+    image = cluster(partition(1, 2), brokers=(1, broker(2, fenced=True), 9))
+    found.reset(image, 50_000)
+    assert found.is_live(1, 101, 59_000)
+    assert not found.is_live(2, 102, 50_000)
+    assert found.shutdown_offset(9) == -1
+    assert found.expired(59_001) == [1, 9]
+    assert found.registration_offset(2) == 102
+
+
+def test_who_is_leaving_or_fenced_holds_nobody_back() -> None:
+    found = sessions()
+    image = cluster(partition(1, 2), brokers=(1, 2, 3, broker(4, fenced=True)))
+    found.reset(image, 0)
+    assert found.lowest_active_offset(image) == -1
+    for broker_id, offset in ((1, 40), (2, 30), (3, 20)):
+        found.touch(broker_id, 100 + broker_id, offset, fenced=False, now_ms=1)
+    assert found.lowest_active_offset(image) == 20
+    found.begin_shutdown(3, 60)
+    found.begin_shutdown(3, 70)
+    assert found.shutdown_offset(3) == 60
+    assert found.lowest_active_offset(image) == 30
+    assert found.lowest_active_offset(cluster(partition(4), brokers=(broker(4, fenced=True),))) == MAX_OFFSET
+
+
+def test_an_unregistered_broker_is_forgotten() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=0)
+    found.forget(1)
+    assert (found.registration_offset(1), found.next_expiry_ms(), found.expired(99_999)) == (-1, None, [])
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["touch", "expire", "end", "look"]), st.integers(1, 4), st.integers(0, 60)),
+        max_size=60,
+    )
+)
+def test_whoever_was_heard_last_too_long_ago_is_told_once_and_nobody_else(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """Against a model that keeps nothing but last contacts."""
+    found, now_ms = sessions(100), 0
+    heard: dict[int, int] = {}
+    for action, broker_id, pause_ms in steps:
+        now_ms += pause_ms
+        if action == "touch":
+            found.touch(broker_id, 1, 0, fenced=False, now_ms=now_ms)
+            heard[broker_id] = now_ms
+        elif action == "expire":
+            assert found.expire_now(broker_id) == (broker_id in heard and heard[broker_id] != -1000)
+            if broker_id in heard:
+                heard[broker_id] = -1000
+        elif action == "end":
+            found.end(broker_id)
+            heard.pop(broker_id, None)
+        else:
+            over = {each for each, at_ms in heard.items() if at_ms + 100 < now_ms}
+            due_ms = found.next_expiry_ms()
+            assert (due_ms is not None and due_ms <= now_ms) == bool(over)
+            assert set(found.expired(now_ms)) == over
+            for each in over:
+                del heard[each]
+        for each in range(1, 5):
+            assert found.is_live(each, 1, now_ms) == (each in heard and heard[each] + 100 >= now_ms)
