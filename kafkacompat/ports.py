@@ -309,6 +309,17 @@ class LogDirStatus:
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
 
 
+class PreparedLog(Protocol):
+    """Files of a new log, made aside."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+
+    def run(self) -> None:
+        """Make them. Blocks; any thread; never raises OSError."""
+        ...
+
+
 class LogManager(Protocol):
     """Owns every partition's log and the log directories."""
 
@@ -316,11 +327,25 @@ class LogManager(Protocol):
 
     on_offline: Callable[[Sequence[TopicPartition]], None]
     """Told which partitions a failed directory took along."""
+    closed: bool
+    """After a clean stop: nothing may be opened any more."""
 
     def get_or_create(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
     ) -> Log:
         """`is_new`: no earlier start of this node can have made its log. OSError, or LogRefused KAFKA_STORAGE_ERROR."""
+        ...
+
+    def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> PreparedLog:
+        """For a partition without a log: run it in a worker, then `place` or `discard` it. LogRefused."""
+        ...
+
+    def place(self, prepared: Any, config: LogConfig) -> bool:
+        """Take what `prepare` gave for the partition's log; False when it was of no use and `get_or_create` has to make it."""
+        ...
+
+    def discard(self, prepared: Any) -> None:
+        """What `prepare` gave is not wanted any more."""
         ...
 
     def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:

@@ -32,6 +32,7 @@ from kafkacompat.log.directory import (
 )
 from kafkacompat.log.loading import LoadTask, look_into
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.recovery import open_directory
 from kafkacompat.log.upkeep import log_starts
 from kafkacompat.ports import LogDirStatus, LogRefused
@@ -87,6 +88,7 @@ class LogManager:
         self.doomed = DeletionQueue(disk, clock, note)
         self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
         """Told which partitions a failed directory took along."""
+        self.closed = False
         self.previous_broker_epoch = -1
         """Of the clean stop before this start; -1 when there was none in every directory."""
 
@@ -196,6 +198,7 @@ class LogManager:
 
     def shut_down(self, broker_epoch: int) -> None:
         """Flush and close all logs, write the checkpoints and, per directory where all went well, the clean mark. Blocks."""
+        self.closed = True
         self.doomed.remove(self.doomed.take_due(None))
         for directory in self.directories:
             if directory.online:
@@ -265,6 +268,28 @@ class LogManager:
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._adopt(log, directory)
         return log
+
+    def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> Preparation:
+        """What makes the files of a new log aside; run it in a thread, then `place` or `discard` it. LogRefused."""
+        return Preparation(self._disk, self._directory_for_new(None), topic_partition, topic_id)
+
+    def place(self, prepared: Preparation, config: LogConfig) -> bool:
+        """The prepared files become the partition's log. If they cannot they go, and `get_or_create` is to make it."""
+        name, directory = prepared.topic_partition, prepared.directory
+        path = f"{directory.path}/{partition_directory(name)}"
+        try:
+            if not prepared.made or name in self.logs or not directory.online or self._disk.exists(path):
+                raise OSError(errno.EEXIST, "the prepared log has no place", path)
+            self._disk.rename(prepared.path, path)
+            self._adopt(self.open_log(directory, name, prepared.topic_id, config, clean=True), directory)
+        except OSError:
+            self.discard(prepared)
+            return False
+        return True
+
+    def discard(self, prepared: Preparation) -> None:
+        """Its partition went, or its log was wanted sooner."""
+        self.doomed.add_directory(prepared.path, 0)
 
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         return self._home.get(topic_partition)

@@ -1,42 +1,64 @@
 """New partitions whose logs are still to be opened: a few at a time, or when they are first asked for.
 
-Duty: keep them in order and have them opened. Must not know: logs, roles, images. As in Kafka, the reply to the creation of
-a large topic does not wait for every log; unlike there nobody meets a partition that is not open yet. Only partitions
-that cannot have a log already may wait here, for retention must not look at a log before its topic's settings are known.
+Duty: keep them in order and have them opened, with the files made by a worker, for making one may take a millisecond and
+requests would wait. Must not know: logs, roles, images. As in Kafka, the reply to the creation of a large topic does not wait
+for every log; unlike there nobody meets a partition that is not open yet. Only partitions that cannot have a log already may
+wait here, for retention must not look at a log before its topic's settings are known.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.ports import LogRefused
 
 if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionImage
-    from kafkacompat.ports import Timers
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import LogManager, PreparedLog, Timers, Workers
+
+logger = logging.getLogger(__name__)
 
 OPENED_AT_ONCE_MAX = 32
 """Logs that one image opens at once, while whoever changed the metadata waits."""
 OPENED_A_SLICE = 2
-"""Few: making files may take a millisecond each, and requests wait meanwhile."""
+"""Few: what is left to do when the files are there is a quarter of a millisecond each, and requests wait meanwhile."""
 SLICE_INTERVAL_MS = 1
+"""Before the first slice, and after one whose files could not be made aside."""
+RETRY_INTERVAL_MS = 100
+"""When no worker is free; until then logs are opened only when they are asked for."""
 
 Key = tuple[str, int]
 
 
 class Arrivals:
-    """Bounded by the partitions of the image."""
+    """Bounded by the partitions of the image. One worker is busy for it at a time."""
 
-    __slots__ = ("_open", "_timers", "_waiting")
+    __slots__ = ("_log_config", "_log_manager", "_open", "_running", "_timers", "_waiting", "_workers")
 
     def __init__(
-        self, timers: Timers, open_log: Callable[[TopicPartition, Uuid, PartitionImage], None]
+        self,
+        timers: Timers,
+        workers: Workers,
+        log_manager: LogManager,
+        log_config: Callable[[str], LogConfig],
+        open_log: Callable[[TopicPartition, Uuid, PartitionImage], None],
     ) -> None:
+        """`open_log` opens the log, or makes it where its files are not there."""
         self._timers = timers
+        self._workers = workers
+        self._log_manager = log_manager
+        self._log_config = log_config
         self._open = open_log
         self._waiting: dict[Key, tuple[Uuid, PartitionImage]] = {}
+        self._running = False
+        """A slice is being prepared, or a timer will begin one."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -46,9 +68,10 @@ class Arrivals:
 
     def add(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage) -> None:
         """Wait, or go on waiting with a newer image."""
-        if not self._waiting:
-            self._timers.call_after(SLICE_INTERVAL_MS, self._open_some)
         self._waiting[name] = topic_id, image
+        if not self._running:
+            self._running = True
+            self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
 
     def discard(self, name: Key) -> None:
         self._waiting.pop(name, None)
@@ -61,8 +84,52 @@ class Arrivals:
         self._open(TopicPartition(*name), *waiting)
         return True
 
-    def _open_some(self) -> None:
-        for name in list(islice(self._waiting, OPENED_A_SLICE)):
+    def _prepare_slice(self) -> None:
+        names = list(islice(self._waiting, OPENED_A_SLICE))
+        if not names:
+            self._running = False
+            return
+        try:
+            prepared = [
+                self._log_manager.prepare(TopicPartition(*name), self._waiting[name][0]) for name in names
+            ]
+        except LogRefused:
+            self._open_unprepared(names)
+            return
+        job = self._workers.submit(partial(run_all, prepared))
+        job.on_done(partial(self._open_slice, names, prepared))
+
+    def _open_slice(self, names: list[Key], prepared: list[PreparedLog], done: Deferred[None]) -> None:
+        if self._log_manager.closed:
+            return
+        try:
+            done.result()
+        except Exception as error:  # too many jobs, or our own bug
+            logger.error("no worker made the files of new partitions: %s", error)
+            for files in prepared:
+                self._log_manager.discard(files)
+            self._timers.call_after(RETRY_INTERVAL_MS, self._prepare_slice)
+            return
+        placed = True
+        for name, files in zip(names, prepared, strict=True):
+            waiting = self._waiting.get(name)
+            if waiting is None or waiting[0] != files.topic_id:
+                self._log_manager.discard(files)
+                continue
+            placed = self._log_manager.place(files, self._log_config(name[0])) and placed
             self.open_now(name)
-        if self._waiting:
-            self._timers.call_after(SLICE_INTERVAL_MS, self._open_some)
+        if placed:
+            self._prepare_slice()
+        else:
+            self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+
+    def _open_unprepared(self, names: list[Key]) -> None:
+        for name in names:
+            self.open_now(name)
+        self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+
+
+def run_all(prepared: list[PreparedLog]) -> None:
+    """Blocks; for a worker."""
+    for one in prepared:
+        one.run()

@@ -87,7 +87,9 @@ class PartitionManager:
         self._replications: WaitList[ParkedReplication] = WaitList(clock, timers)
         self._watchers: list[Callable[[PartitionCore], None]] = []
         self._held: dict[Key, PartitionCore] | None = None
-        self._arrivals = Arrivals(timers, partial(self._take_role, is_new=True))
+        self._arrivals = Arrivals(
+            timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
+        )
         self._offline: set[TopicPartition] = set()
         log_manager.on_offline = self._lost
 

@@ -272,3 +272,77 @@ def test_real_files_cut_back_a_write_that_fails(tmp_path: Path) -> None:
     file.close()
     with pytest.raises(OSError):
         file.write_now(b"z")
+
+
+def folders(tmp_path: Path) -> list[str]:
+    return sorted(path.name for directory in tmp_path.iterdir() for path in directory.iterdir())
+
+
+def test_a_prepared_log_is_one_like_any_other(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    made, placed = TopicPartition("t", 0), TopicPartition("t", 1)
+    manager.get_or_create(made, TOPIC_ID, CONFIG)
+    prepared = manager.prepare(placed, TOPIC_ID)
+    prepared.run()
+    assert [name for name in folders(tmp_path) if not name.endswith("-delete")] == ["t-0"]
+    assert manager.place(prepared, CONFIG)
+    assert folders(tmp_path) == ["t-0", "t-1"]
+    assert [len(status.logs) for status in manager.log_dirs()] == [1, 1]
+    assert manager.get_or_create(placed, TOPIC_ID, CONFIG) is manager.logs[placed]
+    first, second = (Path(manager.logs[name].directory) for name in (made, placed))
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == {
+        path.name: path.read_bytes() for path in second.iterdir()
+    }
+    for name in (made, placed):
+        manager.logs[name].append_as_leader(batch_of([b"value"]), 4, NOW_MS)
+    manager.shut_down(1)
+    assert manager.closed
+    again = manager_on(tmp_path)
+    assert {name: log.log_end_offset for name, log in again.logs.items()} == {made: 1, placed: 1}
+    assert again.logs[placed].topic_id == TOPIC_ID
+
+
+def test_prepared_logs_without_a_place_go(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    name = TopicPartition("t", 0)
+    late, never_run, unwanted = (manager.prepare(name, TOPIC_ID) for _ in range(3))
+    late.run()
+    unwanted.run()
+    log = manager.get_or_create(name, TOPIC_ID, CONFIG)
+    assert not manager.place(late, CONFIG)
+    assert not manager.place(never_run, CONFIG)
+    manager.discard(unwanted)
+    assert manager.logs == {name: log}
+    assert len(folders(tmp_path)) == 3
+    carry_out(LogUpkeep(manager).remove_expired_deletions(0))
+    assert folders(tmp_path) == ["t-0"]
+
+
+def test_a_prepared_log_never_hides_what_lies_under_its_name(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    name = TopicPartition("t", 0)
+    prepared = manager.prepare(name, TOPIC_ID)
+    prepared.run()
+    Path(prepared.directory.path, "t-0").mkdir()
+    assert not manager.place(prepared, CONFIG)
+    assert manager.logs == {}
+
+
+def test_what_a_kill_leaves_of_a_prepared_log_goes_at_the_next_start(tmp_path: Path) -> None:
+    manager_on(tmp_path).prepare(TopicPartition("t", 0), TOPIC_ID).run()
+    manager = manager_on(tmp_path)
+    assert manager.logs == {}
+    manager.shut_down(1)
+    assert [name for name in folders(tmp_path) if name.startswith("t-")] == []
+
+
+def test_a_disk_that_refuses_a_prepared_log_is_met_by_whoever_opens_it(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    prepared = manager.prepare(TopicPartition("t", 0), TOPIC_ID)
+    for directory in manager.directories:
+        os.rmdir(directory.path)
+        Path(directory.path).write_bytes(b"no directory")
+    prepared.run()
+    assert not manager.place(prepared, CONFIG)
+    with pytest.raises(LogRefused):
+        manager.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)

@@ -256,8 +256,24 @@ class MemoryLog:
         self.flushed_to = flush.end_offset
 
 
+@dataclass
+class FakePreparation:
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    made: bool = False
+
+    def run(self) -> None:
+        self.made = True
+
+
 class FakeLogManager:
+    closed = False
+
     def __init__(self) -> None:
+        self.placed: list[TopicPartition] = []
+        self.discarded: list[TopicPartition] = []
+        self.refuses_to_prepare = False
+        self.refuses_to_place = False
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.deleted: list[TopicPartition] = []
         self.broken: set[TopicPartition] = set()
@@ -284,6 +300,24 @@ class FakeLogManager:
         if topic_partition not in self.logs:
             self.logs[topic_partition] = MemoryLog(topic_partition, topic_id, config)
         return self.logs[topic_partition]
+
+    def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> FakePreparation:
+        if self.refuses_to_prepare:
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR)
+        return FakePreparation(topic_partition, topic_id)
+
+    def place(self, prepared: FakePreparation, config: LogConfig) -> bool:
+        assert prepared.made
+        name = prepared.topic_partition
+        if self.refuses_to_place:
+            return False
+        assert name not in self.logs
+        self.placed.append(name)
+        self.logs[name] = MemoryLog(name, prepared.topic_id, config)
+        return True
+
+    def discard(self, prepared: FakePreparation) -> None:
+        self.discarded.append(prepared.topic_partition)
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
         self.deleted.append(topic_partition)

@@ -18,7 +18,6 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
     with_partitions,
 )
-from kafkacompat.partition.arrivals import OPENED_A_SLICE, OPENED_AT_ONCE_MAX
 from kafkacompat.ports import TimestampOffset
 from kafkacompat.wire.errors import ErrorCode
 
@@ -219,31 +218,6 @@ def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_dire
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.manager.leader_error(T0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert [name for name, _ in world.log_manager.failed] == [T0, T0]
-
-
-def test_a_large_topic_opens_its_logs_bit_by_bit_or_when_asked() -> None:
-    count = OPENED_AT_ONCE_MAX + 3 * OPENED_A_SLICE
-    world = World()
-    world.publish(image_of(topic_image("t", {index: partition_image() for index in range(count)})))
-    assert len(world.log_manager.logs) == OPENED_AT_ONCE_MAX
-    last = TopicPartition("t", count - 1)
-    assert world.produce("t", count - 1).error is ErrorCode.NONE
-    assert last in world.log_manager.logs
-    assert world.manager.core_by_id(world.image.topics["t"].id, count - 2) is not None
-    assert len(world.log_manager.logs) == OPENED_AT_ONCE_MAX + 2
-    world.timers.advance(10)
-    assert len(world.log_manager.logs) == count
-    assert all(world.log_manager.asked_as_new.values())
-
-
-def test_an_awaited_partition_that_is_deleted_never_comes() -> None:
-    count = OPENED_AT_ONCE_MAX + OPENED_A_SLICE
-    world = World()
-    world.publish(image_of(topic_image("t", {index: partition_image() for index in range(count)})))
-    world.publish(image_of())
-    world.timers.advance(10)
-    assert world.log_manager.logs == {}
-    assert world.manager.leader_error(TopicPartition("t", count - 1)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_only_partitions_of_later_images_are_new() -> None:

@@ -1,0 +1,47 @@
+"""The files of a new partition, made aside by a worker thread while the loop goes on: making a file may take a millisecond.
+
+Duty: make them under a name that nobody serves. Must not know: which logs there are, threads. The name is one of those to be
+deleted, so whatever a crash leaves of it goes at the next start, of this broker or of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
+from kafkacompat.log.directory import DELETE_SUFFIX, LogDirectory, marked_name
+from kafkacompat.log.segment import LOG_SUFFIX, file_stem
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition, Uuid
+    from kafkacompat.ports import Disk
+
+
+class Preparation:
+    """ports.PreparedLog: an empty log from offset 0 on, its topic's id beside it."""
+
+    __slots__ = ("_disk", "directory", "made", "path", "topic_id", "topic_partition")
+
+    def __init__(
+        self, disk: Disk, directory: LogDirectory, topic_partition: TopicPartition, topic_id: Uuid
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.path = f"{directory.path}/{marked_name(topic_partition, DELETE_SUFFIX)}"
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.made = False
+
+    def run(self) -> None:
+        """Blocks; any thread. What the disk refuses is left to whoever opens the log: he meets the same error."""
+        try:
+            self._disk.make_directory(self.path)
+            self._disk.open(file_stem(self.path, 0) + LOG_SUFFIX, create=True).close()
+            self._disk.write_atomic(
+                f"{self.path}/{PARTITION_METADATA_FILE}",
+                format_partition_metadata(self.topic_id),
+                sync=False,
+            )
+        except OSError:
+            return
+        self.made = True

@@ -1,0 +1,156 @@
+"""A large new topic: its logs are opened bit by bit, their files made by a worker, and whoever asks need not wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
+from kafkacompat.partition.arrivals import (
+    OPENED_A_SLICE,
+    OPENED_AT_ONCE_MAX,
+    RETRY_INTERVAL_MS,
+    SLICE_INTERVAL_MS,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+COUNT = OPENED_AT_ONCE_MAX + 3 * OPENED_A_SLICE
+LAST = TopicPartition("t", COUNT - 1)
+
+
+def large(count: int = COUNT, epoch: int = 0) -> MetadataImage:
+    return image_of(topic_image("t", {index: partition_image(epoch=epoch) for index in range(count)}))
+
+
+def opened(world: World) -> int:
+    return len(world.log_manager.logs)
+
+
+def go_on(world: World) -> None:
+    """Workers and timers, until nothing is left to do."""
+    for _ in range(COUNT):
+        world.timers.advance(RETRY_INTERVAL_MS)
+        world.workers.run()
+
+
+def test_a_large_topic_opens_its_logs_bit_by_bit() -> None:
+    world = World()
+    world.publish(large())
+    assert opened(world) == OPENED_AT_ONCE_MAX
+    world.timers.advance(SLICE_INTERVAL_MS)
+    assert opened(world) == OPENED_AT_ONCE_MAX
+    for slices in range(1, 4):
+        assert len(world.workers.submitted) == 1
+        world.workers.run()
+        assert opened(world) == OPENED_AT_ONCE_MAX + slices * OPENED_A_SLICE
+    assert world.workers.submitted == []
+    assert world.timers.pending() == []
+    assert len(world.log_manager.placed) == 3 * OPENED_A_SLICE
+    assert all(world.log_manager.asked_as_new.values())
+    assert world.produce("t", COUNT - 1).error is ErrorCode.NONE
+    world.publish(large(COUNT + 40))
+    go_on(world)
+    assert opened(world) == COUNT + 40
+
+
+def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:
+    world = World()
+    world.publish(large())
+    assert world.produce(*LAST).error is ErrorCode.NONE
+    assert world.manager.core_by_id(world.image.topics["t"].id, COUNT - 2) is not None
+    assert opened(world) == OPENED_AT_ONCE_MAX + 2
+    assert world.log_manager.placed == []
+    go_on(world)
+    assert opened(world) == COUNT
+    assert world.log_manager.discarded == []
+
+
+def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> None:
+    world = World()
+    world.publish(large())
+    world.timers.advance(SLICE_INTERVAL_MS)
+    next_one = TopicPartition("t", OPENED_AT_ONCE_MAX)
+    assert world.produce(*next_one).error is ErrorCode.NONE
+    log = world.log_manager.logs[next_one]
+    go_on(world)
+    assert world.log_manager.logs[next_one] is log
+    assert world.log_manager.discarded == [next_one]
+    assert opened(world) == COUNT
+
+
+def test_an_awaited_partition_that_is_deleted_never_comes() -> None:
+    world = World()
+    world.publish(large())
+    world.timers.advance(SLICE_INTERVAL_MS)
+    world.publish(image_of())
+    go_on(world)
+    assert opened(world) == 0
+    assert world.manager.leader_error(LAST) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(world.log_manager.discarded) == OPENED_A_SLICE
+
+
+def test_files_made_for_a_deleted_topic_are_not_those_of_the_next_one_of_its_name() -> None:
+    world = World()
+    first = large()
+    world.publish(first)
+    world.timers.advance(SLICE_INTERVAL_MS)
+    world.publish(image_of())
+    (topic,) = large().topics.values()
+    renewed = topic_image("t", topic.partitions, generation=1)
+    world.publish(image_of(renewed))
+    go_on(world)
+    assert len(world.log_manager.discarded) == OPENED_A_SLICE
+    assert opened(world) == COUNT
+    assert {log.topic_id for log in world.log_manager.logs.values()} == {renewed.id}
+
+
+def test_a_newer_image_of_a_waiting_partition_holds() -> None:
+    world = World()
+    world.publish(large())
+    world.timers.advance(SLICE_INTERVAL_MS)
+    world.publish(large(epoch=7))
+    go_on(world)
+    assert opened(world) == COUNT
+    core = world.manager.core(LAST)
+    assert core is not None
+    assert core.leader_epoch == 7
+
+
+@pytest.mark.parametrize("refused", ["refuses_to_prepare", "refuses_to_place"])
+def test_what_cannot_be_prepared_is_made_by_whoever_opens_it(refused: str) -> None:
+    world = World()
+    world.publish(large())
+    setattr(world.log_manager, refused, True)
+    go_on(world)
+    assert opened(world) == COUNT
+    assert world.log_manager.placed == []
+
+
+def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.publish(large())
+
+    def busy(function: object) -> Deferred[None]:
+        answer: Deferred[None] = Deferred()
+        answer.fail(RuntimeError("jobs wait for worker threads"))
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.workers, "submit", busy)
+        world.timers.advance(3 * RETRY_INTERVAL_MS)
+        assert opened(world) == OPENED_AT_ONCE_MAX
+        assert world.produce(*LAST).error is ErrorCode.NONE
+    go_on(world)
+    assert opened(world) == COUNT
+
+
+def test_after_the_stop_nothing_is_opened() -> None:
+    world = World()
+    world.publish(large())
+    world.timers.advance(SLICE_INTERVAL_MS)
+    world.log_manager.closed = True
+    go_on(world)
+    assert opened(world) == OPENED_AT_ONCE_MAX
+    assert world.log_manager.placed == []
