@@ -1,8 +1,8 @@
-"""One partition on this node: who leads it, in which epoch, and up to where its records are replicated.
+"""One partition on this node: who leads it, in which epoch, who follows, and up to where its records are replicated.
 
 A pure core over the partition's Log (a Protocol): it decides, the manager carries out and wakes waiters. It knows
-neither requests nor other partitions. Follows Kafka's leader and ISR rules (KIP-101, KIP-320; since 4.0 the high
-watermark stands still while the ISR is smaller than min.insync.replicas).
+neither requests nor other partitions; times are milliseconds of one monotonic clock. Follows Kafka's leader and ISR rules
+(KIP-101, KIP-320, KIP-497; since 4.0 the high watermark stands still while the ISR is smaller than min.insync.replicas).
 
 Order the manager keeps: `become` before anything else in an epoch; after each append or follower's report
 `maybe_advance_high_watermark`, and only then wake-ups.
@@ -13,6 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
+from kafkacompat.partition.isr import (
+    AWAITED,
+    NEVER_MS,
+    REJECTIONS,
+    UNKNOWN_BROKER_EPOCH,
+    Altered,
+    FollowerState,
+    PendingIsr,
+    Standing,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,7 +36,7 @@ class PartitionCore:
     __slots__ = (
         "alone",
         "epoch_start_offset",
-        "follower_ends",
+        "followers",
         "is_leader",
         "isr",
         "leader",
@@ -34,54 +44,91 @@ class PartitionCore:
         "log",
         "node_id",
         "partition_epoch",
+        "pending",
         "replicas",
+        "standing",
         "topic_id",
         "topic_partition",
         "unflushed",
     )
 
-    def __init__(self, node_id: int, topic_partition: TopicPartition, topic_id: Uuid, log: Log) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        log: Log,
+        standing: Standing,
+    ) -> None:
         self.node_id = node_id
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
+        self.standing = standing
         self.leader = NO_LEADER
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        """As committed by the controller."""
+        self.pending: PendingIsr | None = None
         self.is_leader = False
         self.alone = False
-        """The ISR is this node: what it has appended is replicated."""
+        """This node leads and nobody is to follow: what it has appended is replicated."""
         self.epoch_start_offset = -1
         """Log end when this node became leader of leader_epoch; -1 while it is not."""
-        self.follower_ends: dict[int, int] = {}
-        """Log end offset each follower last fetched at, in this epoch."""
+        self.followers: dict[int, FollowerState] = {}
+        """Of a leader: every other replica."""
         self.unflushed = 0
         """Records appended since the last flush, counted only under flush.messages."""
 
-    def become(self, image: PartitionImage) -> bool:
-        """Take the role the image gives this node. True when leader or epoch changed, so that parked requests are due."""
-        changed = image.leader_epoch != self.leader_epoch or image.leader != self.leader
-        if image.leader_epoch < self.leader_epoch or (
-            image.leader_epoch == self.leader_epoch and image.partition_epoch < self.partition_epoch
-        ):
+    # Roles
+
+    def become(self, image: PartitionImage, now_ms: int) -> bool:
+        """Take the role the image gives this node. True when leader or epoch changed, so that parked requests are due.
+
+        An answer of the controller may have told a later partition epoch already: older images change nothing. One of the
+        very same epoch leaves a proposal on its way, for the controller may accept it yet.
+        """
+        if image.leader_epoch < self.leader_epoch or image.partition_epoch < self.partition_epoch:
             return False
+        changed = image.leader_epoch != self.leader_epoch or image.leader != self.leader
+        if changed or image.partition_epoch > self.partition_epoch:
+            self.pending = None
+        if self.pending is None:
+            self.isr = image.isr
         self.replicas = image.replicas
-        self.isr = image.isr
         self.partition_epoch = image.partition_epoch
         if changed:
             self.leader = image.leader
             self.leader_epoch = image.leader_epoch
             self.is_leader = image.leader == self.node_id
-            self.follower_ends.clear()
+            self.followers.clear()
             if self.is_leader:
                 self.epoch_start_offset = self.log.log_end_offset
                 self.log.assign_epoch_start(image.leader_epoch, self.epoch_start_offset)
             else:
                 self.epoch_start_offset = -1
-        self.alone = self.is_leader and self.isr == (self.node_id,)
+        if self.is_leader:
+            self._take_followers(new_epoch=changed, now_ms=now_ms)
+        self.alone = self.is_leader and not self.followers
         return changed
+
+    def _take_followers(self, *, new_epoch: bool, now_ms: int) -> None:
+        for replica in self.replicas:
+            if replica != self.node_id and replica not in self.followers:
+                in_sync = new_epoch and replica in self.isr
+                self.followers[replica] = FollowerState(now_ms if in_sync else NEVER_MS)
+        for replica in [replica for replica in self.followers if replica not in self.replicas]:
+            del self.followers[replica]
+
+    def resign(self) -> None:
+        """The partition is no longer served here."""
+        self.is_leader = self.alone = False
+        self.pending = None
+        self.followers.clear()
+
+    # Checks
 
     def fence(self, current_leader_epoch: int) -> ErrorCode:
         """The peer's idea of the leader epoch against ours; -1 asks for no check (E14)."""
@@ -101,11 +148,17 @@ class PartitionCore:
     def check_replica(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
         """Whether a follower of that id may fetch: it has to be in the assignment."""
         refused = self.check_leader(current_leader_epoch)
-        if refused is not ErrorCode.NONE or (replica_id in self.replicas and replica_id != self.node_id):
+        if refused is not ErrorCode.NONE or replica_id in self.followers:
             return refused
         if current_leader_epoch == NO_EPOCH:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    # The in-sync set
+
+    def maximal_isr(self) -> tuple[int, ...]:
+        """Everybody the controller may count in, now or soon (KIP-497)."""
+        return self.isr if self.pending is None else self.pending.maximal
 
     def effective_min_isr(self) -> int:
         """min.insync.replicas, but never more than there are replicas."""
@@ -115,24 +168,115 @@ class PartitionCore:
         have = len(self.isr)
         return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
-    def observe_follower(self, replica_id: int, end_offset: int) -> None:
-        """A follower fetched at end_offset, so it has everything below."""
-        self.follower_ends[replica_id] = end_offset
+    def may_have_min_isr(self) -> bool:
+        """As `has_min_isr`, with the changes on their way counted in."""
+        return len(self.maximal_isr()) >= self.effective_min_isr()
 
-    def maybe_advance_high_watermark(self) -> bool:
-        """Move it to the smallest end in the ISR. True when it moved."""
-        if not self.is_leader or not self.has_min_isr():
-            return False
+    def observe_fetch(
+        self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
+    ) -> ErrorCode:
+        """A follower fetches at offset, so it has everything below. Refused when it is of an earlier life of its broker."""
+        if self.standing.is_outlived(replica_id, broker_epoch):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.followers[replica_id].fetched(
+            offset, log_start_offset, self.log.log_end_offset, broker_epoch, now_ms
+        )
+        return ErrorCode.NONE
+
+    def propose_expansion(self, replica_id: int) -> PendingIsr | None:
+        """Ask for a follower that has reached the high watermark and this epoch's start."""
+        if self.pending is not None or replica_id in self.isr:
+            return None
+        follower = self.followers[replica_id]
+        reached = follower.log_end_offset
+        if reached < self.log.high_watermark or reached < self.epoch_start_offset:
+            return None
+        if not self.standing.may_join(replica_id, follower):
+            return None
+        isr = (*self.isr, replica_id)
+        return self._propose(isr, isr)
+
+    def propose_shrinking(self, now_ms: int) -> PendingIsr | None:
+        """Ask for the set without those that have not caught up for replica.lag.time.max.ms."""
+        if self.alone or not self.is_leader or self.pending is not None:
+            return None
+        end, lag_ms = self.log.log_end_offset, self.standing.lag_time_max_ms
+        kept = tuple(
+            replica
+            for replica in self.isr
+            if replica == self.node_id
+            or (
+                (follower := self.followers.get(replica)) is not None
+                and follower.is_caught_up(end, now_ms, lag_ms)
+            )
+        )
+        return None if kept == self.isr else self._propose(kept, self.isr)
+
+    def _propose(self, isr: tuple[int, ...], maximal: tuple[int, ...]) -> PendingIsr:
+        members = tuple(
+            (
+                replica,
+                self.followers[replica].broker_epoch if replica in self.followers else UNKNOWN_BROKER_EPOCH,
+            )
+            for replica in isr
+        )
+        self.pending = PendingIsr(isr, maximal, members, self.leader_epoch, self.partition_epoch)
+        return self.pending
+
+    def isr_altered(
+        self,
+        proposal: PendingIsr,
+        error: ErrorCode,
+        leader_epoch: int = NO_EPOCH,
+        isr: tuple[int, ...] = (),
+        partition_epoch: int = -1,
+    ) -> Altered:
+        """The controller's answer to a proposal: an error, or the partition as it is now."""
+        if self.pending is not proposal:
+            return Altered.OUTDATED
+        if error is ErrorCode.NONE:
+            if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+                return Altered.AWAITING
+            self.pending = None
+            self.isr = isr
+            self.partition_epoch = partition_epoch
+            return Altered.COMMITTED
+        if error in REJECTIONS:
+            self.pending = None
+            return Altered.REJECTED
+        return Altered.AWAITING if error in AWAITED else Altered.RETRY
+
+    # Watermarks
+
+    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+        """Move it to the smallest end in the maximal ISR, and of those about to join it. True when it moved."""
         log = self.log
         end = log.log_end_offset
         if not self.alone:
-            for replica in self.isr:
-                if replica != self.node_id:
-                    end = min(end, self.follower_ends.get(replica, -1))
+            if not self.is_leader or not self.has_min_isr():
+                return False
+            leader_end, standing, waited_for = end, self.standing, self.maximal_isr()
+            for replica, follower in self.followers.items():
+                if follower.log_end_offset < end and (
+                    replica in waited_for
+                    or (
+                        follower.is_caught_up(leader_end, now_ms, standing.lag_time_max_ms)
+                        and standing.may_join(replica, follower)
+                    )
+                ):
+                    end = follower.log_end_offset
         if end <= log.high_watermark:
             return False
         log.set_high_watermark(end)
         return True
+
+    def low_watermark(self) -> int:
+        """Of a leader: the first offset that every live replica still has; -1 while one has not told."""
+        low = self.log.log_start_offset
+        for replica, follower in self.followers.items():
+            if follower.log_start_offset < low and self.standing.is_alive(replica):
+                low = follower.log_start_offset
+        return low
 
     def offsets_are_available(self) -> bool:
         """False right after an election, until the high watermark has caught up with the epoch's start (E23)."""

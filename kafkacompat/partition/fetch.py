@@ -1,8 +1,9 @@
 """Fetches: sessions, byte limits, reads, and the long poll that parks until bytes or time are there.
 
 The shell that joins `sessions` and `waiters` with the partitions' logs. Knows no version but what the answer's content
-depends on (current leader). Records leave as file slices; no record byte is looked at here.
-Follows KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-951 (current leader).
+depends on (current leader, reading from followers). Records leave as file slices; no record byte is looked at here.
+A consumer's fetch waits for the high watermark, a follower's for the log's end: acks=all produces wait for the latter.
+Follows KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-392 (nearest replica), KIP-951 (current leader).
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.partition.read_replicas import nearest_replica
 from kafkacompat.partition.sessions import FetchContext, FetchSessionCache
 from kafkacompat.partition.waiters import Waiter, WaitList
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
@@ -38,7 +40,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+
+class LeaderThrottle(Protocol):
+    """throttles.ReplicationThrottle, as far as fetches of followers ask it."""
+
+    def holds_back(self, core: PartitionCore, replica_id: int) -> bool: ...
+
+    def sent(self, core: PartitionCore, replica_id: int, size_bytes: int) -> None: ...
+
+
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
+FIRST_VERSION_WITH_RACK = 11
+"""From here on consumers may read from followers."""
 ANSWER_NOW = -1
 """In place of a byte count: this partition ends the wait."""
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -48,13 +61,14 @@ STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 class ParkedFetch(Waiter):
     """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes."""
 
-    __slots__ = ("answer", "asked", "context", "engine", "parameters", "sizes", "total")
+    __slots__ = ("answer", "asked", "context", "engine", "parameters", "parked_in", "sizes", "total")
 
     def __init__(self, engine: FetchEngine, context: FetchContext, parameters: FetchParameters) -> None:
         super().__init__()
         self.engine = engine
         self.context = context
         self.parameters = parameters
+        self.parked_in = engine.followers if parameters.replica_id >= 0 else engine.consumers
         self.answer: Deferred[FetchResponse] = Deferred()
         self.asked: dict[tuple[str, int], Any] = {}
         self.sizes: dict[tuple[str, int], int] = {}
@@ -64,7 +78,7 @@ class ParkedFetch(Waiter):
         context = self.context
         try:
             response = self.engine.respond(
-                context, self.parameters, self.engine.read_all(context, self.parameters)[0]
+                context, self.parameters, self.engine.read_all(context, self.parameters, arrived=False)[0]
             )
         except Exception as error:
             self.answer.fail(error)
@@ -82,16 +96,24 @@ class FetchEngine:
         timers: Timers,
         sessions: FetchSessionCache,
         fetch_max_bytes: Callable[[], int],
+        *,
+        selects_by_rack: bool = False,
+        throttle: LeaderThrottle | None = None,
     ) -> None:
+        """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
         self.sessions = sessions
         self._manager = manager
         self._clock = clock
         self._fetch_max_bytes = fetch_max_bytes
-        self._parked: WaitList[ParkedFetch] = WaitList(clock, timers)
-        manager.watch(self._advanced)
+        self._selects_by_rack = selects_by_rack
+        self._throttle = throttle
+        self.consumers: WaitList[ParkedFetch] = WaitList(clock, timers)
+        self.followers: WaitList[ParkedFetch] = WaitList(clock, timers)
+        manager.watch(partial(self._moved, self.consumers))
+        manager.watch_appends(partial(self._moved, self.followers))
 
     def parked_count(self) -> int:
-        return len(self._parked)
+        return len(self.consumers) + len(self.followers)
 
     def fetch(
         self,
@@ -113,9 +135,10 @@ class FetchEngine:
         parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
         answers, ready = self.read_all(context, parameters)
-        if ready or parameters.max_wait_ms <= 0 or self._parked.is_full():
+        if ready or parameters.max_wait_ms <= 0:
             return self.respond(context, parameters, answers)
         waiter = ParkedFetch(self, context, parameters)
+        parked_in = waiter.parked_in
         for asked in context.partitions:
             core = self._find(asked, parameters.uses_topic_ids)
             if core is None:
@@ -126,30 +149,45 @@ class FetchEngine:
             waiter.asked[core.topic_partition] = asked
             waiter.sizes[core.topic_partition] = size
             waiter.total += size
-        if not waiter.asked or waiter.total >= parameters.min_bytes:
+        if not waiter.asked or waiter.total >= parameters.min_bytes or parked_in.is_full():
             return self.respond(context, parameters, answers)
-        waiter.answer.when_abandoned = partial(self._parked.remove, waiter)
-        self._parked.park(waiter, waiter.asked, parameters.max_wait_ms)
+        waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
+        parked_in.park(waiter, waiter.asked, parameters.max_wait_ms)
         return waiter.answer
 
-    def _advanced(self, core: PartitionCore) -> None:
-        """A partition's high watermark or role moved: answer whoever now has enough."""
+    def _moved(self, parked: WaitList[ParkedFetch], core: PartitionCore) -> None:
+        """A partition's high watermark, end or role moved: answer whoever now has enough."""
         key = core.topic_partition
-        for waiter in self._parked.on(key):
-            size = self._available(core, waiter.asked[key], waiter.parameters)
+        for waiter in parked.on(key):
+            size = ANSWER_NOW
+            if self._manager.by_name.get(key) is core:
+                size = self._available(core, waiter.asked[key], waiter.parameters)
             if size != ANSWER_NOW:
                 waiter.total += size - waiter.sizes[key]
                 waiter.sizes[key] = size
                 if waiter.total < waiter.parameters.min_bytes:
                     continue
-            self._parked.remove(waiter)
+            parked.remove(waiter)
             waiter.expire()
+
+    def _check(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> ErrorCode:
+        """Whether this reader may read here: followers from the leader only, consumers of today from any replica."""
+        if parameters.replica_id >= 0:
+            return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
+        if core.is_leader or parameters.version < FIRST_VERSION_WITH_RACK:
+            return core.check_leader(asked.current_leader_epoch)
+        return core.fence(asked.current_leader_epoch)
 
     def _available(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> int:
         """Bytes a parked fetch could have from this partition, or ANSWER_NOW."""
-        if core.check_leader(asked.current_leader_epoch) is not ErrorCode.NONE:
+        if self._check(core, asked, parameters) is not ErrorCode.NONE:
             return ANSWER_NOW
         log = core.log
+        if parameters.replica_id >= 0:
+            if self._is_held_back(core, parameters.replica_id):
+                return 0
+            if getattr(asked, "told_log_start_offset", log.log_start_offset) != log.log_start_offset:
+                return ANSWER_NOW  # a deletion of records waits until all followers know
         offset = asked.fetch_offset
         end = readable_end(core, parameters)
         if offset == end:
@@ -168,9 +206,12 @@ class FetchEngine:
         return manager.core((asked.topic, asked.partition))
 
     def read_all(
-        self, context: FetchContext, parameters: FetchParameters
+        self, context: FetchContext, parameters: FetchParameters, *, arrived: bool = True
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
-        """(asked, answer) of each partition in order, and whether they answer the fetch without a wait."""
+        """(asked, answer) of each partition in order, and whether they answer the fetch without a wait.
+
+        `arrived`: the request has just come, so that a follower tells by it how far it is.
+        """
         budget = parameters.max_bytes
         first = True
         known = ended = False
@@ -185,9 +226,15 @@ class FetchEngine:
                     answers.append((asked, answer))
                     continue  # as in Kafka, what the metadata lacks does not end the wait for the rest
             else:
-                answer = self._read(core, asked, parameters, min(budget, asked.partition_max_bytes), first)
+                answer = self._read(
+                    core, asked, parameters, min(budget, asked.partition_max_bytes), first, arrived
+                )
             known = True
-            if answer.error_code != 0 or answer.diverging_epoch is not None:
+            if (
+                answer.error_code != 0
+                or answer.diverging_epoch is not None
+                or answer.preferred_read_replica >= 0
+            ):
                 ended = True
             size = len(answer.records)
             if size:
@@ -204,12 +251,10 @@ class FetchEngine:
         parameters: FetchParameters,
         max_bytes: int,
         minimum_one_batch: bool,
+        arrived: bool,
     ) -> PartitionData:
         replica_id = parameters.replica_id
-        if replica_id < 0:
-            error = core.check_leader(asked.current_leader_epoch)
-        else:
-            error = core.check_replica(replica_id, asked.current_leader_epoch)
+        error = self._check(core, asked, parameters)
         log = core.log
         if error is not ErrorCode.NONE:
             return self._refuse(asked, error, parameters)
@@ -232,7 +277,22 @@ class FetchEngine:
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return self._refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
         if replica_id >= 0:
-            self._manager.follower_fetched(core, replica_id, offset)
+            if arrived:
+                error = self._manager.follower_fetched(
+                    core, replica_id, offset, asked.log_start_offset, parameters.replica_epoch
+                )
+                if error is not ErrorCode.NONE:
+                    return self._refuse(asked, error, parameters)
+                answer.high_watermark = log.high_watermark
+            if self._is_held_back(core, replica_id):
+                return answer
+        elif self._selects_by_rack and core.is_leader and parameters.rack_id:
+            nearest = nearest_replica(
+                core, parameters.rack_id, offset, parameters.listener_name, self._clock.monotonic_ms()
+            )
+            if nearest is not None:
+                answer.preferred_read_replica = nearest
+                return answer
         end = readable_end(core, parameters)
         if offset >= end or (max_bytes <= 0 and not minimum_one_batch):
             return answer
@@ -248,6 +308,8 @@ class FetchEngine:
             return self._refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
         if not read.first_batch_truncated or minimum_one_batch:
             answer.records = read.records
+            if replica_id >= 0 and self._throttle is not None:
+                self._throttle.sent(core, replica_id, len(read.records))
         if parameters.read_committed:
             aborted = log.aborted_transactions(offset, end)
             answer.aborted_transactions = [
@@ -255,6 +317,13 @@ class FetchEngine:
                 for one in sorted(aborted, key=lambda one: one.first_offset)
             ]
         return answer
+
+    def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
+        return (
+            self._throttle is not None
+            and replica_id not in core.isr
+            and self._throttle.holds_back(core, replica_id)
+        )
 
     def _absent(self, asked: Any, uses_topic_ids: bool) -> ErrorCode:
         image = self._manager.image

@@ -69,7 +69,7 @@ def look_up(
 
 
 def delete_to(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
-    """Move the log's start up to an offset (-1: the high watermark). (error, low watermark), -1 with an error (E27)."""
+    """Move the log's start up to an offset (-1: the high watermark). (error, that offset), -1 with an error (E27)."""
     error = core.check_leader(-1)
     if error is not ErrorCode.NONE:
         return error, -1
@@ -80,4 +80,4 @@ def delete_to(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
     if target < 0 or target > log.high_watermark:
         return ErrorCode.OFFSET_OUT_OF_RANGE, -1
     log.increment_log_start_offset(target)
-    return ErrorCode.NONE, log.log_start_offset
+    return ErrorCode.NONE, target

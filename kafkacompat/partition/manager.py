@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.api.context import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
@@ -17,9 +17,11 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.deletions import Deletions
 from kafkacompat.partition.flushes import Flushes
+from kafkacompat.partition.isr import Standing
 from kafkacompat.partition.lookup import delete_to, look_up
-from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition.produce_waits import ProduceWaits
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.validate import validate_produce
 from kafkacompat.wire.errors import ErrorCode
@@ -27,6 +29,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.partition.isr import PendingIsr
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, Workers
 
 logger = logging.getLogger(__name__)
@@ -46,22 +49,22 @@ WITHOUT_LOG_START = frozenset(
 Key = tuple[str, int]
 
 
-class ParkedReplication(Waiter):
-    """Appends that wait until the high watermark has passed them, or for their timeout (D14: the data stays)."""
+class Replicating(Protocol):
+    """What the manager asks of replication.Replication."""
 
-    __slots__ = ("answer", "ends", "epochs", "errors")
+    def attach(self, manager: PartitionManager) -> None: ...
 
-    def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
-        super().__init__()
-        self.ends = dict(ends)
-        self.epochs: dict[TopicPartition, int] = {}
-        self.errors: dict[TopicPartition, ErrorCode] = {}
-        self.answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
+    def on_image(self, new: MetadataImage) -> None:
+        """Before the roles of that image are taken."""
+        ...
 
-    def expire(self) -> None:
-        self.answer.resolve(
-            {partition: self.errors.get(partition, ErrorCode.REQUEST_TIMED_OUT) for partition in self.ends}
-        )
+    def role_taken(self, core: PartitionCore) -> None:
+        """It leads, follows or waits for a leader, perhaps in a new epoch."""
+        ...
+
+    def gone(self, core: PartitionCore) -> None: ...
+
+    def propose(self, core: PartitionCore, proposal: PendingIsr) -> None: ...
 
 
 class PartitionManager:
@@ -75,7 +78,9 @@ class PartitionManager:
         timers: Timers,
         workers: Workers,
         log_config: Callable[[str], LogConfig],
+        replication: Replicating | None = None,
     ) -> None:
+        """Without `replication` nothing is followed and the ISR stays as the metadata says."""
         self.node_id = node_id
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
@@ -84,14 +89,21 @@ class PartitionManager:
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
-        self._replications: WaitList[ParkedReplication] = WaitList(clock, timers)
+        self._replication = replication
+        self.standing = Standing()
+        self._produces = ProduceWaits(self.by_name, clock, timers)
+        self._deletions = Deletions(self.by_name, clock, timers)
         self._watchers: list[Callable[[PartitionCore], None]] = []
+        self._append_watchers: list[Callable[[PartitionCore], None]] = []
         self._held: dict[Key, PartitionCore] | None = None
+        self._held_appends: dict[Key, PartitionCore] = {}
         self._arrivals = Arrivals(
             timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
         )
         self._offline: set[TopicPartition] = set()
         log_manager.on_offline = self._lost
+        if replication is not None:
+            replication.attach(self)
 
     # Appends
 
@@ -123,13 +135,15 @@ class PartitionManager:
                 record_errors=refused.record_errors,
             )
         except OSError as error:
-            self._log_manager.partition_failed(core.topic_partition, error)
+            self.storage_failed(core, error)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
             if log.config.flush_messages != NEVER_FLUSH:
                 self._flushes.appended(core, info.last_offset - info.first_offset + 1)
-            if core.maybe_advance_high_watermark():
-                self._advanced(core)
+            if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+                self.advanced(core)
+            if not core.alone:
+                self._appended(core)
         return ProduceResult(
             ErrorCode.NONE,
             info.first_offset,
@@ -144,38 +158,47 @@ class PartitionManager:
 
     def release_wakeups(self) -> None:
         held, self._held = self._held, None
+        appends, self._held_appends = self._held_appends, {}
         for core in (held or {}).values():
-            self._advanced(core)
+            self.advanced(core)
+        for core in appends.values():
+            self._appended(core)
 
-    def follower_fetched(self, core: PartitionCore, replica_id: int, offset: int) -> None:
-        """A follower asks for what begins at offset: it has the rest."""
-        core.observe_follower(replica_id, offset)
-        if core.maybe_advance_high_watermark():
-            self._advanced(core)
+    def follower_fetched(
+        self,
+        core: PartitionCore,
+        replica_id: int,
+        offset: int,
+        log_start_offset: int = -1,
+        broker_epoch: int = -1,
+    ) -> ErrorCode:
+        """A follower asks for what begins at offset: it has the rest. Its own log begins at log_start_offset."""
+        now_ms = self._clock.monotonic_ms()
+        refused = core.observe_fetch(replica_id, offset, log_start_offset, broker_epoch, now_ms)
+        if refused is not ErrorCode.NONE:
+            return refused
+        if self._replication is not None and replica_id not in core.isr:
+            proposal = core.propose_expansion(replica_id)
+            if proposal is not None:
+                self._replication.propose(core, proposal)
+        if core.maybe_advance_high_watermark(now_ms):
+            self.advanced(core)
+        if self._deletions:
+            self._deletions.moved(core)
+        return refused
 
     def watch(self, watcher: Callable[[PartitionCore], None]) -> None:
         """Call back when a partition's high watermark advanced, or its role changed or ended."""
         self._watchers.append(watcher)
 
+    def watch_appends(self, watcher: Callable[[PartitionCore], None]) -> None:
+        """Call back when a partition that others follow has grown or its log's start moved, or its role changed or ended."""
+        self._append_watchers.append(watcher)
+
     def when_replicated(
         self, ends: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        waiter: ParkedReplication | None = None
-        for partition, end in ends.items():
-            core = self.by_name.get(partition)
-            if core is not None and core.is_leader and core.log.high_watermark >= end and core.has_min_isr():
-                continue
-            if waiter is None:
-                waiter = ParkedReplication(ends)
-            if core is not None:
-                waiter.epochs[partition] = core.leader_epoch
-        if waiter is None:
-            return None
-        if self._settle(waiter) or timeout_ms <= 0 or self._replications.is_full():
-            waiter.expire()
-        else:
-            self._replications.park(waiter, ends, timeout_ms)
-        return waiter.answer
+        return self._produces.when_replicated(ends, timeout_ms)
 
     def when_flushed(
         self, partitions: Mapping[TopicPartition, int]
@@ -234,22 +257,32 @@ class PartitionManager:
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Deferred[Mapping[TopicPartition, tuple[ErrorCode, int]]]:
-        answers: dict[TopicPartition, tuple[ErrorCode, int]] = {}
+        refused: dict[TopicPartition, tuple[ErrorCode, int]] = {}
+        required: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             core = self.core(partition)
             if partition.topic in INTERNAL_TOPICS and self._is_known(partition):
-                answers[partition] = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+                refused[partition] = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
             elif core is None:
-                answers[partition] = (self._absent(partition), -1)
+                refused[partition] = (self._absent(partition), -1)
             else:
-                answers[partition] = delete_to(core, offset)
-        return Deferred.of(answers)
+                error, start = delete_to(core, offset)
+                if error is not ErrorCode.NONE:
+                    refused[partition] = error, -1
+                    continue
+                required[partition] = start
+                if not core.alone:
+                    self._appended(core)
+        return self._deletions.wait(refused, required, timeout_ms)
 
     # Images
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Take the roles of a new image: logs made and dropped, leaders and followers, settings."""
         self.image = new
+        self.standing.brokers = new.brokers
+        if self._replication is not None:
+            self._replication.on_image(new)
         opened = 0
         if old.topics_by_id is not new.topics_by_id:
             for topic_id, topic in old.topics_by_id.items():
@@ -259,8 +292,10 @@ class PartitionManager:
             for name, topic in new.topics.items():
                 before = old.topics_by_id.get(topic.id)
                 if before is not topic:
-                    known = () if before is None else before.partitions
+                    known = {} if before is None else before.partitions
                     for index, partition in topic.partitions.items():
+                        if known.get(index) is partition:
+                            continue
                         if self.node_id in partition.replicas:
                             # What the first image brings may have been here before this start.
                             is_new = old.offset >= 0 and index not in known
@@ -282,17 +317,22 @@ class PartitionManager:
                 log = self._log_manager.get_or_create(
                     name, topic_id, self._log_config(name.topic), is_new=is_new
                 )
-                core = PartitionCore(self.node_id, name, topic_id, log)
+                core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
-            changed = core.become(image)
+            now_ms = self._clock.monotonic_ms()
+            changed = core.become(image, now_ms)
         except (OSError, LogRefused) as error:
             logger.error("the log of %s cannot be opened: %s", name, error)
             self._drop_core(name, topic_id)
             self._offline.add(name)
             return
         self._offline.discard(name)
-        if core.maybe_advance_high_watermark() or changed:
-            self._advanced(core)
+        if changed and self._replication is not None:
+            self._replication.role_taken(core)
+        if core.maybe_advance_high_watermark(now_ms) or changed:
+            self.advanced(core)
+        if changed:
+            self._role_changed(core)
 
     def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._offline.discard(name)
@@ -300,7 +340,12 @@ class PartitionManager:
         core = self._drop_core(name, topic_id)
         if core is not None:
             self._log_manager.delete_later(name)
-            self._advanced(core)
+            self.advanced(core)
+            self._role_changed(core)
+
+    def storage_failed(self, core: PartitionCore, error: OSError) -> None:
+        """An operation on its files failed."""
+        self._log_manager.partition_failed(core.topic_partition, error)
 
     def _lost(self, names: Sequence[TopicPartition]) -> None:
         """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""
@@ -309,13 +354,16 @@ class PartitionManager:
             self._offline.add(name)
             if core is not None:
                 self._drop_core(name, core.topic_id)
-                self._advanced(core)
+                self.advanced(core)
+                self._role_changed(core)
 
     def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> PartitionCore | None:
         core = self.by_id.pop((topic_id, name.partition), None)
         if core is None:
             return None
-        core.is_leader = False
+        core.resign()
+        if self._replication is not None:
+            self._replication.gone(core)
         if self.by_name.get(name) is core:
             del self.by_name[name]
         return core
@@ -340,36 +388,32 @@ class PartitionManager:
                 core = self.by_name.get((topic, index))
                 if core is not None:
                     core.log.config = config
-                    if core.maybe_advance_high_watermark():
-                        self._advanced(core)
+                    if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+                        self.advanced(core)
 
     # Wake-ups
 
-    def _advanced(self, core: PartitionCore) -> None:
+    def advanced(self, core: PartitionCore) -> None:
+        """Its high watermark moved, or its role changed: whoever waits for that may have waited enough."""
         if self._held is not None:
             self._held[core.topic_partition] = core
             return
-        for waiter in self._replications.on(core.topic_partition):
-            if self._settle(waiter):
-                self._replications.remove(waiter)
-                waiter.expire()
+        self._produces.advanced(core)
         for watcher in self._watchers:
             watcher(core)
 
-    def _settle(self, waiter: ParkedReplication) -> bool:
-        """Note which of its partitions are decided; True when all are."""
-        errors = waiter.errors
-        for partition, end in waiter.ends.items():
-            if partition in errors:
-                continue
-            core = self.by_name.get(partition)
-            if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not ErrorCode.NONE:
-                errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif core.log.high_watermark >= end:
-                errors[partition] = (
-                    ErrorCode.NONE if core.has_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-                )
-        return len(errors) == len(waiter.ends)
+    def _appended(self, core: PartitionCore) -> None:
+        if self._held is not None:
+            self._held_appends[core.topic_partition] = core
+            return
+        for watcher in self._append_watchers:
+            watcher(core)
+
+    def _role_changed(self, core: PartitionCore) -> None:
+        """Besides `advanced`: what waits for more than the high watermark."""
+        self._appended(core)
+        if self._deletions:
+            self._deletions.moved(core)
 
     # Refusals
 

@@ -249,15 +249,17 @@ def test_e17_current_leader_only_with_stale_leaders_and_from_version_16() -> Non
         topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=4)}),
         brokers=[broker_image(1), broker_image(2)],
     )
-    response = now(world, want(world))
+    response = now(world, want(world, current_leader_epoch=3))
     row = one(response)
-    assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert row.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert row.current_leader is not None
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (2, 4)
     assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "host-2", 9002)]
-    old = now(world, want(world), version=15)
+    old = now(world, want(world, current_leader_epoch=3), version=15)
     assert one(old).current_leader is None
     assert old.node_endpoints == []
+    assert one(now(world, want(world), version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert one(now(world, want(world), version=11, max_wait_ms=0)).error_code == ErrorCode.NONE
 
 
 def test_e15_divergence_is_told_with_watermarks_and_without_records() -> None:
@@ -377,10 +379,12 @@ def test_a_roll_to_a_new_segment_ends_the_wait() -> None:
 
 def test_lost_leadership_and_deletion_end_the_wait() -> None:
     world = World(topic_image("t", {0: partition_image(replicas=(1, 2), isr=(1,))}), topic_image("u"))
-    moved = parked(world, want(world))
+    moved = parked(world, want(world, current_leader_epoch=0))
+    stays = parked(world, want(world))
     deleted = parked(world, want(world, topic="u"))
     world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), leader=2, epoch=1)}))
-    assert one(moved.result()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert one(moved.result()).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert not stays.done  # it reads from the follower that this node is now (KIP-392)
     topics = {"t": world.image.topics["t"]}
     world.publish(
         type(world.image)(

@@ -347,7 +347,7 @@ def test_a_partition_moved_away_is_dropped() -> None:
 def test_an_older_image_changes_nothing() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=5)}))
     core = world.manager.by_name[T0]
-    assert not core.become(partition_image(leader=2, epoch=4))
+    assert not core.become(partition_image(leader=2, epoch=4), 0)
     assert core.is_leader
 
 

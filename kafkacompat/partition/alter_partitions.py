@@ -1,0 +1,180 @@
+"""Changes of in-sync sets on their way to the controller: AlterPartition, all that wait in one request, one request at a time.
+
+Duty: batch, send again what was not answered, hand each answer to its partition. It knows neither sockets (`alter` gives the
+response when it has one) nor what a partition does with an answer. Follows Kafka's AlterPartitionManager (KIP-497, KIP-903).
+A proposal that the partition has given up meanwhile is not sent. Bounded by the partitions led here: one proposal each.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.partition.isr import Altered
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_partition_request import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ids import Uuid
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.ports import Timers
+    from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 50
+RECOVERED = 0
+"""A leader elected uncleanly has nothing to recover, and says so with its first change (facts of KIP-704)."""
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class Item(NamedTuple):
+    core: PartitionCore
+    proposal: PendingIsr
+
+    def is_wanted(self) -> bool:
+        return self.core.pending is self.proposal
+
+
+class AlterPartitions:
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        alter: Callable[[AlterPartitionRequest], Deferred[AlterPartitionResponse]],
+        timers: Timers,
+        altered: Callable[[PartitionCore, Altered], None],
+    ) -> None:
+        """`alter` may fail with any exception: the request is then sent again. `altered` is told what became of a proposal."""
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._alter = alter
+        self._timers = timers
+        self._altered = altered
+        self._unsent: dict[Key, Item] = {}
+        self._busy = False
+        """A request is in flight, or a pause before the next one runs."""
+        self._closed = False
+
+    def submit(self, core: PartitionCore, proposal: PendingIsr) -> None:
+        self._unsent[core.topic_id, core.topic_partition.partition] = Item(core, proposal)
+        self._send()
+
+    def close(self) -> None:
+        self._closed = True
+        self._unsent.clear()
+
+    def _send(self) -> None:
+        if self._busy or self._closed:
+            return
+        sent = {key: item for key, item in self._unsent.items() if item.is_wanted()}
+        self._unsent.clear()
+        if not sent:
+            return
+        self._busy = True
+        self._alter(self._request(sent)).on_done(lambda done: self._answered(sent, done))
+
+    def _request(self, items: dict[Key, Item]) -> AlterPartitionRequest:
+        broker_epoch = self._broker_epoch()
+        topics: dict[Uuid, TopicData] = {}
+        for (topic_id, partition), (_, proposal) in items.items():
+            topic = topics.setdefault(topic_id, TopicData(topic_id=topic_id))
+            topic.partitions.append(
+                PartitionData(
+                    partition_index=partition,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr=list(proposal.isr),
+                    new_isr_with_epochs=[
+                        BrokerState(
+                            broker_id=member,
+                            broker_epoch=broker_epoch if member == self._node_id else epoch,
+                        )
+                        for member, epoch in proposal.members
+                    ],
+                    leader_recovery_state=RECOVERED,
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(
+            broker_id=self._node_id, broker_epoch=broker_epoch, topics=list(topics.values())
+        )
+
+    def _answered(self, sent: dict[Key, Item], done: Deferred[AlterPartitionResponse]) -> None:
+        try:
+            response = done.result()
+        except Exception as error:
+            logger.warning("AlterPartition is sent again: %s: %s", type(error).__name__, error)
+            self._again(sent)
+            return
+        if response.error_code != ErrorCode.NONE:
+            logger.warning(
+                "AlterPartition is sent again: the controller answered error %d", response.error_code
+            )
+            self._again(sent)
+            return
+        self._busy = False
+        unanswered = dict(sent)
+        finished: list[tuple[PartitionCore, Altered]] = []
+        for topic in response.topics:
+            for partition in topic.partitions:
+                key = topic.topic_id, partition.partition_index
+                item = unanswered.get(key)
+                if item is None:
+                    continue
+                outcome = item.core.isr_altered(
+                    item.proposal,
+                    _code(partition.error_code),
+                    partition.leader_epoch,
+                    tuple(partition.isr),
+                    partition.partition_epoch,
+                )
+                if outcome is not Altered.RETRY:
+                    del unanswered[key]
+                    finished.append((item.core, outcome))
+                    self._note(item, partition.error_code, outcome)
+        if unanswered:
+            self._again(unanswered)
+        for core, outcome in finished:
+            self._altered(core, outcome)
+        self._send()
+
+    def _note(self, item: Item, error_code: int, outcome: Altered) -> None:
+        name, core = item.core.topic_partition, item.core
+        if outcome is Altered.COMMITTED:
+            logger.info("%s: ISR is %s, partition epoch %d", name, core.isr, core.partition_epoch)
+        elif error_code:
+            logger.info(
+                "%s: ISR %s was refused with error %d: %s",
+                name,
+                item.proposal.isr,
+                error_code,
+                outcome.value,
+            )
+
+    def _again(self, items: dict[Key, Item]) -> None:
+        """After a pause, unless a newer proposal has taken an item's place."""
+        for key, item in items.items():
+            self._unsent.setdefault(key, item)
+        self._busy = True
+        self._timers.call_after(RETRY_MS, self._resume)
+
+    def _resume(self) -> None:
+        self._busy = False
+        self._send()
+
+
+def _code(value: int) -> ErrorCode:
+    """Of a controller that may be newer than this node."""
+    try:
+        return ErrorCode(value)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,85 @@
+"""DeleteRecords: the log's start moved up on the leader, answered when every live replica has followed.
+
+Duty: the wait, partition by partition. Followers learn the new start from their fetches and tell theirs with the next one.
+Knows neither requests nor fetches. Timeout: REQUEST_TIMED_OUT for what is still awaited; the records stay deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Clock, Timers
+
+Outcome = tuple[ErrorCode, int]
+"""Error, and the low watermark or -1."""
+
+
+class ParkedDeletion(Waiter):
+    """`required` is the offset each awaited partition must begin at on every live replica."""
+
+    __slots__ = ("answer", "epochs", "outcomes", "required")
+
+    def __init__(self, outcomes: dict[TopicPartition, Outcome]) -> None:
+        super().__init__()
+        self.outcomes = outcomes
+        self.required: dict[TopicPartition, int] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.answer: Deferred[Mapping[TopicPartition, Outcome]] = Deferred()
+
+    def expire(self) -> None:
+        for partition in self.required:
+            self.outcomes[partition] = ErrorCode.REQUEST_TIMED_OUT, -1
+        self.answer.resolve(self.outcomes)
+
+
+class Deletions:
+    """`cores` is the manager's table, by (topic, partition)."""
+
+    def __init__(self, cores: Mapping[tuple[str, int], PartitionCore], clock: Clock, timers: Timers) -> None:
+        self._cores = cores
+        self._parked: WaitList[ParkedDeletion] = WaitList(clock, timers)
+
+    def __bool__(self) -> bool:
+        return len(self._parked) > 0
+
+    def wait(
+        self, outcomes: dict[TopicPartition, Outcome], required: Mapping[TopicPartition, int], timeout_ms: int
+    ) -> Deferred[Mapping[TopicPartition, Outcome]]:
+        """`outcomes` has the partitions that were refused, `required` the start that each of the others was given."""
+        waiter = ParkedDeletion(outcomes)
+        for partition, offset in required.items():
+            waiter.required[partition] = offset
+            waiter.epochs[partition] = self._cores[partition].leader_epoch
+        if self._settle(waiter) or timeout_ms <= 0 or self._parked.is_full():
+            waiter.expire()
+        else:
+            self._parked.park(waiter, list(waiter.required), timeout_ms)
+        return waiter.answer
+
+    def moved(self, core: PartitionCore) -> None:
+        """A follower told its log's start, or the partition's role changed."""
+        for waiter in self._parked.on(core.topic_partition):
+            if self._settle(waiter):
+                self._parked.remove(waiter)
+                waiter.expire()
+
+    def _settle(self, waiter: ParkedDeletion) -> bool:
+        for partition, offset in list(waiter.required.items()):
+            core = self._cores.get(partition)
+            if core is None or core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:
+                outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+            elif (low := core.low_watermark()) >= offset:
+                outcome = ErrorCode.NONE, low
+            else:
+                continue
+            waiter.outcomes[partition] = outcome
+            del waiter.required[partition]
+        return not waiter.required

@@ -1,0 +1,247 @@
+"""Fetchers: each asks one leader, over one channel, for its share of the partitions this node follows.
+
+The shell around followers.py: it sends, waits, and asks for the leader's offsets where a fetch was out of range. One request is in
+flight. Imported only by a node that follows something. Settings: num.replica.fetchers, replica.socket.timeout.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.partition.followers import Followed, FollowerFetches
+from kafkacompat.partition.following import take_earliest, take_latest
+from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
+from kafkacompat.ports import LogRefused
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.followers import Fetched
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+
+logger = logging.getLogger(__name__)
+
+
+class Channel(Protocol):
+    """net.channels.Channel, as far as it is used."""
+
+    def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class FetcherHost(Protocol):
+    """Whom a fetcher tells."""
+
+    def fetched(self, outcome: Fetched) -> None: ...
+
+    def storage_failed(self, core: PartitionCore, error: OSError) -> None: ...
+
+    def idle(self, fetcher: Fetcher) -> None:
+        """It has nothing left to follow: it may be closed."""
+        ...
+
+
+class Fetcher:
+    def __init__(
+        self,
+        node_id: int,
+        leader_id: int,
+        address: tuple[str, int],
+        channel: Channel,
+        fetches: FollowerFetches,
+        host: FetcherHost,
+        clock: Clock,
+        timers: Timers,
+        *,
+        timeout_ms: int,
+        backoff_ms: int,
+    ) -> None:
+        self.leader_id = leader_id
+        self.address = address
+        self.fetches = fetches
+        self._node_id = node_id
+        self._channel = channel
+        self._host = host
+        self._clock = clock
+        self._timers = timers
+        self._timeout_ms = timeout_ms
+        self._backoff_ms = backoff_ms
+        self._busy = False
+        """A request is in flight."""
+        self._closed = False
+        self._unreachable = False
+        self._timer: TimerHandle | None = None
+        self._timer_at_ms = 0
+
+    def add(self, core: PartitionCore) -> None:
+        """It is asked for with the next request, once everything that comes with the same image has been added."""
+        self.fetches.add(core)
+        self._wake_at(self._clock.monotonic_ms())
+
+    def remove(self, core: PartitionCore) -> None:
+        self.fetches.remove(core)
+        if not self.fetches.partitions:
+            self._wake_at(self._clock.monotonic_ms())
+
+    def cores(self) -> list[PartitionCore]:
+        return [followed.core for followed in self.fetches.partitions.values()]
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._channel.close()
+
+    def _wake_at(self, at_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_at_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        self._timer = self._timers.call_at(at_ms, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._next()
+
+    def _next(self) -> None:
+        if self._closed:
+            return
+        if not self.fetches.partitions:
+            self._host.idle(self)
+            return
+        if self._busy:
+            return
+        request = self.fetches.build(self._clock.monotonic_ms())
+        if request is not None:
+            self._busy = True
+            self._channel.request(request, self._timeout_ms).on_done(self._answered)
+            return
+        ready_ms = self.fetches.next_ready_ms()
+        if ready_ms is not None:
+            self._wake_at(ready_ms)
+
+    def _answered(self, done: Deferred[Any]) -> None:
+        if self._closed:
+            return
+        try:
+            response = done.result()
+        except Exception as error:
+            if not self._unreachable:
+                self._unreachable = True
+                logger.warning("node %d is not to be had to fetch from: %s", self.leader_id, error)
+            self.fetches.lost(self._clock.monotonic_ms())
+            self._done()
+            return
+        if self._unreachable:
+            self._unreachable = False
+            logger.info("node %d is to be had again", self.leader_id)
+        outcome = self.fetches.take(response, self._clock.monotonic_ms())
+        for note in outcome.notes:
+            logger.info("fetching from node %d: %s", self.leader_id, note)
+        self._host.fetched(outcome)
+        for core, failure in outcome.broken:
+            self._host.storage_failed(core, failure)
+        if outcome.out_of_range:
+            self._ask_offsets(outcome.out_of_range, LATEST)
+        else:
+            self._done()
+
+    def _done(self) -> None:
+        self._busy = False
+        self._next()
+
+    # Offsets out of the leader's range
+
+    def _ask_offsets(self, asked: list[Followed], timestamp: int) -> None:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for followed in asked:
+            name = followed.name
+            topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=name.partition, current_leader_epoch=followed.epoch, timestamp=timestamp
+                )
+            )
+        request = ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
+        self._channel.request(request, self._timeout_ms).on_done(
+            lambda done: self._offsets_answered(asked, timestamp, done)
+        )
+
+    def _offsets_answered(self, asked: list[Followed], timestamp: int, done: Deferred[Any]) -> None:
+        if self._closed:
+            return
+        later_ms = self._clock.monotonic_ms() + self._backoff_ms
+        waiting: dict[tuple[str, int], Followed] = {followed.name: followed for followed in asked}
+        unsettled: list[Followed] = []
+        try:
+            answers = [
+                ((topic.name, answer.partition_index), answer)
+                for topic in done.result().topics
+                for answer in topic.partitions
+            ]
+        except Exception as error:
+            logger.warning("node %d does not tell its offsets: %s", self.leader_id, error)
+            answers = []
+        for name, answer in answers:
+            followed = waiting.pop(name, None)
+            if followed is None or self.fetches.current(followed) is not followed:
+                continue
+            if answer.error_code != ErrorCode.NONE:
+                self._refused(followed, answer.error_code, later_ms)
+            elif self._settle(followed, timestamp, answer.offset, later_ms):
+                self.fetches.resolved(followed)
+            elif followed.resolving:
+                unsettled.append(followed)
+        for followed in waiting.values():
+            self.fetches.resolved(followed, later_ms)
+        if unsettled:
+            self._ask_offsets(unsettled, EARLIEST_LOCAL)
+        else:
+            self._done()
+
+    def _refused(self, followed: Followed, error_code: int, later_ms: int) -> None:
+        logger.info("node %d tells no offsets of %s: error %d", self.leader_id, followed.name, error_code)
+        if error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            followed.failed = True
+        self.fetches.resolved(followed, later_ms)
+
+    def _settle(self, followed: Followed, timestamp: int, offset: int, later_ms: int) -> bool:
+        """False when the leader's start must be known as well, or the files failed."""
+        core = followed.core
+        end = core.log.log_end_offset
+        try:
+            if timestamp == LATEST:
+                if not take_latest(core, offset):
+                    return False
+            else:
+                take_earliest(core, offset)
+        except OSError as failure:
+            self.fetches.resolved(followed, later_ms)
+            self._host.storage_failed(core, failure)
+            return False
+        except LogRefused as refused:
+            logger.warning("%s: %s", followed.name, refused)
+            self.fetches.resolved(followed, later_ms)
+            return False
+        if core.log.log_end_offset != end:
+            logger.warning(
+                "%s: the log ended at %d, out of the leader's range, and ends at %d now",
+                followed.name,
+                end,
+                core.log.log_end_offset,
+            )
+        return True
+
+
+FetcherMaker = Callable[[int, int, tuple[str, int]], Fetcher]
+"""(leader id, index of the fetcher, address)."""

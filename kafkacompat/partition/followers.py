@@ -1,0 +1,306 @@
+"""What one fetcher asks a leader for, and what it makes of the answers: the follower's side of replication.
+
+A pure core over the partitions' logs (a Protocol): it builds requests and takes responses, the fetcher moves them. Times are
+milliseconds of one monotonic clock. It knows neither sockets nor other leaders. Follows Kafka's fetcher threads: truncation by
+diverging epoch in Fetch itself (KIP-595), sessions (KIP-227), broker epoch (KIP-903). A partition's fetch offset is always its
+log's end; errors delay that one partition. Settings: replica.fetch.*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.partition.following import append_fetched, take_watermarks, truncate_to_divergence
+from kafkacompat.partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
+from kafkacompat.ports import LogRefused
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.wire.messages.fetch_response import FetchResponse
+
+Key = tuple[bytes, int]
+"""Topic id and partition: what a session names partitions by."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    partition_max_bytes: int = 1 << 20
+    response_max_bytes: int = 10 << 20
+    backoff_ms: int = 1000
+
+
+class Followed:
+    """One partition in a fetcher. Its core's leader epoch may move on while `epoch` is what was assigned."""
+
+    __slots__ = ("asked", "core", "epoch", "failed", "ready_ms", "resolving")
+
+    def __init__(self, core: PartitionCore) -> None:
+        self.core = core
+        self.epoch = core.leader_epoch
+        self.asked: tuple[int, int, int, int] | None = None
+        """(offset, log start, last fetched epoch, leader epoch) as the session knows them; None when it knows nothing."""
+        self.ready_ms = 0
+        """Not asked for before this."""
+        self.failed = False
+        """Not asked for until the metadata gives it a new epoch."""
+        self.resolving = False
+        """Waits for the leader's offsets."""
+
+    @property
+    def name(self) -> TopicPartition:
+        return self.core.topic_partition
+
+    def is_wanted(self, now_ms: int) -> bool:
+        return not self.failed and not self.resolving and self.ready_ms <= now_ms
+
+
+@dataclass(slots=True)
+class Fetched:
+    """What a response has brought about, for the fetcher to carry on."""
+
+    advanced: list[PartitionCore]
+    """Their high watermark moved."""
+    out_of_range: list[Followed]
+    """The leader's offsets must be asked for."""
+    broken: list[tuple[PartitionCore, OSError]]
+    """Their files failed."""
+    notes: list[str]
+    """For the node's log."""
+    received: list[tuple[PartitionCore, int]]
+    """Bytes of records, for the throttle."""
+
+
+class FollowerFetches:
+    """The partitions of one fetcher, and its session with the leader."""
+
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        settings: FetchSettings,
+        holds_back: Callable[[PartitionCore], bool] | None = None,
+    ) -> None:
+        """`holds_back` says which partitions a throttle keeps from being asked for just now."""
+        self.partitions: dict[Key, Followed] = {}
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._settings = settings
+        self._holds_back = holds_back
+        self._session_id = INVALID_SESSION_ID
+        self._session_epoch = INITIAL_EPOCH
+        self._changed: dict[Key, Followed] = {}
+        """What the session may have to be told; everything else stands as it was asked."""
+        self._forget: dict[Key, TopicPartition] = {}
+        """In the session, and not to be asked for."""
+        self._idle: dict[Key, Followed] = {}
+        """Those that are not asked for: delayed, held back, failed, or waiting for the leader's offsets."""
+
+    # Partitions
+
+    def add(self, core: PartitionCore) -> None:
+        """Follow it, from now on in the epoch its core has; one that is followed already starts afresh."""
+        key = core.topic_id, core.topic_partition.partition
+        known = self.partitions.get(key)
+        followed = Followed(core)
+        if known is not None:
+            followed.asked = known.asked
+        self.partitions[key] = self._changed[key] = followed
+        self._forget.pop(key, None)
+        self._idle.pop(key, None)
+
+    def remove(self, core: PartitionCore) -> None:
+        key = core.topic_id, core.topic_partition.partition
+        followed = self.partitions.pop(key, None)
+        self._changed.pop(key, None)
+        self._idle.pop(key, None)
+        if followed is not None and followed.asked is not None:
+            self._forget[key] = followed.name
+
+    def current(self, followed: Followed) -> Followed | None:
+        """What stands in its place now: itself, unless it was taken out or begun afresh."""
+        return self.partitions.get((followed.core.topic_id, followed.core.topic_partition.partition))
+
+    def next_ready_ms(self) -> int | None:
+        """When a delay ends next; None when there is none."""
+        return min(
+            (each.ready_ms for each in self._idle.values() if not each.resolving and not each.failed),
+            default=None,
+        )
+
+    # Requests
+
+    def build(self, now_ms: int) -> FetchRequest | None:
+        """The next request; None when there is nothing to ask for now."""
+        for key, followed in list(self._idle.items()):
+            if followed.is_wanted(now_ms):
+                del self._idle[key]
+                self._changed[key] = followed
+        if self._holds_back is not None:
+            for key, followed in self.partitions.items():
+                if key not in self._idle and self._holds_back(followed.core):
+                    self._put_off(key, followed, now_ms + self._settings.max_wait_ms)
+        if len(self._idle) >= len(self.partitions):
+            return None
+        is_full = self._session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        wanted = self.partitions if is_full else self._changed
+        topics: dict[Uuid, FetchTopic] = {}
+        for key, followed in wanted.items():
+            if key in self._idle:
+                continue
+            now = self._position(followed)
+            if not is_full and now == followed.asked:
+                continue
+            followed.asked = now
+            self._forget.pop(key, None)
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic(topic=followed.name.topic, topic_id=key[0])
+            topic.partitions.append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=now[3],
+                    fetch_offset=now[0],
+                    last_fetched_epoch=now[2],
+                    log_start_offset=now[1],
+                    partition_max_bytes=self._settings.partition_max_bytes,
+                )
+            )
+        self._changed.clear()
+        forgotten: dict[Uuid, ForgottenTopic] = {}
+        if not is_full:
+            for (topic_id, partition), name in self._forget.items():
+                topic_forgotten = forgotten.setdefault(
+                    topic_id, ForgottenTopic(topic=name.topic, topic_id=topic_id)
+                )
+                topic_forgotten.partitions.append(partition)
+        self._forget.clear()
+        settings = self._settings
+        return FetchRequest(
+            replica_id=self._node_id,
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    def _position(self, followed: Followed) -> tuple[int, int, int, int]:
+        log = followed.core.log
+        return log.log_end_offset, log.log_start_offset, log.latest_epoch(), followed.epoch
+
+    # Responses
+
+    def lost(self, now_ms: int) -> None:
+        """A request got no answer: everything waits, and the session begins anew."""
+        self._restart_session()
+        for key, followed in self.partitions.items():
+            if not followed.failed:
+                self._put_off(key, followed, now_ms + self._settings.backoff_ms)
+
+    def take(self, response: FetchResponse, now_ms: int) -> Fetched:
+        """Append, truncate, move watermarks; what cannot be done here is in the outcome."""
+        outcome = Fetched([], [], [], [], [])
+        if response.error_code != ErrorCode.NONE:
+            if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+                self._session_id = INVALID_SESSION_ID
+                self._restart_session()
+            elif response.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH:
+                self._restart_session()
+            else:
+                self.lost(now_ms)
+            outcome.notes.append(f"the leader refused the fetch with error {response.error_code}")
+            return outcome
+        if response.session_id == INVALID_SESSION_ID:
+            self._session_id, self._session_epoch = INVALID_SESSION_ID, INITIAL_EPOCH
+        else:
+            self._session_id = response.session_id
+            self._session_epoch = next_epoch(self._session_epoch)
+        for topic in response.responses:
+            for answer in topic.partitions:
+                key = topic.topic_id, answer.partition_index
+                followed = self.partitions.get(key)
+                if followed is not None and followed.asked is not None and followed.is_wanted(now_ms):
+                    self._take_partition(key, followed, answer, outcome, now_ms)
+        return outcome
+
+    def _restart_session(self) -> None:
+        """The next request names every partition. The old session, if the leader has it, is closed by that."""
+        self._session_epoch = INITIAL_EPOCH
+        for followed in self.partitions.values():
+            followed.asked = None
+        self._forget.clear()
+
+    def _take_partition(
+        self, key: Key, followed: Followed, answer: Any, outcome: Fetched, now_ms: int
+    ) -> None:
+        core = followed.core
+        asked = followed.asked
+        assert asked is not None  # the caller has looked
+        if asked[0] != core.log.log_end_offset or asked[3] != followed.epoch:
+            self._changed[key] = followed  # of a question that is no longer asked
+            return
+        error = answer.error_code
+        try:
+            if error == ErrorCode.NONE and (
+                self._take_records(followed, answer, outcome) or self._position(followed) != asked
+            ):
+                self._changed[key] = followed
+                return
+        except LogRefused as refused:
+            outcome.notes.append(f"{followed.name}: {refused}; fetched again later")
+        except OSError as failure:
+            outcome.broken.append((core, failure))
+        if error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            followed.resolving = True
+            outcome.out_of_range.append(followed)
+            outcome.notes.append(f"{followed.name}: offset {asked[0]} is out of the leader's range")
+        elif error == ErrorCode.FENCED_LEADER_EPOCH:
+            followed.failed = True
+            outcome.notes.append(f"{followed.name}: leader epoch {asked[3]} is over; the metadata will tell")
+        elif error != ErrorCode.NONE:
+            outcome.notes.append(f"{followed.name}: the leader answered error {error}")
+        self._put_off(key, followed, now_ms + self._settings.backoff_ms)
+
+    def _take_records(self, followed: Followed, answer: Any, outcome: Fetched) -> bool:
+        """False when the answer should have changed the log; if it did not, asking at once again would give the same."""
+        core = followed.core
+        diverging = answer.diverging_epoch
+        if diverging is not None and diverging.epoch >= 0:
+            outcome.notes.append(truncate_to_divergence(core, diverging))
+            return False
+        size = len(answer.records) if answer.records is not None else 0
+        if size:
+            outcome.received.append((core, size))
+            append_fetched(core, answer.records, followed.epoch)
+        if take_watermarks(core, answer.high_watermark, answer.log_start_offset):
+            outcome.advanced.append(core)
+        return not size
+
+    def _put_off(self, key: Key, followed: Followed, ready_ms: int) -> None:
+        followed.ready_ms = ready_ms
+        self._idle[key] = followed
+        self._changed.pop(key, None)
+        if followed.asked is not None:
+            followed.asked = None
+            self._forget[key] = followed.name
+
+    def resolved(self, followed: Followed, delay_until_ms: int = 0) -> None:
+        """The leader's offsets are taken, or could not be had: asked for again, at once or later."""
+        followed.resolving = False
+        followed.ready_ms = delay_until_ms

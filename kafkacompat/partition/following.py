@@ -1,0 +1,93 @@
+"""What a follower does to its log with a leader's answer: append, truncate, take over watermarks.
+
+Functions over a PartitionCore; they know neither requests nor other partitions. Follows Kafka's AbstractFetcherThread: the end of
+the epoch that both know decides where histories part (KIP-101, KIP-279). LogRefused and OSError pass through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import BatchCorrupt, iterate_batches
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Buffer
+    from kafkacompat.wire.messages.fetch_response import EpochEndOffset
+
+
+def append_fetched(core: PartitionCore, records: Buffer, leader_epoch: int) -> None:
+    """Whole batches as they came. The first into an empty log may begin before the log does: the leader gives whole batches."""
+    log = core.log
+    try:
+        log.append_as_follower(records, leader_epoch)
+    except LogRefused as refused:
+        if refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE or log.log_end_offset != log.log_start_offset:
+            raise
+        first = _first_batch(records)
+        if first is None or not first[0] < log.log_end_offset <= first[1]:
+            raise
+        log.truncate_fully_and_start_at(first[0])
+        log.append_as_follower(records, leader_epoch)
+
+
+def _first_batch(records: Buffer) -> tuple[int, int] | None:
+    """Its first and last offset; None when there is no whole batch."""
+    try:
+        for header in iterate_batches(records):
+            return header.base_offset, header.last_offset
+    except BatchCorrupt:
+        pass
+    return None
+
+
+def take_watermarks(core: PartitionCore, high_watermark: int, log_start_offset: int) -> bool:
+    """The leader's high watermark as far as the log reaches, and its log's start. True when the high watermark moved."""
+    log = core.log
+    before = log.high_watermark
+    log.set_high_watermark(min(high_watermark, log.log_end_offset))
+    start = min(log_start_offset, log.high_watermark)
+    if start > log.log_start_offset:
+        log.increment_log_start_offset(start)
+    return log.high_watermark > before
+
+
+def truncate_to_divergence(core: PartitionCore, diverging: EpochEndOffset) -> str:
+    """Drop what the leader does not have; returns a line for the node's log.
+
+    `diverging`: the largest epoch the leader knows that is not above our last one, and where it ended there. When we do not
+    know that epoch, we drop what is above our largest smaller one, and ask again with that.
+    """
+    log = core.log
+    ours = log.end_offset_for_epoch(diverging.epoch)
+    if ours.epoch < 0:
+        offset = diverging.end_offset
+    elif ours.epoch == diverging.epoch:
+        offset = min(ours.offset, diverging.end_offset)
+    else:
+        offset = ours.offset
+    end, high_watermark = log.log_end_offset, log.high_watermark
+    offset = min(offset, end)
+    log.truncate_to(offset)
+    below = "" if offset >= high_watermark else f", below its high watermark {high_watermark}"
+    return (
+        f"{core.topic_partition}: truncated from {end} to {offset}{below}: "
+        f"the leader's epoch {diverging.epoch} ended at {diverging.end_offset}"
+    )
+
+
+def take_latest(core: PartitionCore, leader_end: int) -> bool:
+    """The leader's log ends there and our fetch was out of range. True when that settles it; else its start must be known."""
+    log = core.log
+    if leader_end >= log.log_end_offset:
+        return False
+    log.truncate_to(leader_end)
+    return True
+
+
+def take_earliest(core: PartitionCore, leader_start: int) -> None:
+    """Where the leader's log begins: beyond our end everything here is gone there, and the log starts anew."""
+    if leader_start > core.log.log_end_offset:
+        core.log.truncate_fully_and_start_at(leader_start)

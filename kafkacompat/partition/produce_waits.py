@@ -1,0 +1,93 @@
+"""Appends that wait until enough replicas have them: acks=all.
+
+Duty: park, settle by partition, answer at the timeout. It knows neither requests nor how followers fetch. A leader or epoch
+that changed ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; what was appended stays (D14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Clock, Timers
+
+Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class ParkedProduce(Waiter):
+    """Appends of one request that wait until the high watermark has passed them, or for their timeout."""
+
+    __slots__ = ("answer", "ends", "epochs", "errors")
+
+    def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
+        super().__init__()
+        self.ends = dict(ends)
+        self.epochs: dict[TopicPartition, int] = {}
+        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.answer: Deferred[Errors] = Deferred()
+
+    def expire(self) -> None:
+        self.answer.resolve(
+            {partition: self.errors.get(partition, ErrorCode.REQUEST_TIMED_OUT) for partition in self.ends}
+        )
+
+
+class ProduceWaits:
+    """`cores` is the manager's table, by (topic, partition)."""
+
+    def __init__(self, cores: Mapping[tuple[str, int], PartitionCore], clock: Clock, timers: Timers) -> None:
+        self._cores = cores
+        self._parked: WaitList[ParkedProduce] = WaitList(clock, timers)
+
+    def when_replicated(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> Deferred[Errors] | None:
+        """None when each high watermark has already reached its end; else, later, an error a partition."""
+        waiter: ParkedProduce | None = None
+        for partition, end in ends.items():
+            core = self._cores.get(partition)
+            if (
+                core is not None
+                and core.is_leader
+                and core.log.high_watermark >= end
+                and core.may_have_min_isr()
+            ):
+                continue
+            if waiter is None:
+                waiter = ParkedProduce(ends)
+            if core is not None:
+                waiter.epochs[partition] = core.leader_epoch
+        if waiter is None:
+            return None
+        if self._settle(waiter) or timeout_ms <= 0 or self._parked.is_full():
+            waiter.expire()
+        else:
+            self._parked.park(waiter, ends, timeout_ms)
+        return waiter.answer
+
+    def advanced(self, core: PartitionCore) -> None:
+        """A high watermark moved, or a role changed or ended."""
+        for waiter in self._parked.on(core.topic_partition):
+            if self._settle(waiter):
+                self._parked.remove(waiter)
+                waiter.expire()
+
+    def _settle(self, waiter: ParkedProduce) -> bool:
+        """Note which of its partitions are decided; True when all are."""
+        errors = waiter.errors
+        for partition, end in waiter.ends.items():
+            if partition in errors:
+                continue
+            core = self._cores.get(partition)
+            if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not ErrorCode.NONE:
+                errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            elif core.log.high_watermark >= end:
+                errors[partition] = (
+                    ErrorCode.NONE if core.may_have_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                )
+        return len(errors) == len(waiter.ends)

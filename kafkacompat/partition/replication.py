@@ -1,0 +1,242 @@
+"""Replication of this node's partitions: who is followed from where, and what the leaders here ask the controller for.
+
+Duty: put each partition with a new role into the fetcher of its leader or take it out; look for laggards in the ISR by the
+clock; send proposed in-sync sets. The shell that joins fetchers, alter_partitions and the manager; decides nothing about records
+or
+offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it.
+Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.ids import NO_LEADER, java_string_hash
+from kafkacompat.partition.isr import Altered
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.partition.alter_partitions import AlterPartitions
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.fetchers import Channel, Fetcher
+    from kafkacompat.partition.followers import Fetched
+    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.ports import Clock, Timers
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[bytes, int]
+
+
+class Channels(Protocol):
+    """net.channels.Channels, as far as it is used."""
+
+    def get(self, host: str, port: int, purpose: str) -> Channel: ...
+
+
+class Settings(Protocol):
+    """Those in effect; num.replica.fetchers and the throttles may change while the node runs."""
+
+    def int(self, name: str) -> int: ...
+
+
+class Replication:
+    """Made before the PartitionManager, which attaches itself. `close` ends all fetching."""
+
+    def __init__(
+        self,
+        node_id: int,
+        listener_name: str,
+        channels: Channels,
+        clock: Clock,
+        timers: Timers,
+        settings: Settings,
+        *,
+        broker_epoch: Callable[[], int],
+        alter: Callable[[Any], Deferred[Any]],
+    ) -> None:
+        """`listener_name`: where leaders are reached (inter.broker.listener.name). `alter` sends an AlterPartitionRequest to the
+        active controller, however long that takes, and gives the response or fails.
+        """
+        self._node_id = node_id
+        self._listener_name = listener_name
+        self._channels = channels
+        self._clock = clock
+        self._timers = timers
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._alter = alter
+        self._lag_time_max_ms = settings.int("replica.lag.time.max.ms")
+        self._manager: PartitionManager | None = None
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        """By leader and index."""
+        self._fetcher_of: dict[Key, Fetcher] = {}
+        self._without_address: dict[Key, PartitionCore] = {}
+        """They have a leader whose address is not known yet."""
+        self._alters: AlterPartitions | None = None
+        self._checking = False
+        self._closed = False
+
+    def attach(self, manager: PartitionManager) -> None:
+        self._manager = manager
+        manager.standing.lag_time_max_ms = self._lag_time_max_ms
+
+    def close(self) -> None:
+        """Nothing is fetched or proposed from now on."""
+        self._closed = True
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._fetcher_of.clear()
+        if self._alters is not None:
+            self._alters.close()
+
+    # Roles
+
+    def on_image(self, new: MetadataImage) -> None:
+        """Brokers may have other addresses, or one at last."""
+        if self._closed:
+            return
+        moved = [
+            fetcher
+            for fetcher in self._fetchers.values()
+            if self._address_of(fetcher.leader_id) != fetcher.address
+        ]
+        for fetcher in moved:
+            for core in fetcher.cores():
+                self.role_taken(core)
+        for core in list(self._without_address.values()):
+            self.role_taken(core)
+
+    def role_taken(self, core: PartitionCore) -> None:
+        key = core.topic_id, core.topic_partition.partition
+        if core.is_leader or core.leader == NO_LEADER or self._closed:
+            self._unfollow(key, core)
+            if core.is_leader and not core.alone:
+                self._check_later()
+            return
+        address = self._address_of(core.leader)
+        if address is None:
+            self._unfollow(key, core)
+            self._without_address[key] = core
+            return
+        self._without_address.pop(key, None)
+        fetcher = self._fetcher_for(core, address)
+        before = self._fetcher_of.get(key)
+        if before is not None and before is not fetcher:
+            before.remove(core)
+        self._fetcher_of[key] = fetcher
+        fetcher.add(core)
+
+    def gone(self, core: PartitionCore) -> None:
+        self._unfollow((core.topic_id, core.topic_partition.partition), core)
+
+    def _unfollow(self, key: Key, core: PartitionCore) -> None:
+        self._without_address.pop(key, None)
+        fetcher = self._fetcher_of.pop(key, None)
+        if fetcher is not None:
+            fetcher.remove(core)
+
+    def _address_of(self, node_id: int) -> tuple[str, int] | None:
+        assert self._manager is not None  # attached before any image
+        broker = self._manager.standing.brokers.get(node_id)
+        endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _fetcher_for(self, core: PartitionCore, address: tuple[str, int]) -> Fetcher:
+        name = core.topic_partition
+        count = self._settings.int("num.replica.fetchers")
+        index = (31 * java_string_hash(name.topic) + name.partition) % count
+        fetcher = self._fetchers.get((core.leader, index))
+        if fetcher is not None and fetcher.address == address:
+            return fetcher
+        if fetcher is not None:
+            fetcher.close()
+        fetcher = self._fetchers[core.leader, index] = self._make_fetcher(core.leader, index, address)
+        return fetcher
+
+    def _make_fetcher(self, leader_id: int, index: int, address: tuple[str, int]) -> Fetcher:
+        from kafkacompat.partition.fetchers import Fetcher
+        from kafkacompat.partition.followers import FetchSettings, FollowerFetches
+
+        number = self._settings.int
+        backoff_ms = number("replica.fetch.backoff.ms")
+        settings = FetchSettings(
+            max_wait_ms=number("replica.fetch.wait.max.ms"),
+            min_bytes=number("replica.fetch.min.bytes"),
+            partition_max_bytes=number("replica.fetch.max.bytes"),
+            response_max_bytes=number("replica.fetch.response.max.bytes"),
+            backoff_ms=backoff_ms,
+        )
+        return Fetcher(
+            self._node_id,
+            leader_id,
+            address,
+            self._channels.get(*address, f"replica-fetcher-{index}"),
+            FollowerFetches(self._node_id, self._broker_epoch, settings),
+            self,
+            self._clock,
+            self._timers,
+            timeout_ms=number("replica.socket.timeout.ms"),
+            backoff_ms=backoff_ms,
+        )
+
+    # What fetchers tell
+
+    def fetched(self, outcome: Fetched) -> None:
+        assert self._manager is not None
+        for core in outcome.advanced:
+            self._manager.advanced(core)
+
+    def storage_failed(self, core: PartitionCore, error: OSError) -> None:
+        assert self._manager is not None
+        self._manager.storage_failed(core, error)
+
+    def idle(self, fetcher: Fetcher) -> None:
+        for key, each in list(self._fetchers.items()):
+            if each is fetcher:
+                del self._fetchers[key]
+        fetcher.close()
+
+    # The in-sync set
+
+    def propose(self, core: PartitionCore, proposal: PendingIsr) -> None:
+        if self._closed:
+            return
+        if self._alters is None:
+            from kafkacompat.partition.alter_partitions import AlterPartitions
+
+            self._alters = AlterPartitions(
+                self._node_id, self._broker_epoch, self._alter, self._timers, self._altered
+            )
+        logger.info("%s: asking for ISR %s instead of %s", core.topic_partition, proposal.isr, core.isr)
+        self._alters.submit(core, proposal)
+
+    def _altered(self, core: PartitionCore, outcome: Altered) -> None:
+        assert self._manager is not None
+        if outcome is Altered.COMMITTED and core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+            self._manager.advanced(core)
+
+    def _check_later(self) -> None:
+        if not self._checking and not self._closed:
+            self._checking = True
+            self._timers.call_after(self._lag_time_max_ms // 2, self._check_isr)
+
+    def _check_isr(self) -> None:
+        """Half as long as a follower may lag, so that none lags much longer unnoticed."""
+        assert self._manager is not None
+        self._checking = False
+        if self._closed:
+            return
+        now_ms = self._clock.monotonic_ms()
+        led = [core for core in self._manager.by_id.values() if core.is_leader and not core.alone]
+        for core in led:
+            proposal = core.propose_shrinking(now_ms)
+            if proposal is not None:
+                self.propose(core, proposal)
+        if led:
+            self._check_later()
