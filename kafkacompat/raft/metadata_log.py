@@ -6,6 +6,7 @@ rebuilt from it after a crash; every MiB all of them are made durable, so that s
 
 from __future__ import annotations
 
+import errno
 import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from kafkacompat.records.validate import ValidatedBatch
 
 if TYPE_CHECKING:
     from kafkacompat.log.flush import LogFlush
-    from kafkacompat.ports import Clock, Disk, LogRead
+    from kafkacompat.ports import Buffer, Clock, Disk, LogRead
 
 FULL_FLUSH_BYTES = 1024 * 1024
 """Written since the last full flush before the next one takes indexes and epochs along."""
@@ -41,15 +42,17 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
 
 
 class PartitionMetadataLog:
-    """raft.driver.MetadataLog over a PartitionLog."""
+    """raft.contracts.MetadataLog over a PartitionLog."""
 
-    __slots__ = ("_bytes_since_full_flush", "_clock", "_flush", "log")
+    __slots__ = ("_bytes_since_full_flush", "_clock", "_cuts", "_flush", "log")
 
     def __init__(self, log: PartitionLog, clock: Clock) -> None:
         self.log = log
         self._clock = clock
         self._bytes_since_full_flush = 0
         self._flush: LogFlush | None = None
+        self._cuts = 0
+        """Counts truncations: one may close files that a worker is about to sync."""
 
     @property
     def log_start_offset(self) -> int:
@@ -68,19 +71,28 @@ class PartitionMetadataLog:
     def set_high_watermark(self, offset: int) -> None:
         self.log.set_high_watermark(offset)
 
+    def truncate_to(self, offset: int) -> None:
+        self._cuts += 1
+        self.log.truncate_to(offset, self._clock.now_ms())
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
+        self._cuts += 1
         self.log.truncate_fully_and_start_at(offset, self._clock.now_ms())
 
     def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
         self.log.append_as_leader(ValidatedBatch(batch, parse_header(batch)), epoch, now_ms)
         self._bytes_since_full_flush += len(batch)
 
+    def append_fetched(self, batches: Buffer, epoch: int) -> None:
+        self.log.append_as_follower(batches, epoch)
+        self._bytes_since_full_flush += len(batches)
+
     def begin_sync(self) -> Callable[[], None]:
         log = self.log
         if self._bytes_since_full_flush >= FULL_FLUSH_BYTES:
             self._bytes_since_full_flush = 0
             self._flush = log.begin_flush()
-            return self._flush.run
+            return self._unless_cut(self._flush.run)
         self._flush = None
         first = log.recovery_point
         files = [
@@ -93,7 +105,21 @@ class PartitionMetadataLog:
             for file in files:
                 file.sync()
 
-        return sync
+        return self._unless_cut(sync)
+
+    def _unless_cut(self, sync: Callable[[], None]) -> Callable[[], None]:
+        """A truncation meanwhile closes segments from the end: what is left was synced first, what is gone need not be."""
+        cuts = self._cuts
+
+        def run() -> None:
+            try:
+                sync()
+            except OSError as error:
+                if error.errno != errno.EBADF or self._cuts == cuts:
+                    raise
+                self._flush = None
+
+        return run
 
     def finish_sync(self) -> None:
         if self._flush is not None:

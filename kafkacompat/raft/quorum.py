@@ -48,6 +48,9 @@ from kafkacompat.raft.roles import Campaign, Role, Unattached
 from kafkacompat.raft.votes import Tally
 from kafkacompat.wire.errors import ErrorCode
 
+REFUSED_STEP_MS = 100
+"""Between two followers' candidacies when the leader's process is seen to be gone: time for an election."""
+
 
 class QuorumCore(QuorumState):
     """`boot` once, then `step` for ever; `wake_ms` says when a Tick is due."""
@@ -169,9 +172,18 @@ class QuorumCore(QuorumState):
             self.follower.download = None
 
     def _peer_refused(self, event: effect.PeerRefused) -> None:
-        """Counts as an expired fetch timeout; the pre-vote that follows still asks whether others hear the leader."""
-        if self.follower is not None and self.follower.leader_id == event.node_id and self.stands:
-            self.follower.deadline_ms = self.now_ms
+        """Counts as an expired fetch timeout; the pre-vote that follows still asks whether others hear the leader.
+
+        All followers see it at the same instant. They stand one after another, by id, or their votes would split and cost an
+        election timeout; and from here on they grant a pre-vote.
+        """
+        follower = self.follower
+        if follower is None or follower.leader_id != event.node_id or not self.stands:
+            return
+        place = sum(1 for each in self.voters.latest.ids if each < self.node_id and each != event.node_id)
+        wait_ms = min(place * REFUSED_STEP_MS, self.settings.election_timeout_ms)
+        follower.deadline_ms = min(follower.deadline_ms, self.now_ms + wait_ms)
+        follower.has_fetched = False
 
     def _synced(self, event: effect.Synced) -> None:
         self.sync_done()

@@ -1,0 +1,434 @@
+"""The quorum driver on logs and disks in memory, over encoded messages: several nodes in one thread."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafkacompat.raft._tests.driver_support import (
+    DIRECTORY,
+    PARTITION,
+    Cluster,
+    Node,
+    address,
+    directory_id,
+)
+from kafkacompat.raft.contracts import NotLeader
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request
+
+
+def started(**options: object) -> Cluster:
+    cluster = Cluster(**options)  # type: ignore[arg-type]
+    cluster.start()
+    return cluster
+
+
+def test_a_sole_voter_is_active_without_waiting_for_an_election() -> None:
+    cluster = started(voters=(1,))
+    cluster.run(10)
+    node = cluster.nodes[1]
+    assert node.up.is_leader
+    assert node.machine.active_epochs == [1]
+    assert node.up.is_all_committed
+    outcome = node.propose(b"a")
+    assert outcome == []
+    cluster.run(10)
+    assert outcome == ["committed"]
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_three_nodes_elect_a_leader_and_replicate(dynamic: bool) -> None:
+    cluster = started(dynamic=dynamic)
+    leader = cluster.leader()
+    outcomes = [leader.propose(b"%d" % index) for index in range(20)]
+    cluster.settle()
+    assert outcomes == [["committed"]] * 20
+    for node in cluster.nodes.values():
+        assert node.machine.values == [b"%d" % index for index in range(20)]
+        assert node.up.leader_id == leader.id
+        assert node.up.leader_endpoints == address(leader.id)
+    assert [node.machine.kraft_version for node in cluster.nodes.values()] == [1 if dynamic else None] * 3
+
+
+def test_nothing_is_committed_before_a_majority_has_synced_it() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    for node in cluster.followers():
+        node.workers.stopped = True
+    outcome = leader.propose(b"a")
+    cluster.run(300)
+    assert outcome == []
+    for node in cluster.followers():
+        assert node.up.next_offset == leader.up.next_offset
+    cluster.followers()[0].workers.resume()
+    cluster.run(50)
+    assert outcome == ["committed"]
+
+
+def test_several_proposals_share_an_fsync_and_come_back_in_order() -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    node.workers.stopped = True
+    order: list[int] = []
+    for index in range(5):
+        node.up.propose([b"x"], lambda index=index: order.append(index), lambda: order.append(-1))
+    node.up.when_committed(lambda: order.append(5))
+    cluster.run(5)
+    node.workers.resume()
+    assert order == [0]
+    cluster.run(5)
+    assert order == [0, 1, 2, 3, 4, 5]
+
+
+def test_only_the_leader_proposes() -> None:
+    cluster = started()
+    cluster.settle()
+    follower = cluster.followers()[0]
+    with pytest.raises(NotLeader):
+        follower.propose(b"a")
+    told: list[str] = []
+    follower.up.when_committed(lambda: told.append("committed"), lambda: told.append("lost"))
+    assert told == ["lost"]
+
+
+def test_when_a_killed_leader_refuses_the_others_elect_soon() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    leader.propose(b"a")
+    cluster.settle()
+    before_ms = cluster.world.elapsed_ms
+    leader.kill()
+    new = cluster.leader()
+    assert new is not leader
+    assert cluster.world.elapsed_ms - before_ms < 1000
+    assert new.propose(b"b") == []
+    cluster.settle()
+    leader.start()
+    cluster.settle()
+    assert [node.machine.values for node in cluster.nodes.values()] == [[b"a", b"b"]] * 3
+
+
+def test_a_leader_cut_off_loses_its_proposals_before_it_hears_of_another() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    cluster.isolate(leader.id)
+    outcome = leader.propose(b"never")
+    cluster.run_until(lambda: any(node.up.is_leader for node in cluster.nodes.values() if node is not leader))
+    new = next(node for node in cluster.nodes.values() if node is not leader and node.up.is_leader)
+    cluster.run_until(lambda: not leader.up.is_leader)
+    assert outcome == ["lost"]
+    assert leader.machine.events[-1][0] == "leader"
+    assert leader.machine.leader[1] == -1
+    with pytest.raises(NotLeader):
+        leader.propose(b"neither")
+    cluster.run_until(lambda: new.machine.active_epochs != [])
+    new.propose(b"kept")
+    cluster.cut.clear()
+    cluster.settle()
+    for node in cluster.nodes.values():
+        assert node.machine.values == [b"kept"]
+    assert leader.up.next_offset == new.up.next_offset
+
+
+def test_a_lost_proposal_that_was_committed_after_all_comes_by_apply() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    # The followers take the record, but the leader never hears of it.
+    cluster.cut |= {(node.id, leader.id) for node in cluster.followers()}
+    outcome = leader.propose(b"a")
+    cluster.run(2)
+    cluster.cut |= {(leader.id, node.id) for node in cluster.nodes.values() if node is not leader}
+    cluster.run_until(lambda: not leader.up.is_leader)
+    assert outcome == ["lost"]
+    cluster.cut.clear()
+    cluster.settle()
+    for node in cluster.nodes.values():
+        assert node.machine.values == [b"a"]
+
+
+def test_a_state_machine_may_propose_from_within_its_calls() -> None:
+    cluster = started()
+    for node in cluster.nodes.values():
+
+        def begin(node: Node = node) -> None:
+            node.propose(b"first")
+            node.up.when_committed(lambda: node.up.propose([b"second"], lambda: None, lambda: None) and None)
+
+        node.machine.when_active = begin
+    leader = cluster.leader()
+    cluster.settle()
+    for node in cluster.nodes.values():
+        if node is not leader:
+            assert node.machine.values == [b"first", b"second"]
+
+
+def test_an_observer_follows_without_a_sync() -> None:
+    cluster = started(observers=(9,))
+    cluster.nodes[9].workers.stopped = True
+    leader = cluster.leader()
+    for index in range(5):
+        leader.propose(b"%d" % index)
+    cluster.settle()
+    observer = cluster.nodes[9]
+    assert observer.machine.values == [b"%d" % index for index in range(5)]
+    assert observer.workers.kept == []
+    assert observer.up.voters.ids == (1, 2, 3)
+    assert not observer.up.is_leader
+
+
+def test_a_stopped_cluster_starts_with_its_votes_and_records() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    leader.propose(b"a")
+    epoch = cluster.settle().up.epoch
+    for node in cluster.nodes.values():
+        node.kill()
+    stored = json.loads(cluster.nodes[leader.id].disk.read_bytes(f"{PARTITION}/quorum-state"))
+    assert (stored["leaderEpoch"], stored["leaderId"], stored["data_version"]) == (epoch, leader.id, 1)
+    cluster.start()
+    new = cluster.settle()
+    assert new.up.epoch > epoch
+    assert [node.machine.values for node in cluster.nodes.values()] == [[b"a"]] * 3
+
+
+def test_what_was_committed_survives_the_loss_of_power_everywhere() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    outcome = leader.propose(b"a")
+    cluster.run_until(lambda: outcome == ["committed"])
+    for node in cluster.nodes.values():
+        node.lose_power()
+    cluster.start()
+    new = cluster.settle()
+    assert new.machine.values == [b"a"]
+
+
+def test_a_node_far_behind_fetches_the_snapshot() -> None:
+    cluster = started(settings=None, segment_bytes=1 << 30)
+    leader = cluster.settle()
+    behind = cluster.followers()[0]
+    behind.kill()
+    for index in range(200):
+        leader.propose(b"%03d" % index)
+    cluster.settle()
+    for _ in range(2):
+        machine = leader.machine
+        leader.propose(b"more")
+        cluster.settle()
+        leader.up.write_snapshot(machine.values, leader.up.next_offset, leader.up.epoch)
+    assert leader.log.log_start_offset > 0
+    assert leader.up.bytes_since_snapshot == 0
+    behind.start()
+    cluster.settle()
+    assert behind.machine.values == machine.values
+    assert ("snapshot", leader.up.next_offset - 1) in behind.machine.events
+    assert not [path for path in behind.disk.files if path.endswith(".part")]
+    leader.propose(b"after")
+    cluster.settle()
+    assert behind.machine.values[-1] == b"after"
+    behind.kill()
+    behind.start()
+    cluster.settle()
+    assert behind.machine.values == leader.machine.values
+    assert behind.up.voters.ids == (1, 2, 3)
+
+
+def test_a_snapshot_comes_in_pieces() -> None:
+    from kafkacompat.raft.quorum_state import QuorumSettings
+
+    cluster = started(settings=QuorumSettings(fetch_snapshot_max_bytes=100))
+    leader = cluster.settle()
+    behind = cluster.followers()[0]
+    behind.kill()
+    leader.propose(b"v" * 1000)
+    cluster.settle()
+    leader.up.write_snapshot(leader.machine.values, leader.up.next_offset, leader.up.epoch)
+    behind.disk = type(behind.disk)()
+    behind.disk.make_directory(DIRECTORY)
+    behind.start()
+    cluster.settle()
+    assert behind.machine.values == [b"v" * 1000]
+    pieces = [each for each in cluster.carried if each[2] == "FetchSnapshotRequest"]
+    assert len(pieces) > 10
+
+
+def add_voter(node_id: int, **changes: object) -> add_raft_voter_request.AddRaftVoterRequest:
+    message = add_raft_voter_request.AddRaftVoterRequest(
+        cluster_id="cluster",
+        timeout_ms=5000,
+        voter_id=node_id,
+        voter_directory_id=directory_id(node_id),
+        listeners=[
+            add_raft_voter_request.Listener(name=name, host=host, port=port)
+            for name, host, port in address(node_id)
+        ],
+    )
+    for name, value in changes.items():
+        setattr(message, name, value)
+    return message
+
+
+def test_voters_are_added_and_removed() -> None:
+    cluster = Cluster(voters=(1,))
+    cluster.bootstrap = (1, 2)
+    new = cluster.nodes[2] = Node(cluster, 2)
+    cluster.nodes[1].start()
+    cluster.run(100)
+    new.start()
+    leader = cluster.settle()
+    assert leader is cluster.nodes[1]
+    cluster.run(1000)
+    answer = cluster.ask(leader, add_voter(2))
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, "NONE")
+    cluster.settle()
+    assert [node.up.voters.ids for node in cluster.nodes.values()] == [(1, 2), (1, 2)]
+    assert cluster.ask(leader, add_voter(2)).error_code == ErrorCode.DUPLICATE_VOTER
+    answer = cluster.ask(
+        leader,
+        remove_raft_voter_request.RemoveRaftVoterRequest(
+            cluster_id="cluster", voter_id=1, voter_directory_id=directory_id(1)
+        ),
+    )
+    assert answer.error_code == ErrorCode.NONE
+    new_leader = cluster.leader()
+    assert new_leader is new
+    cluster.settle()
+    assert new.up.voters.ids == (2,)
+
+
+def test_an_added_voter_that_does_not_answer_is_refused() -> None:
+    cluster = started(voters=(1,))
+    leader = cluster.settle()
+    cluster.nodes[2] = Node(cluster, 2)
+    assert cluster.ask(leader, add_voter(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    wrong = cluster.ask(leader, add_voter(2, cluster_id="other"))
+    assert wrong.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_static_quorum_becomes_dynamic() -> None:
+    cluster = started(dynamic=False)
+    leader = cluster.settle()
+    assert leader.up.kraft_version == 0
+    # Each voter says who it is after a fetch timeout.
+    cluster.run(3000)
+    leader = cluster.settle()
+    outcome: list[ErrorCode] = []
+    leader.up.upgrade_kraft_version(outcome.append)
+    cluster.settle()
+    assert outcome == [ErrorCode.NONE]
+    for node in cluster.nodes.values():
+        assert node.up.kraft_version == 1
+        assert node.machine.kraft_version == 1
+        assert [each.directory_id for each in node.up.voters.voters] == [directory_id(n) for n in (1, 2, 3)]
+    again: list[ErrorCode] = []
+    leader.up.upgrade_kraft_version(again.append)
+    assert again == [ErrorCode.INVALID_UPDATE_VERSION]
+
+
+def test_a_peer_without_pre_vote_does_not_stop_an_election() -> None:
+    cluster = Cluster()
+    for node in cluster.nodes.values():
+        node.max_version = 1
+    cluster.start()
+    assert cluster.settle().up.is_leader
+
+
+def test_a_resigning_leader_hands_over_soon() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    left = leader.up.shut_down(5000)
+    cluster.run_until(lambda: left.done, 200)
+    assert leader.machine.leader == (leader.up.epoch, -1)
+    leader.kill()
+    before_ms = cluster.world.elapsed_ms
+    assert cluster.leader() is not leader
+    assert cluster.world.elapsed_ms - before_ms < 200
+
+
+def test_a_follower_leaves_at_once() -> None:
+    cluster = started()
+    cluster.settle()
+    assert cluster.followers()[0].up.shut_down(5000).done
+
+
+def test_the_leader_reports_voters_and_observers_with_their_lag() -> None:
+    cluster = started(observers=(9,))
+    leader = cluster.settle()
+    assert cluster.followers()[0].up.report() is None
+    slow = next(node for node in cluster.followers() if node.can_vote)
+    cluster.isolate(slow.id)
+    leader.propose(b"a")
+    cluster.run(1000)
+    report = leader.up.report()
+    assert report is not None
+    assert (report.leader_id, report.epoch) == (leader.id, leader.up.epoch)
+    assert report.high_watermark == leader.up.next_offset
+    now_ms = cluster.world.now_ms()
+    by_id = {each.id: each for each in (*report.voters, *report.observers)}
+    assert sorted(each.id for each in report.voters) == [1, 2, 3]
+    assert [each.id for each in report.observers] == [9]
+    assert by_id[9].log_end_offset == leader.up.next_offset
+    assert by_id[leader.id].last_fetch_ms == now_ms
+    assert by_id[slow.id].log_end_offset == leader.up.next_offset - 1
+    assert now_ms - 1600 < by_id[slow.id].last_fetch_ms < now_ms - 400
+    assert by_id[slow.id].listeners == address(slow.id)
+    assert by_id[9].directory_id == directory_id(9)
+
+
+def test_a_full_disk_refuses_a_proposal_and_the_node_goes_on() -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    node.disk.failing = ".log"
+    with pytest.raises(OSError, match="full"):
+        node.propose(b"a")
+    node.disk.failing = None
+    outcome = node.propose(b"b")
+    cluster.run(10)
+    assert outcome == ["committed"]
+    assert node.machine.values == [b"b"]
+
+
+def test_a_follower_whose_disk_fails_halts() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    broken = cluster.followers()[0]
+    broken.disk.failing = ".log"
+    leader.propose(b"a")
+    cluster.world.run(100)
+    assert [type(each) for each in broken.failures] == [OSError]
+    cluster.world.run(5000)
+    assert leader.up.is_all_committed
+
+
+def test_flush_now_commits_for_a_sole_voter() -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    node.workers.stopped = True
+    first = node.propose(b"a")
+    second = node.propose(b"b")
+    node.up.flush_now()
+    assert (first, second) == (["committed"], ["committed"])
+    node.workers.resume()
+    cluster.run(10)
+    node.up.close()
+
+
+def test_a_sole_voter_drops_the_log_below_its_snapshot() -> None:
+    cluster = started(voters=(1,))
+    node = cluster.settle()
+    node.propose(b"a")
+    cluster.settle()
+    node.up.write_snapshot(node.machine.values, node.up.next_offset, node.up.epoch)
+    assert node.log.log_start_offset == node.up.next_offset
+    node.propose(b"b")
+    cluster.settle()
+    node.kill()
+    node.start()
+    cluster.settle()
+    assert node.machine.values == [b"a", b"b"]
+    assert node.machine.kraft_version == 1
+    assert ("snapshot", 3) in node.machine.events

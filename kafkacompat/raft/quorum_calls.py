@@ -1,0 +1,139 @@
+"""The quorum's conversations: requests of others waiting for their answer, our requests on their way.
+
+Duty: keep who asked, map to and from wire messages (loaded when first needed: a node alone in its quorum never needs them), say
+every failure of the transport to the core. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.raft import effects as effect
+from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
+from kafkacompat.wire.errors import ErrorCode, WireError
+
+if TYPE_CHECKING:
+    from kafkacompat.raft.contracts import QuorumTransport
+    from kafkacompat.raft.messages import Request, Response
+    from kafkacompat.raft.quorum import QuorumCore
+    from kafkacompat.raft.quorum_state import Member, QuorumSettings
+    from kafkacompat.raft.voter_set import Endpoints
+
+KRAFT_VERSION = "kraft.version"
+PROBE_SINCE = 4
+"""ApiVersions version that names features whose lowest level is 0."""
+
+
+class QuorumCalls:
+    """Waiting requests are bounded by the connections that wait: each has one answer coming, at the latest at its deadline."""
+
+    core: QuorumCore
+    """Set once, before any call."""
+
+    def __init__(
+        self,
+        member: Member,
+        settings: QuorumSettings,
+        listener_name: str,
+        transport: QuorumTransport,
+        enter: Callable[[effect.Event], None],
+    ) -> None:
+        self._member = member
+        self._settings = settings
+        self._listener_name = listener_name
+        self._transport = transport
+        self._enter = enter
+        self._waiting: dict[int, tuple[Any, int, Deferred[Any]]] = {}
+        """Request id -> (wire request, its version, its answer)."""
+        self._next_request_id = 0
+        transport.on_refused = lambda node_id: enter(effect.PeerRefused(node_id))
+
+    # As server.
+
+    def receive(self, message: Any, api_version: int) -> Deferred[Any]:
+        from kafkacompat.raft import wire_server
+
+        try:
+            request = wire_server.decode_request(message, api_version, self._member.cluster_id)
+        except wire_server.Refused as refused:
+            return Deferred.of(refused.response)
+        request_id = self._next_request_id
+        self._next_request_id += 1
+        deferred: Deferred[Any] = Deferred()
+        self._waiting[request_id] = (message, api_version, deferred)
+        self._enter(effect.RequestReceived(request_id, request))
+        return deferred
+
+    def answer(self, request_id: int, response: Response, records: Any) -> None:
+        from kafkacompat.raft import wire_server
+
+        message, api_version, deferred = self._waiting.pop(request_id)
+        deferred.resolve(
+            wire_server.encode_response(message, response, api_version, self._listener_name, records)
+        )
+
+    # As client.
+
+    def _address(self, endpoints: Endpoints) -> tuple[str, int] | None:
+        """Of the default controller listener, else of the first there is."""
+        for name, host, port in endpoints:
+            if name == self._listener_name:
+                return host, port
+        return endpoints[0][1:] if endpoints else None
+
+    def send(self, each: effect.Send) -> None:
+        from kafkacompat.raft import wire_client
+
+        address = self._address(each.endpoints)
+        if address is None:
+            self._enter(effect.RequestFailed(each.correlation_id))
+            return
+        message, min_version = wire_client.encode_request(each.request)
+        self._transport.request(
+            each.node_id, *address, message, self._settings.request_timeout_ms, min_version=min_version
+        ).on_done(lambda done: self._answered(each.correlation_id, each.request, done))
+
+    def _answered(self, correlation_id: int, request: Request, done: Deferred[Any]) -> None:
+        from kafkacompat.raft import wire_client
+        from kafkacompat.raft.batches import BrokenBatch
+
+        voters = self.core.voters
+        try:
+            response = wire_client.decode_response(
+                request, done.result(), self._listener_name, voters.latest, voters.kraft_version
+            )
+        except PeerUnsupported:
+            self._enter(effect.RequestFailed(correlation_id, ErrorCode.UNSUPPORTED_VERSION))
+        except (PeerUnavailable, WireError, wire_client.AnswerMalformed, BrokenBatch):
+            self._enter(effect.RequestFailed(correlation_id))
+        else:
+            self._enter(effect.ResponseReceived(correlation_id, response))
+
+    def probe(self, each: effect.ProbeVoter) -> None:
+        from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
+
+        address = self._address(each.endpoints)
+        if address is None:
+            self._enter(effect.VoterProbed(each.voter, None))
+            return
+        request = ApiVersionsRequest(client_software_name="kafkacompat", client_software_version="1")
+        self._transport.request(
+            each.voter.id, *address, request, self._settings.request_timeout_ms, min_version=PROBE_SINCE
+        ).on_done(lambda done: self._probed(each, done))
+
+    def _probed(self, each: effect.ProbeVoter, done: Deferred[Any]) -> None:
+        supported: tuple[int, int] | None = None
+        try:
+            response = done.result()
+        except (PeerUnsupported, PeerUnavailable, WireError):
+            pass
+        else:
+            if response.error_code == ErrorCode.NONE:
+                # A node that does not name the feature knows only level 0.
+                supported = (0, 0)
+                for feature in response.supported_features:
+                    if feature.name == KRAFT_VERSION:
+                        supported = (feature.min_version, feature.max_version)
+        self._enter(effect.VoterProbed(each.voter, supported))
