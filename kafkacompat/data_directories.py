@@ -10,12 +10,20 @@ import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kafkacompat.config import ServerConfig, parse_voters
+from kafkacompat.config import EndPoint, ServerConfig, parse_voters
 from kafkacompat.ids import ZERO_UUID, uuid_to_text
-from kafkacompat.ports import Clock, Disk, Random, Workers
+from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
+from kafkacompat.raft.contracts import QuorumTransport
 from kafkacompat.raft.driver import RaftDriver
 from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
+from kafkacompat.raft.quorum_config import (
+    default_listener,
+    quorum_member,
+    quorum_settings,
+    static_voters,
+)
+from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot
 from kafkacompat.raft.storage import (
     BOOTSTRAP_CHECKPOINT,
@@ -182,3 +190,58 @@ def open_metadata_store(
         fail=fail,
     )
     return MetadataStore(log, driver)
+
+
+@dataclass(slots=True)
+class QuorumStore:
+    """The metadata log's files and the member of the quorum over them."""
+
+    log: PartitionMetadataLog
+    driver: QuorumDriver
+
+    def close(self) -> None:
+        """After the driver's close: leave the files as Kafka does at a clean stop. Blocks."""
+        self.log.close()
+
+
+def open_quorum_store(
+    config: ServerConfig,
+    directories: NodeDirectories,
+    disk: Disk,
+    workers: Workers,
+    clock: Clock,
+    timers: Timers,
+    random: Random,
+    transport: QuorumTransport,
+    *,
+    endpoints: Sequence[EndPoint],
+    fail: Callable[[BaseException], None],
+    note: Callable[[str], None],
+) -> QuorumStore:
+    """Open `__cluster_metadata-0`. Every batch is checked at each start, as in Kafka: a quorum rests on it.
+
+    `endpoints` are this node's controller listeners as others are told of them, the default one first; none without that role.
+    """
+    identity = directories.identity
+    log_config = metadata_log_config(
+        config.int("metadata.log.segment.bytes"), config.int("metadata.log.segment.ms")
+    )
+    log = open_metadata_log(disk, identity.metadata_directory, log_config, clock, clean=False, note=note)
+    own = tuple((each.listener_name, each.host, each.port) for each in endpoints)
+    driver = QuorumDriver(
+        member=quorum_member(config, identity.metadata_directory_id, identity.cluster_id, own),
+        settings=quorum_settings(config),
+        listener_name=default_listener(config),
+        directory=posixpath.join(identity.metadata_directory, METADATA_PARTITION),
+        log=log,
+        disk=disk,
+        workers=workers,
+        clock=clock,
+        timers=timers,
+        random=random,
+        static_voters=static_voters(config),
+        transport=transport,
+        fail=fail,
+        note=note,
+    )
+    return QuorumStore(log, driver)

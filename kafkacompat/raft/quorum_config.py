@@ -1,0 +1,74 @@
+"""A node's settings as the quorum takes them: controller.quorum.*, controller.listener.names, node.id, process.roles.
+
+Pure. Knows the settings' names and forms, and no role of a member.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.config import ServerConfig, parse_voters
+from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.raft.quorum_state import Member, QuorumSettings
+from kafkacompat.raft.voter_set import Endpoints
+from kafkacompat.raft.voters import Voter
+
+FIRST_BOOTSTRAP_ID = -2
+"""Bootstrap servers have pseudo ids downwards from here until they say who they are."""
+
+
+def quorum_settings(config: ServerConfig) -> QuorumSettings:
+    # A timeout of 0 is allowed by Kafka's range, and would leave no room to draw an election's.
+    return QuorumSettings(
+        election_timeout_ms=max(config.int("controller.quorum.election.timeout.ms"), 1),
+        fetch_timeout_ms=max(config.int("controller.quorum.fetch.timeout.ms"), 2),
+        election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
+    )
+
+
+def default_listener(config: ServerConfig) -> str:
+    """The controller listener by which members reach each other."""
+    return config.controller_listener_names[0]
+
+
+def static_voters(config: ServerConfig) -> tuple[Voter, ...]:
+    """controller.quorum.voters; their directories are not known."""
+    name = default_listener(config)
+    return tuple(
+        Voter(node_id, ZERO_UUID, ((name, host, port),))
+        for node_id, (host, port) in parse_voters(config).items()
+    )
+
+
+def bootstrap_servers(config: ServerConfig) -> tuple[tuple[int, Endpoints], ...]:
+    """controller.quorum.bootstrap.servers; where it is not set, the static voters."""
+    name = default_listener(config)
+    addresses = [
+        (host.strip("[]"), int(port))
+        for host, _, port in (
+            entry.rpartition(":") for entry in config.list("controller.quorum.bootstrap.servers")
+        )
+    ]
+    if not addresses:
+        addresses = list(parse_voters(config).values())
+    return tuple(
+        (FIRST_BOOTSTRAP_ID - place, ((name, host, port),)) for place, (host, port) in enumerate(addresses)
+    )
+
+
+def quorum_member(
+    config: ServerConfig, directory_id: Uuid, cluster_id: str, own_endpoints: Endpoints
+) -> Member:
+    """`directory_id` is the metadata directory's; `own_endpoints` this node's controller listeners as others are told of
+    them, the default one first, () without the controller role. A node need not ask itself who leads."""
+    own = {(host, port) for _, host, port in own_endpoints}
+    return Member(
+        node_id=config.node_id,
+        directory_id=directory_id,
+        endpoints=own_endpoints,
+        can_vote="controller" in config.roles,
+        cluster_id=cluster_id,
+        bootstrap=tuple(each for each in bootstrap_servers(config) if each[1][0][1:] not in own),
+    )
