@@ -282,8 +282,13 @@ class PartitionLog(ReadableLog):
     # -- truncation
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
-        """Drop everything from an offset on. Below the log's start it starts anew there."""
+        """Drop everything from an offset on. Below the log's start it starts anew there.
+
+        At the end or beyond it only epochs go that begin there: led, but without a record.
+        """
         if offset >= self.log_end_offset:
+            self._epochs.truncate_from_end(self.log_end_offset)
+            self._write_epochs()
             return
         if offset < self._segments.items[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)

@@ -297,9 +297,11 @@ class PartitionManager:
                         if known.get(index) is partition:
                             continue
                         if self.node_id in partition.replicas:
-                            # What the first image brings may have been here before this start.
-                            is_new = old.offset >= 0 and index not in known
                             key = TopicPartition(name, index)
+                            # What the first image brings may have been here before this start.
+                            is_new = index not in known and (
+                                old.offset >= 0 or not self._log_manager.may_have(key)
+                            )
                             if key in self._arrivals or (is_new and opened >= OPENED_AT_ONCE_MAX):
                                 self._arrivals.add(key, topic.id, partition)
                             else:

@@ -1,8 +1,7 @@
 """Replication of this node's partitions: who is followed from where, and what the leaders here ask the controller for.
 
 Duty: put each partition with a new role into the fetcher of its leader or take it out; look for laggards in the ISR by the
-clock; send proposed in-sync sets. The shell that joins fetchers, alter_partitions and the manager; decides nothing about records
-or
+clock; send proposed in-sync sets. The shell that joins fetchers, alter_partitions and the manager; it decides nothing about
 offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it.
 Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms.
 """

@@ -274,6 +274,7 @@ class FakeLogManager:
         self.discarded: list[TopicPartition] = []
         self.refuses_to_prepare = False
         self.refuses_to_place = False
+        self.has_offline_directory = False
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.deleted: list[TopicPartition] = []
         self.broken: set[TopicPartition] = set()
@@ -300,6 +301,9 @@ class FakeLogManager:
         if topic_partition not in self.logs:
             self.logs[topic_partition] = MemoryLog(topic_partition, topic_id, config)
         return self.logs[topic_partition]
+
+    def may_have(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.logs or self.has_offline_directory
 
     def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> FakePreparation:
         if self.refuses_to_prepare:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -53,6 +54,20 @@ def test_a_large_topic_opens_its_logs_bit_by_bit() -> None:
     world.publish(large(COUNT + 40))
     go_on(world)
     assert opened(world) == COUNT + 40
+
+
+def test_what_a_stop_cut_short_goes_on_after_the_start() -> None:
+    world = World()
+    there = [TopicPartition("t", index) for index in range(OPENED_A_SLICE)]
+    image = large(COUNT + OPENED_A_SLICE)
+    topic_id = image.topics["t"].id
+    for name in there:
+        world.log_manager.get_or_create(name, topic_id, LogConfig(), is_new=True)
+    world.manager.on_image(MetadataImage(), image)
+    assert opened(world) == OPENED_A_SLICE + OPENED_AT_ONCE_MAX
+    assert not any(world.log_manager.asked_as_new[name] for name in there)
+    go_on(world)
+    assert opened(world) == COUNT + OPENED_A_SLICE
 
 
 def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:

@@ -220,9 +220,16 @@ def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_dire
     assert [name for name, _ in world.log_manager.failed] == [T0, T0]
 
 
-def test_only_partitions_of_later_images_are_new() -> None:
-    world = World(topic_image("t"))
-    assert world.log_manager.asked_as_new == {T0: False}
+@pytest.mark.parametrize("offline", [False, True])
+def test_partitions_of_the_first_image_are_new_unless_an_offline_directory_may_have_them(
+    offline: bool,
+) -> None:
+    world = World()
+    world.log_manager.has_offline_directory = offline
+    world.manager.on_image(MetadataImage(), image_of(topic_image("t")))
+    assert world.log_manager.asked_as_new == {T0: not offline}
+    world.publish(image_of(topic_image("later")))
+    assert world.log_manager.asked_as_new[TopicPartition("later", 0)]
 
 
 def look_up(

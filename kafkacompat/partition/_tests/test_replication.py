@@ -1,0 +1,302 @@
+"""Partitions of several nodes: followers fetch, the ISR shrinks and grows, leaders fail over, and what was acknowledged stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.wire.errors import ErrorCode
+
+
+def test_an_append_is_acknowledged_as_soon_as_the_followers_have_it_and_asked_again() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    before_ms = cluster.clock.ms
+    acknowledged = cluster.nodes[1].produce(b"a")
+    assert not acknowledged.done
+    cluster.drain()
+    assert acknowledged.result() is ErrorCode.NONE
+    assert cluster.clock.ms == before_ms, (
+        "the parked fetches of followers wake at the append, not at their timeout"
+    )
+    assert [node.log().log_end_offset for node in cluster.nodes.values()] == [1, 1, 1]
+
+
+def test_followers_learn_the_high_watermark_with_the_next_fetch() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.nodes[1].produce(b"a")
+    cluster.drain()
+    assert cluster.nodes[1].log().high_watermark == 1
+    cluster.settle(600)
+    assert [node.log().high_watermark for node in cluster.nodes.values()] == [1, 1, 1]
+
+
+def test_a_dead_follower_leaves_and_a_restarted_one_joins_again() -> None:
+    cluster = Cluster(min_isr=2)
+    cluster.settle()
+    cluster.kill(3)
+    cluster.settle()
+    assert cluster.partition().isr == (1, 2)
+    assert produced(cluster, b"a") is ErrorCode.NONE
+    cluster.restart(3, empty=True)
+    cluster.settle()
+    assert set(cluster.partition().isr) == {1, 2, 3}
+    assert values_of(cluster.nodes[3].log(), 1) == {0: b"a"}
+
+
+def test_a_follower_that_lags_is_left_out_and_acks_all_goes_on_without_it() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.cut = {frozenset((1, 3))}
+    waiting = cluster.nodes[1].produce(b"a")
+    cluster.settle(20_000)
+    assert not waiting.done
+    cluster.settle(40_000)
+    assert cluster.partition().isr == (1, 2)
+    assert produced(cluster, b"b") is ErrorCode.NONE
+    cluster.cut = set()
+    cluster.settle()
+    assert set(cluster.partition().isr) == {1, 2, 3}
+    assert cluster.nodes[3].log().log_end_offset == 2
+
+
+def test_below_min_isr_acks_all_is_refused_and_the_high_watermark_stands_still() -> None:
+    cluster = Cluster(min_isr=2)
+    cluster.settle()
+    cluster.kill(2)
+    cluster.kill(3)
+    cluster.settle()
+    leader = cluster.nodes[1]
+    assert leader.produce(b"a").result() is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert leader.append(b"b", acks=1).error is ErrorCode.NONE
+    assert leader.log().high_watermark == 0
+    cluster.restart(2)
+    cluster.settle()
+    assert leader.log().high_watermark == 1
+
+
+def test_a_killed_leader_is_replaced_and_its_unreplicated_tail_truncated_when_it_returns() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert produced(cluster, b"kept") is ErrorCode.NONE
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    lost = cluster.nodes[1].produce(b"lost")
+    cluster.kill(1)
+    cluster.cut = set()
+    cluster.settle()
+    assert cluster.partition().leader == 2
+    assert not lost.done
+    assert produced(cluster, b"new") is ErrorCode.NONE
+    cluster.restart(1)
+    cluster.settle()
+    expected = {0: b"kept", 1: b"new"}
+    assert {node.id: values_of(node.log(), 9) for node in cluster.nodes.values()} == dict.fromkeys(
+        (1, 2, 3), expected
+    )
+    assert set(cluster.partition().isr) == {1, 2, 3}
+
+
+def test_a_deposed_leader_answers_its_parked_produces_and_follows() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    waiting = cluster.nodes[1].produce(b"lost")
+    cluster.change(leader=2)
+    cluster.publish()
+    cluster.drain()
+    assert waiting.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster.nodes[1].append(b"x").error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.cut = set()
+    cluster.settle()
+    assert produced(cluster, b"new") is ErrorCode.NONE
+    assert values_of(cluster.nodes[1].log(), 9) == {0: b"new"}
+
+
+def test_epochs_without_records_do_not_keep_a_former_leader_from_following() -> None:
+    """1 leads epochs in which it appends nothing; its epoch cache must not hold it against the next leader."""
+    cluster = Cluster()
+    cluster.settle()
+    assert produced(cluster, b"a") is ErrorCode.NONE
+    for leader in (2, 1, 3, 1, 2):
+        cluster.change(leader=leader)
+        cluster.publish()
+        cluster.settle(2000)
+    assert produced(cluster, b"b") is ErrorCode.NONE
+    for node in cluster.nodes.values():
+        assert values_of(node.log(), 9) == {0: b"a", 1: b"b"}
+
+
+def test_a_follower_behind_the_leaders_start_begins_anew_there() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.kill(3)
+    for value in (b"a", b"b", b"c"):
+        assert produced(cluster, value) is ErrorCode.NONE
+    deleted = cluster.nodes[1].manager.delete_records({T0: 2}, 30_000)
+    cluster.settle()
+    assert deleted.result() == {T0: (ErrorCode.NONE, 2)}
+    cluster.restart(3, empty=True)
+    cluster.settle(5000)
+    log = cluster.nodes[3].log()
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    assert set(cluster.partition().isr) == {1, 2, 3}
+
+
+def test_delete_records_waits_for_every_live_replica_and_tells_when_one_does_not_follow() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert produced(cluster, b"a") is ErrorCode.NONE
+    cluster.settle()
+    before_ms = cluster.clock.ms
+    deleted = cluster.nodes[1].manager.delete_records({T0: 1}, 1000)
+    assert not deleted.done
+    cluster.drain()
+    assert deleted.result() == {T0: (ErrorCode.NONE, 1)}
+    assert cluster.clock.ms == before_ms
+    assert produced(cluster, b"b") is ErrorCode.NONE
+    cluster.cut = {frozenset((1, 3))}
+    late = cluster.nodes[1].manager.delete_records({T0: 2}, 1000)
+    cluster.settle(900)
+    assert not late.done
+    cluster.settle(200)
+    assert late.result() == {T0: (ErrorCode.REQUEST_TIMED_OUT, -1)}
+
+
+def test_a_replica_that_is_moved_away_lets_go_of_its_log_and_a_new_one_is_filled() -> None:
+    cluster = Cluster((1, 2, 3, 4))
+    cluster.change(replicas=(1, 2, 3), isr=(1, 2, 3))
+    cluster.publish()
+    cluster.settle()
+    assert T0 not in cluster.nodes[4].manager.by_name
+    assert produced(cluster, b"a") is ErrorCode.NONE
+    cluster.change(replicas=(4, 1, 2, 3), adding_replicas=(4,), removing_replicas=(3,))
+    cluster.publish()
+    cluster.settle()
+    assert set(cluster.partition().isr) == {1, 2, 3, 4}
+    cluster.change(replicas=(4, 1, 2), isr=(1, 2, 4), adding_replicas=(), removing_replicas=())
+    cluster.publish()
+    cluster.settle()
+    assert T0 not in cluster.nodes[3].manager.by_name
+    assert produced(cluster, b"b") is ErrorCode.NONE
+    assert values_of(cluster.nodes[4].log(), 9) == {0: b"a", 1: b"b"}
+
+
+def test_a_full_disk_delays_a_follower_and_nothing_else() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.nodes[3].disk.failing = "/t-0/"
+    waiting = cluster.nodes[1].produce(b"a")
+    cluster.settle(2000)
+    assert not waiting.done
+    cluster.nodes[3].disk.failing = None
+    cluster.settle(2000)
+    assert waiting.result() is ErrorCode.NONE
+    assert values_of(cluster.nodes[3].log(), 9) == {0: b"a"}
+
+
+def test_several_partitions_of_one_leader_share_a_session() -> None:
+    cluster = Cluster(partitions=5)
+    cluster.settle()
+    for index in range(5):
+        assert produced(cluster, b"x%d" % index, index) is ErrorCode.NONE
+    assert len(cluster.nodes[1].fetches.sessions) == 2
+    cluster.nodes[1].fetches.sessions._sessions.clear()  # evicted: FETCH_SESSION_ID_NOT_FOUND
+    assert produced(cluster, b"y", 3) is ErrorCode.NONE
+    assert len(cluster.nodes[1].fetches.sessions) == 2
+
+
+def produced(cluster: Cluster, value: bytes, index: int = 0) -> ErrorCode:
+    waiting = cluster.leader(index).produce(value, TopicPartition("t", index))
+    cluster.settle(1500)
+    return waiting.result()
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("produce"), st.integers(0, 2)),
+    st.tuples(st.just("step"), st.integers(0, 40)),
+    st.tuples(st.just("step"), st.integers(0, 40)),
+    st.tuples(st.just("step"), st.integers(0, 40)),
+    st.tuples(st.just("steps"), st.integers(1, 30)),
+    st.tuples(st.just("tick"), st.just(0)),
+    st.tuples(st.just("kill"), st.integers(1, 3)),
+    st.tuples(st.just("restart"), st.integers(1, 3)),
+    st.tuples(st.just("fence"), st.integers(1, 3)),
+    st.tuples(st.just("cut"), st.integers(0, 3)),
+    st.tuples(st.just("lead"), st.integers(1, 3)),
+)
+
+
+@pytest.mark.parametrize("min_isr", [1, 2])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(events=st.lists(EVENTS, max_size=120))
+def test_nothing_acknowledged_is_lost_in_any_order_of_events(
+    min_isr: int, events: list[tuple[str, int]]
+) -> None:
+    """Kills keep at least one replica of the ISR: with the last one gone, Kafka waits for it as this controller does."""
+    run(min_isr, events)
+
+
+def run(min_isr: int, events: list[tuple[str, int]]) -> None:
+    cluster = Cluster(min_isr=min_isr)
+    cluster.settle(1500)
+    sent: list[tuple[bytes, int, Deferred[ErrorCode]]] = []
+    pairs = [frozenset(), frozenset((1, 2)), frozenset((1, 3)), frozenset((2, 3))]
+    for kind, choice in events:
+        if kind == "produce":
+            for node in cluster.nodes.values():
+                core = node.manager.by_name.get(T0)
+                if node.alive and core is not None and core.is_leader:
+                    value = b"%d" % len(sent)
+                    offset = core.log.log_end_offset
+                    sent.append((value, offset, node.produce(value)))
+        elif kind == "step":
+            cluster.step(choice)
+        elif kind == "steps":
+            for turn in range(choice):
+                cluster.step(turn * 7)
+        elif kind == "tick":
+            cluster.tick()
+        elif kind == "kill" and cluster.nodes[choice].alive:
+            cluster.kill(choice)
+        elif kind == "restart" and not cluster.nodes[choice].alive:
+            cluster.restart(choice)
+        elif kind == "fence" and cluster.nodes[choice].alive and not cluster.brokers[choice].fenced:
+            cluster.fence(choice)
+        elif kind == "cut":
+            cluster.cut = {pairs[choice]} if choice else set()
+        elif kind == "lead" and choice in cluster.partition().isr and not cluster.brokers[choice].fenced:
+            cluster.change(leader=choice)
+            cluster.publish()
+        check_watermarks(cluster)
+    cluster.cut = set()
+    for node_id in (1, 2, 3):
+        if not cluster.nodes[node_id].alive or cluster.brokers[node_id].fenced:
+            if cluster.nodes[node_id].alive:
+                cluster.kill(node_id)
+            cluster.restart(node_id)
+    cluster.settle(100_000)
+    assert set(cluster.partition().isr) == {1, 2, 3}
+    leader = cluster.leader()
+    assert leader.produce(b"last").done is False
+    cluster.settle(3000)
+    logs = {node.id: values_of(node.log(), node.log().log_end_offset) for node in cluster.nodes.values()}
+    assert logs[1] == logs[2] == logs[3]
+    assert {node.log().high_watermark for node in cluster.nodes.values()} == {leader.log().log_end_offset}
+    for value, offset, answer in sent:
+        if answer.done and answer.result() is ErrorCode.NONE:
+            assert logs[leader.id].get(offset) == value, f"{value!r} was acknowledged at {offset}"
+
+
+def check_watermarks(cluster: Cluster) -> None:
+    """Whatever is below any live node's high watermark is the same wherever it is there."""
+    known: dict[int, bytes] = {}
+    for node in cluster.nodes.values():
+        core = node.manager.by_name.get(T0)
+        if node.alive and core is not None:
+            for offset, value in values_of(core.log, core.log.high_watermark).items():
+                assert known.setdefault(offset, value) == value
