@@ -336,6 +336,10 @@ class LogManager(Protocol):
         """`is_new`: no earlier start of this node can have made its log. OSError, or LogRefused KAFKA_STORAGE_ERROR."""
         ...
 
+    def may_have(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log is here, or may lie in a directory that is offline."""
+        ...
+
     def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> PreparedLog:
         """For a partition without a log: run it in a worker, then `place` or `discard` it. LogRefused."""
         ...

@@ -256,7 +256,7 @@ class LogManager:
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is kept under another topic id"
                 )
             return log
-        if not is_new and len(self._online()) < len(self.directories):
+        if not is_new and self.may_have(topic_partition):
             raise LogRefused(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may lie in an offline directory"
             )
@@ -268,6 +268,10 @@ class LogManager:
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._adopt(log, directory)
         return log
+
+    def may_have(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log is here, or may lie in a directory that is offline."""
+        return topic_partition in self.logs or len(self._online()) < len(self.directories)
 
     def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> Preparation:
         """What makes the files of a new log aside; run it in a thread, then `place` or `discard` it. LogRefused."""

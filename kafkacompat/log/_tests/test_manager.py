@@ -328,6 +328,15 @@ def test_a_prepared_log_never_hides_what_lies_under_its_name(tmp_path: Path) -> 
     assert manager.logs == {}
 
 
+def test_a_log_may_lie_in_a_directory_that_is_offline(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    here, elsewhere = TopicPartition("t", 0), TopicPartition("t", 1)
+    manager.get_or_create(here, TOPIC_ID, CONFIG)
+    assert (manager.may_have(here), manager.may_have(elsewhere)) == (True, False)
+    manager.fail_directory(manager.directories[0], OSError(5, "gone"))
+    assert manager.may_have(elsewhere)
+
+
 def test_what_a_kill_leaves_of_a_prepared_log_goes_at_the_next_start(tmp_path: Path) -> None:
     manager_on(tmp_path).prepare(TopicPartition("t", 0), TOPIC_ID).run()
     manager = manager_on(tmp_path)
