@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkacompat.api.api_versions import SERVED_FEATURES
-from kafkacompat.api.registry import BY_KEY
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS
 from kafkacompat.config import without_effect_table
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.wire.apis import APIS, Api
@@ -34,7 +34,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _served(api: Api) -> str:
-    entry = BY_KEY.get(int(api.key))
+    entry = BROKER_APIS.by_key.get(int(api.key))
     if entry is None:
         return "-"
     text = _range(entry.min_version, entry.max_version)
@@ -47,14 +47,20 @@ def apis() -> str:
     current = [api for api in APIS.values() if api.latest >= api.oldest]
     for_clients = [api for api in current if api.on_broker and (api.forwardable or not api.cluster_action)]
     other = [api for api in current if api not in for_clients]
-    served = sum(int(api.key) in BY_KEY for api in for_clients)
+    served = sum(int(api.key) in BROKER_APIS.by_key for api in for_clients)
     rows = [
         (str(int(api.key)), api.name, _range(api.oldest, api.latest), _served(api)) for api in for_clients
     ]
-    names = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in BY_KEY)
+    between = ", ".join(
+        f"{entry.name} ({entry.key}) {_range(entry.min_version, entry.max_version)}"
+        for entry in CONTROLLER_APIS.entries
+    )
+    known = {**BROKER_APIS.by_key, **CONTROLLER_APIS.by_key}
+    names = ", ".join(f"{api.name} ({int(api.key)})" for api in other if int(api.key) not in known)
     return (
         f"{served} of the {len(for_clients)} APIs that Kafka 4.3 has for clients are served; `-` is not advertised.\n\n"
         + _table(("key", "API", "Apache Kafka 4.3", "kafkacompat"), rows)
+        + f"\nController listeners serve: {between}.\n"
         + f"\nAPIs between nodes, or reserved for them, none of which is advertised: {names}.\n"
     )
 

@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: AllocateProducerIdsRequest
+    node: ControllerNode, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> Deferred[AllocateProducerIdsResponse]:
     return node.controller.allocate_producer_ids(request, context)
 

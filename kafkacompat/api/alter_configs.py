@@ -11,14 +11,14 @@ from kafkacompat.wire.messages.alter_configs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: AlterConfigsRequest
+    node: AnyNode, context: RequestContext, request: AlterConfigsRequest
 ) -> Deferred[AlterConfigsResponse]:
     return node.controller.alter_configs(request, context)
 

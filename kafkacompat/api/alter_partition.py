@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.alter_partition_response import AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: AlterPartitionRequest
+    node: ControllerNode, context: RequestContext, request: AlterPartitionRequest
 ) -> Deferred[AlterPartitionResponse]:
     return node.controller.alter_partition(request, context)
 

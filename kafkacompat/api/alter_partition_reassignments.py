@@ -10,7 +10,7 @@ from kafkacompat.wire.messages.alter_partition_reassignments_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.alter_partition_reassignments_request import (
         AlterPartitionReassignmentsRequest,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    node: AnyNode, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Deferred[AlterPartitionReassignmentsResponse]:
     return node.controller.alter_partition_reassignments(request, context)
 

@@ -35,16 +35,12 @@ SERVED_FEATURES = frozenset({"metadata.version", "kraft.version", "eligible.lead
 
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    version = context.api_version
-    if version >= FIRST_VERSION_WITH_SOFTWARE:
-        software = (request.client_software_name, request.client_software_version)
-        if any(SOFTWARE.fullmatch(text) is None for text in software):
-            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)  # T13
-        context.client_software = software
+    if not take_software(context, request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)  # T13
     image = node.image
     own = image.brokers.get(node.node_id)
     supported = {} if own is None else own.features
-    lowest = 0 if version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
+    lowest = 0 if context.api_version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(
@@ -64,6 +60,16 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
             if name in SERVED_FEATURES and level > 0
         ],
     )
+
+
+def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
+    """Remember what the client says it is; False when that is not a name and a version (T13)."""
+    if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
+        software = (request.client_software_name, request.client_software_version)
+        if any(SOFTWARE.fullmatch(text) is None for text in software):
+            return False
+        context.client_software = software
+    return True
 
 
 def unsupported_version() -> ApiVersionsResponse:

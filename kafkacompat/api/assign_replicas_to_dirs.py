@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: AssignReplicasToDirsRequest
+    node: ControllerNode, context: RequestContext, request: AssignReplicasToDirsRequest
 ) -> Deferred[AssignReplicasToDirsResponse]:
     return node.controller.assign_replicas_to_dirs(request, context)
 

@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: BrokerHeartbeatRequest
+    node: ControllerNode, context: RequestContext, request: BrokerHeartbeatRequest
 ) -> Deferred[BrokerHeartbeatResponse]:
     return node.controller.broker_heartbeat(request, context)
 

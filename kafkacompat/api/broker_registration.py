@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: BrokerRegistrationRequest
+    node: ControllerNode, context: RequestContext, request: BrokerRegistrationRequest
 ) -> Deferred[BrokerRegistrationResponse]:
     return node.controller.broker_registration(request, context)
 

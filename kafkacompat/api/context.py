@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 
 from kafkacompat.api.encoded_topics import EncodedTopics
 
@@ -27,6 +27,17 @@ class NotController(Exception):
     """This node is not the active controller, or ceased to be it before the records were committed (error NOT_CONTROLLER)."""
 
 
+class Principal(NamedTuple):
+    """Who asks, as security knows it: type and name, 'User' and 'ANONYMOUS' where nobody said."""
+
+    type: _Str
+    name: _Str
+    token_authenticated: bool = False
+
+
+ANONYMOUS = Principal("User", "ANONYMOUS")
+
+
 class RequestContext:
     """One request's envelope: who asks, where, in which version."""
 
@@ -40,6 +51,7 @@ class RequestContext:
         "correlation_id",
         "listener_is_sasl",
         "listener_name",
+        "principal",
     )
 
     def __init__(
@@ -52,6 +64,7 @@ class RequestContext:
         listener_name: str,
         client_host: str,
         listener_is_sasl: bool = False,
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.api_key = api_key
         self.api_version = api_version
@@ -62,6 +75,7 @@ class RequestContext:
         self.client_host = client_host
         """Textual address, e.g. '127.0.0.1'."""
         self.listener_is_sasl = listener_is_sasl
+        self.principal = principal
         self.client_software: tuple[str, str] | None = None
         """Name and version, known from an ApiVersions request itself."""
 
@@ -215,6 +229,25 @@ class ControllerService(Protocol):
 
     def controller_registration(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
+    # What changes the quorum's voters.
+
+    def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def remove_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+
+class QuorumService(Protocol):
+    """This node's part in the metadata quorum (raft's driver)."""
+
+    @property
+    def leader_id(self) -> int:
+        """-1 while unknown."""
+        ...
+
+    def handle(self, message: Any, api_version: int) -> Deferred[Any]:
+        """A request between quorum members, of a node that wants to be one, or of one that follows the metadata log."""
+        ...
+
 
 class GroupService(Protocol):
     """Group coordinator (coordinator/ + group/). Takes request messages, gives response messages.
@@ -289,6 +322,27 @@ class Node:
     dynamic: DynamicSettings
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
     """What Metadata has told before."""
+
+
+@dataclass(slots=True)
+class ControllerNode:
+    """The world of handlers on controller listeners, where there are no partitions, groups or clients of topics."""
+
+    node_id: int
+    cluster_id: str
+    config: ServerConfig
+    clock: Clock
+    random: Random
+    controller: ControllerService
+    """This node's own, active or not: raises, or fails with, NotController while it is not."""
+    quorum: QuorumService
+    image: MetadataImage
+    """Replaced at each published image."""
+    dynamic: DynamicSettings
+
+
+AnyNode = Union["Node", "ControllerNode"]
+"""For handlers that both kinds of listener have."""
 
 
 class AutoTopicCreator(Protocol):

@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.controller_registration_response import ControllerRegistrationResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.controller_registration_request import ControllerRegistrationRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: ControllerRegistrationRequest
+    node: ControllerNode, context: RequestContext, request: ControllerRegistrationRequest
 ) -> Deferred[ControllerRegistrationResponse]:
     return node.controller.controller_registration(request, context)
 

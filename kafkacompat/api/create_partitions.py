@@ -11,14 +11,14 @@ from kafkacompat.wire.messages.create_partitions_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: CreatePartitionsRequest
+    node: AnyNode, context: RequestContext, request: CreatePartitionsRequest
 ) -> Deferred[CreatePartitionsResponse]:
     return node.controller.create_partitions(request, context)
 

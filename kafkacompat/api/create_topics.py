@@ -8,14 +8,14 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: CreateTopicsRequest
+    node: AnyNode, context: RequestContext, request: CreateTopicsRequest
 ) -> Deferred[CreateTopicsResponse]:
     return node.controller.create_topics(request, context)
 

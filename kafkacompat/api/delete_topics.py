@@ -8,7 +8,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
@@ -17,7 +17,7 @@ FIRST_VERSION_WITH_IDS = 6
 
 
 def handle(
-    node: Node, context: RequestContext, request: DeleteTopicsRequest
+    node: AnyNode, context: RequestContext, request: DeleteTopicsRequest
 ) -> Deferred[DeleteTopicsResponse]:
     return node.controller.delete_topics(request, context)
 

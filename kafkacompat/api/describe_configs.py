@@ -23,7 +23,7 @@ from kafkacompat.wire.messages.describe_configs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.wire.messages.describe_configs_request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -41,14 +41,16 @@ class _Refused(Exception):
         self.message = message
 
 
-def handle(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(
+    node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
     if any(resource.resource_type not in DESCRIBED for resource in request.resources):
         return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)  # all of it (G5)
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
 
 
 def _describe(
-    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: AnyNode, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
@@ -62,7 +64,7 @@ def _describe(
 
 
 def _entries(
-    node: Node, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: AnyNode, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
@@ -85,7 +87,7 @@ def _entries(
     return _plain(node.image.config(ConfigResourceType.CLIENT_METRICS, name), CLIENT_METRICS_CONFIG)
 
 
-def _check_node(node: Node, name: str) -> None:
+def _check_node(node: AnyNode, name: str) -> None:
     refused = wrong_node(node, name)
     if refused is not None:
         raise _Refused(ErrorCode.INVALID_REQUEST, refused)

@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: DescribeQuorumRequest
+    node: AnyNode, context: RequestContext, request: DescribeQuorumRequest
 ) -> Deferred[DescribeQuorumResponse]:
     return node.controller.describe_quorum(request, context)
 

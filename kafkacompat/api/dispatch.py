@@ -2,8 +2,9 @@
 
 Duty: refuse what is not served (the connection is closed, A4; ApiVersions is answered, T1), decode, call, encode, and stand
 in for a handler that fails: a bug is logged and answered UNKNOWN_SERVER_ERROR at that request's level, a disk that refuses
-KAFKA_STORAGE_ERROR. Must not know: any API but ApiVersions, sockets. Decoders, encoders and handlers are found once per
-(key, version) and kept in a flat table, at most one entry for each version in the registry.
+KAFKA_STORAGE_ERROR, a controller that is not the active one NOT_CONTROLLER. Must not know: any API but ApiVersions, sockets.
+Decoders, encoders and handlers are found once per (key, version) and kept in a flat table, at most one entry for each
+version in the registry. Broker and controller listeners have a dispatcher each, with a node and a table of their own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import sys
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import RequestContext
+from kafkacompat.api.context import NotController, RequestContext
 from kafkacompat.api.handler import Message, NoResponse
-from kafkacompat.api.registry import BY_KEY, load
+from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import APIS, request_class, response_class
@@ -24,7 +25,10 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import RequestHeader, parse_request_header
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node
+    from collections.abc import Callable
+
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.net.dispatcher import ConnectionInfo, Reply
 
 logger = logging.getLogger(__name__)
@@ -42,8 +46,8 @@ class Route:
 
     __slots__ = ("blocks", "decode", "encode", "error_response", "function", "key", "prefix", "version")
 
-    def __init__(self, key: int, version: int) -> None:
-        handler = load(key)
+    def __init__(self, key: int, version: int, table: ApiTable = BROKER_APIS) -> None:
+        handler = table.load(key)
         self.key = key
         self.version = version
         self.function = handler.function
@@ -68,10 +72,18 @@ class Route:
 
 
 class ApiDispatcher:
-    """net's Dispatcher over the registry."""
+    """net's Dispatcher over one table of the registry."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self,
+        node: AnyNode,
+        table: ApiTable = BROKER_APIS,
+        when_closed: Callable[[int], None] | None = None,
+    ) -> None:
+        """`when_closed` is told the id of each connection that ended."""
         self._node = node
+        self._table = table
+        self._when_closed = when_closed
         self._routes: dict[tuple[int, int], Route] = {}
         self._parked: dict[int, Deferred[Any]] = {}
         """The blocking request, of which a connection has one at most, that waits for its answer."""
@@ -80,8 +92,8 @@ class ApiDispatcher:
         header = parse_request_header(frame)
         route = self._routes.get((header.api_key, header.api_version))
         if route is None:
-            if header.api_key == API_VERSIONS and not is_served(header):
-                return unsupported_api_versions(header)
+            if header.api_key == API_VERSIONS and not self._table.serves(header.api_key, header.api_version):
+                return unsupported_api_versions(header, self._table)
             route = self._open_route(header)
         request = route.decode(frame, header.body_offset)[0]
         context = RequestContext(
@@ -103,7 +115,7 @@ class ApiDispatcher:
         except (CloseConnection, WireError):
             raise
         except Exception:
-            answer = self._failed(route, context, request)
+            answer = stand_in_for_failure(route, context, request)
         if header.api_key == API_VERSIONS and context.client_software is not None:
             connection.client_software = " ".join(context.client_software)
         return self._reply(route, context, request, answer)
@@ -113,11 +125,20 @@ class ApiDispatcher:
         parked = self._parked.pop(connection.connection_id, None)
         if parked is not None:
             parked.abandon()
+        if self._when_closed is not None:
+            self._when_closed(connection.connection_id)
+
+    def call(self, context: RequestContext, request: Message) -> Deferred[Message]:
+        """A request of this node's own to the handlers of this table, without bytes.
+
+        Fails with NotController where a connection would be answered NOT_CONTROLLER; a bug passes through too.
+        """
+        return called(self._table.load(context.api_key).function, self._node, context, request)
 
     def _open_route(self, header: RequestHeader) -> Route:
-        if not is_served(header):
+        if not self._table.serves(header.api_key, header.api_version):
             raise CloseConnection(f"API {header.api_key} version {header.api_version} is not served")
-        route = Route(header.api_key, header.api_version)
+        route = Route(header.api_key, header.api_version, self._table)
         self._routes[header.api_key, header.api_version] = route
         return route
 
@@ -131,7 +152,7 @@ class ApiDispatcher:
         try:
             return route.reply(context.correlation_id, answer)
         except Exception:
-            stand_in = self._failed(route, context, request)
+            stand_in = stand_in_for_failure(route, context, request)
             if stand_in is NoResponse.CLOSE:
                 raise CloseConnection("a request without a reply failed") from None
             return route.reply(context.correlation_id, stand_in)
@@ -152,7 +173,7 @@ class ApiDispatcher:
                 except Exception as error:
                     if kept is None:
                         raise CloseConnection("a parked request failed") from error
-                    message = self._failed(route, context, kept)
+                    message = stand_in_for_failure(route, context, kept)
                 encoded = self._reply(route, context, kept, message)
             except Exception as error:
                 reply.fail(error)
@@ -164,31 +185,45 @@ class ApiDispatcher:
         answer.on_done(finish)
         return Pending(reply, route.blocks)
 
-    def _failed(self, route: Route, context: RequestContext, request: Any) -> Any:
-        """Called where an exception is being handled: the disk's refusal, or our own bug; logged, never the end of the node."""
-        error = sys.exception()
-        logger.error(
-            "%s version %d from client %r at %s failed: %s",
-            BY_KEY[route.key].name,
-            route.version,
-            context.client_id,
-            context.client_host,
-            error,
-            exc_info=None if isinstance(error, OSError) else error,
-        )
-        if request is None:
-            raise CloseConnection("a parked request failed")
-        code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        return route.error_response(request, code, route.version)
+
+def called(
+    function: HandlerFunction, node: AnyNode, context: RequestContext, request: Message
+) -> Deferred[Message]:
+    """A handler's answer, late in any case; what it raises becomes the failure."""
+    try:
+        answer = function(node, context, request)
+    except Exception as error:
+        failed: Deferred[Message] = Deferred()
+        failed.fail(error)
+        return failed
+    return answer if isinstance(answer, Deferred) else Deferred.of(answer)
 
 
-def is_served(header: RequestHeader) -> bool:
-    entry = BY_KEY.get(header.api_key)
-    return entry is not None and entry.min_version <= header.api_version <= entry.max_version
+def stand_in_for_failure(route: Route, context: RequestContext, request: Any) -> Message | NoResponse:
+    """The answer where an exception is being handled: a controller's refusal, the disk's, or our own bug; logged.
+
+    Never the end of the node. CloseConnection when the request is not there any more.
+    """
+    error = sys.exception()
+    if isinstance(error, NotController):
+        return route.error_response(request, ErrorCode.NOT_CONTROLLER, route.version)
+    logger.error(
+        "%s version %d from client %r at %s failed: %s",
+        APIS[route.key].name,
+        route.version,
+        context.client_id,
+        context.client_host,
+        error,
+        exc_info=None if isinstance(error, OSError) else error,
+    )
+    if request is None:
+        raise CloseConnection("a parked request failed")
+    code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return route.error_response(request, code, route.version)
 
 
-def unsupported_api_versions(header: RequestHeader) -> Reply:
+def unsupported_api_versions(header: RequestHeader, table: ApiTable) -> Reply:
     """Always in the oldest form, whatever was asked for (T1, B1); the request's body is not looked at (B2)."""
     from kafkacompat.api.api_versions import unsupported_version
 
-    return Route(API_VERSIONS, 0).reply(header.correlation_id, unsupported_version())
+    return Route(API_VERSIONS, 0, table).reply(header.correlation_id, unsupported_version())

@@ -12,7 +12,7 @@ from kafkacompat.wire.messages.elect_leaders_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
@@ -21,7 +21,7 @@ FIRST_VERSION_WITH_ERROR = 1
 
 
 def handle(
-    node: Node, context: RequestContext, request: ElectLeadersRequest
+    node: AnyNode, context: RequestContext, request: ElectLeadersRequest
 ) -> Deferred[ElectLeadersResponse]:
     return node.controller.elect_leaders(request, context)
 

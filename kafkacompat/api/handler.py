@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import RequestContext
     from kafkacompat.deferred import Deferred
 
 
@@ -29,7 +29,8 @@ class NoResponse(Enum):
 
 Message = Any
 """A response message object of kafkacompat.wire.messages."""
-HandlerFunction = Callable[["Node", "RequestContext", Any], "Message | Deferred[Message] | NoResponse"]
+HandlerFunction = Callable[[Any, "RequestContext", Any], "Message | Deferred[Message] | NoResponse"]
+"""The first argument is the node of the listeners that serve the API: Node, ControllerNode, or AnyNode for both."""
 ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 """(request message, error, api version) -> the response that carries the error at that API's level."""
 

@@ -25,11 +25,11 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
 
 
 def handle(
-    node: Node, context: RequestContext, request: IncrementalAlterConfigsRequest
+    node: AnyNode, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Deferred[IncrementalAlterConfigsResponse]:
     names = Counter(
         one.resource_name
@@ -63,7 +63,7 @@ def handle(
 
 
 def _alter_loggers(
-    node: Node, resource: AlterConfigsResource, validate_only: bool
+    node: AnyNode, resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     refused = wrong_node(node, resource.resource_name)
     if refused is not None:

@@ -8,7 +8,7 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.list_partition_reassignments_request import (
         ListPartitionReassignmentsRequest,
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node: Node, context: RequestContext, request: ListPartitionReassignmentsRequest
+    node: AnyNode, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Deferred[ListPartitionReassignmentsResponse]:
     return node.controller.list_partition_reassignments(request, context)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node
+    from kafkacompat.api.context import AnyNode
 
 
-def wrong_node(node: Node, name: str) -> str | None:
+def wrong_node(node: AnyNode, name: str) -> str | None:
     """What to tell a client that names another node or none; None when the name is this node's."""
     try:
         node_id = int(name)
     except ValueError:
-        return f"Node id must be an integer, but it is: {name}"
+        return f"AnyNode id must be an integer, but it is: {name}"
     if node_id != node.node_id:
         return f"Unexpected broker id, expected {node.node_id}, but received {name}"
     return None

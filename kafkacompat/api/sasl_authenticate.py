@@ -12,13 +12,15 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 
 MESSAGE = "SaslAuthenticate came outside a SASL handshake, or on a listener without SASL."
 
 
-def handle(node: Node, context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+def handle(
+    node: AnyNode, context: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=MESSAGE)
 
 

@@ -12,11 +12,11 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 
 
-def handle(node: Node, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def handle(node: AnyNode, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 

@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: UnregisterBrokerRequest
+    node: AnyNode, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Deferred[UnregisterBrokerResponse]:
     return node.controller.unregister_broker(request, context)
 

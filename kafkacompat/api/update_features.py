@@ -8,13 +8,13 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.update_features_response import UpdateFeaturesResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.update_features_request import UpdateFeaturesRequest
 
 
 def handle(
-    node: Node, context: RequestContext, request: UpdateFeaturesRequest
+    node: AnyNode, context: RequestContext, request: UpdateFeaturesRequest
 ) -> Deferred[UpdateFeaturesResponse]:
     return node.controller.update_features(request, context)
 

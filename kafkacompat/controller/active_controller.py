@@ -176,6 +176,12 @@ class ActiveController:
         newer = context.api_version >= QUORUM_IDENTITIES_SINCE
         return Deferred.of(describe_quorum(request, self._driver.report(), with_identities=newer))
 
+    def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        return self._driver.handle(request, context.api_version)
+
+    def remove_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        return self._driver.handle(request, context.api_version)
+
     # Other nodes' requests.
 
     def broker_registration(

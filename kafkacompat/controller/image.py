@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from kafkacompat.ids import Uuid
+
+if TYPE_CHECKING:
+    from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
+
+
+CONTROLLERS = "controllers"
+"""The kind of `MetadataImage.opaque` that holds registered controllers."""
 
 
 class ConfigResourceType(IntEnum):
@@ -84,6 +92,11 @@ class MetadataImage:
     next_producer_id: int = 0
     opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
     """What is carried but not served yet (controllers, quotas, ACLs, SCRAM, tokens): kind -> key -> record message."""
+
+    @property
+    def controllers(self) -> Mapping[int, RegisterControllerRecord]:
+        """Registered controllers, by node id."""
+        return self.opaque.get(CONTROLLERS, {})  # type: ignore[return-value]  # replay puts nothing else there
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from kafkacompat.controller.image import CONTROLLERS as CONTROLLERS
 from kafkacompat.controller.image import (
     BrokerEndpoint,
     BrokerImage,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
-CONTROLLERS = "controllers"
 CLIENT_QUOTAS = "client_quotas"
 ACLS = "acls"
 SCRAM_CREDENTIALS = "scram_credentials"

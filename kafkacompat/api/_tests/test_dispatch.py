@@ -13,7 +13,7 @@ from kafkacompat.api import metadata
 from kafkacompat.api._tests.world import Api, empty_request, served_versions
 from kafkacompat.api.dispatch import Route
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.registry import BY_KEY, ENTRIES, load
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.partition._tests.fakes import topic_image
@@ -32,9 +32,13 @@ FIRST_WITH_ERROR = {1: 7, 3: 13, 35: 3}
 LOCAL_KEYS = [key for key in OWN_KEYS if key not in (19, 20, 33, 37, 44)]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_the_table_says_what_the_modules_say_and_kafka_serves(entry: Any) -> None:
-    handler = load(entry.key)
+@pytest.mark.parametrize(
+    ("table", "entry"),
+    [(table, entry) for table in (BROKER_APIS, CONTROLLER_APIS) for entry in table.entries],
+    ids=lambda each: each.name if hasattr(each, "name") else "",
+)
+def test_the_tables_say_what_the_modules_say_and_kafka_serves(table: ApiTable, entry: Any) -> None:
+    handler = table.load(entry.key)
     assert (handler.key, handler.min_version, handler.max_version) == (
         entry.key,
         entry.min_version,
@@ -45,12 +49,13 @@ def test_the_table_says_what_the_modules_say_and_kafka_serves(entry: Any) -> Non
     )
     api = APIS[entry.key]
     assert (api.name, api.oldest, api.latest) == (entry.name, entry.min_version, entry.max_version)
+    assert api.on_broker if table is BROKER_APIS else api.on_controller
 
 
 def test_t9_topic_id_versions_come_together_with_metadata_10() -> None:
-    assert BY_KEY[0].max_version >= 13
-    assert BY_KEY[1].max_version >= 13
-    assert BY_KEY[3].max_version >= 10
+    assert BROKER_APIS.by_key[0].max_version >= 13
+    assert BROKER_APIS.by_key[1].max_version >= 13
+    assert BROKER_APIS.by_key[3].max_version >= 10
 
 
 @pytest.mark.parametrize("key", LOCAL_KEYS)
@@ -182,7 +187,7 @@ def test_a_deferred_that_is_done_is_an_immediate_reply() -> None:
     api = Api()
     route = Route(17, 1)
     route.function = lambda node, context, request: Deferred.of(
-        load(17).error_response(request, ErrorCode.NONE, 1)
+        BROKER_APIS.load(17).error_response(request, ErrorCode.NONE, 1)
     )
     api.dispatcher._routes[17, 1] = route
     assert api.call(empty_request(17), 1).error_code == 0
@@ -225,11 +230,11 @@ def test_a17_a_bug_in_a_produce_without_acks_closes() -> None:
 
 
 def test_only_produce_lets_others_overtake() -> None:
-    assert [entry.key for entry in ENTRIES if not load(entry.key).blocks] == [0]
+    assert [entry.key for entry in ENTRIES if not BROKER_APIS.load(entry.key).blocks] == [0]
 
 
 def test_handlers_are_declared_immutable() -> None:
-    handler = load(3)
+    handler = BROKER_APIS.load(3)
     assert isinstance(handler, Handler)
     with pytest.raises(AttributeError):
         handler.key = 4  # type: ignore[misc]

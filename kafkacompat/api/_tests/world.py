@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkacompat.api.context import Node, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
-from kafkacompat.api.registry import load
+from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.config.describe import (
     describe_broker,
@@ -163,7 +163,7 @@ class Api:
 
 
 def served_versions(key: int) -> list[int]:
-    handler = load(key)
+    handler = BROKER_APIS.load(key)
     return list(range(handler.min_version, handler.max_version + 1))
 
 

@@ -1,0 +1,59 @@
+"""ApiVersions (key 18, versions 0-4) on controller listeners: what is served there, and the levels of every feature.
+
+Duty: the ranges of the controller's table, the features this software understands and those the cluster has finalized. Other
+nodes go by it (a leader that is to add a voter looks for kraft.version), and no client turns to a feature's protocol here, so
+nothing is left out. KIP-35, KIP-511, KIP-584, KIP-919.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.api_versions import (
+    FIRST_VERSION_WITH_MINIMUM_ZERO,
+    KEY,
+    MAX_VERSION,
+    error_response,
+    take_software,
+)
+from kafkacompat.api.handler import Handler
+from kafkacompat.api.registry import CONTROLLER_ENTRIES
+from kafkacompat.controller.features import SUPPORTED_FEATURES
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.api_versions_response import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import ControllerNode, RequestContext
+    from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
+
+
+def handle(node: ControllerNode, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if not take_software(context, request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    lowest = 0 if context.api_version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
+    image = node.image
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=entry.key, min_version=entry.min_version, max_version=entry.max_version)
+            for entry in CONTROLLER_ENTRIES
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+            if low >= lowest
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+            if level > 0
+        ],
+    )
+
+
+HANDLER = Handler(KEY, 0, MAX_VERSION, handle, error_response)

@@ -1,0 +1,73 @@
+"""DescribeCluster (key 60, versions 0-2) on controller listeners: cluster id, controllers, and which is active. KIP-919.
+
+Duty: show the registered controllers that have the client's listener. Brokers are asked of brokers (describe_cluster). Not to
+be had below metadata.version 15, where controllers do not register.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from kafkacompat.controller.features import controller_registration_supported, metadata_version
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_cluster_response import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import ControllerNode, RequestContext
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(
+    node: ControllerNode, context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    if not controller_registration_supported(metadata_version(node.image.features)):
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            error_message="Controllers cannot be asked directly at the cluster's metadata.version.",
+        )
+    if request.endpoint_type != CONTROLLERS:
+        return _wrong_endpoints(request.endpoint_type, context.api_version)
+    controllers = _controllers(node.image, context.listener_name)
+    leader_id = node.quorum.leader_id
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=node.cluster_id,
+        controller_id=leader_id if any(one.broker_id == leader_id for one in controllers) else -1,
+        brokers=controllers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _controllers(image: MetadataImage, listener_name: str) -> list[DescribeClusterBroker]:
+    return [
+        DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+        for node_id, registration in sorted(image.controllers.items())
+        for endpoint in registration.end_points
+        if endpoint.name == listener_name
+    ]
+
+
+def _wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:
+    if endpoint_type == BROKERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "This endpoint is a controller's; brokers have to be asked for brokers."
+    else:
+        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"There is no endpoint type {endpoint_type}."
+    if version == 0:
+        error = ErrorCode.INVALID_REQUEST
+    return DescribeClusterResponse(error_code=error, error_message=message)
+
+
+HANDLER = Handler(60, 0, 2, handle, top_level_error(DescribeClusterResponse))

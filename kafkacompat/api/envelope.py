@@ -1,0 +1,118 @@
+"""Envelope (key 58, version 0): a client's request that a broker passes on to the controller. KIP-590.
+
+Duty: unwrap, check what may come this way, have it handled as if the client had come here itself, wrap the answer. The
+inner request's own refusals lie in its own answer, NOT_CONTROLLER included; an error of the envelope says that it could not
+be opened. Must not know what any inner request means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.context import Principal, RequestContext
+from kafkacompat.api.dispatch import Route, called, stand_in_for_failure
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.registry import CONTROLLER_APIS
+from kafkacompat.deferred import Deferred
+from kafkacompat.wire.apis import APIS
+from kafkacompat.wire.codec import encode
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.headers import parse_request_header, response_header_bytes
+from kafkacompat.wire.messages.envelope_response import EnvelopeResponse
+from kafkacompat.wire.principal import decode_principal
+from kafkacompat.wire.remember import remembered
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import ControllerNode
+    from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
+
+
+class _Unopenable(Exception):
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(code.name)
+        self.code = code
+
+
+def handle(
+    node: ControllerNode, context: RequestContext, request: EnvelopeRequest
+) -> EnvelopeResponse | Deferred[EnvelopeResponse]:
+    try:
+        route, inner, message = _open(context, request)
+    except _Unopenable as problem:
+        return EnvelopeResponse(response_data=None, error_code=problem.code)
+
+    def wrapped(done: Deferred[Any]) -> EnvelopeResponse:
+        try:
+            answer = done.result()
+        except Exception:
+            answer = stand_in_for_failure(route, inner, message)
+        header = response_header_bytes(inner.api_key, inner.api_version, inner.correlation_id)
+        return EnvelopeResponse(response_data=bytes(header) + encode(answer, inner.api_version))
+
+    response: Deferred[EnvelopeResponse] = Deferred()
+
+    def answered(done: Deferred[Any]) -> None:
+        try:
+            answer = wrapped(done)
+        except Exception as error:
+            response.fail(error)
+        else:
+            response.resolve(answer)
+
+    called(route.function, node, inner, message).on_done(answered)
+    return response
+
+
+def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, RequestContext, Any]:
+    """How the inner request is served, who sent it, and the request itself."""
+    try:
+        principal = decode_principal(request.request_principal or b"")
+    except WireError:
+        raise _Unopenable(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE) from None
+    client_host = _textual_address(request.client_host_address)
+    frame = request.request_data
+    try:
+        header = parse_request_header(frame)
+    except WireError:
+        raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION) from None
+    api = APIS.get(header.api_key)
+    if api is None:
+        raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION)
+    if not api.forwardable:
+        raise _Unopenable(ErrorCode.INVALID_REQUEST)
+    if not CONTROLLER_APIS.serves(header.api_key, header.api_version):
+        raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION)
+    route = _route(header.api_key, header.api_version)
+    try:
+        message = route.decode(frame, header.body_offset)[0]
+    except WireError:
+        raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION) from None
+    inner = RequestContext(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        header.client_id,
+        context.connection_id,
+        context.listener_name,
+        client_host,
+        context.listener_is_sasl,
+        Principal(principal.type, principal.name, principal.token_authenticated),
+    )
+    return route, inner, message
+
+
+def _textual_address(raw: bytes) -> str:
+    from ipaddress import ip_address
+
+    try:
+        return str(ip_address(bytes(raw)))
+    except ValueError:
+        raise _Unopenable(ErrorCode.INVALID_REQUEST) from None
+
+
+@remembered
+def _route(key: int, version: int) -> Route:
+    return Route(key, version, CONTROLLER_APIS)
+
+
+HANDLER = Handler(58, 0, 0, handle, top_level_error(EnvelopeResponse))

@@ -1,0 +1,20 @@
+"""Fetch (key 1, versions 4-18) on controller listeners: the metadata log, for those who follow it. KIP-595, KIP-853."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.messages.fetch_response import FetchResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import ControllerNode, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.fetch_request import FetchRequest
+
+
+def handle(node: ControllerNode, context: RequestContext, request: FetchRequest) -> Deferred[FetchResponse]:
+    return node.quorum.handle(request, context.api_version)
+
+
+HANDLER = Handler(1, 4, 18, handle, top_level_error(FetchResponse))
