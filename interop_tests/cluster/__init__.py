@@ -1,0 +1,1 @@
+"""Clusters of several processes: quorum, replication and failover while clients work."""

@@ -1,0 +1,122 @@
+"""Clusters for the tests: one of three nodes that most share, and clusters of a test's own.
+
+A test leaves the shared cluster as it likes; before the next one it is mended, or made anew if it cannot be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.workload import ConfluentWork, Follower, KafkaPythonWork, Work
+from interop_tests.harness.broker import chosen_bootstrap, chosen_kind
+from interop_tests.harness.java_tools import KafkaTools
+
+MakeCluster = Callable[..., Cluster]
+Measure = Callable[[str, float], None]
+MEASURED = pytest.StashKey[list[str]]()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test here starts processes of its own."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.needs_control)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    lines = terminalreporter.config.stash.get(MEASURED, [])
+    if lines:
+        terminalreporter.section("times without progress")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+@pytest.fixture
+def measure(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Measure:
+    """measure("what", seconds) notes a time in the test's report and shows it at the end of the run."""
+
+    def note(what: str, seconds: float) -> None:
+        record_property(what, round(seconds, 2))
+        lines = request.config.stash.setdefault(MEASURED, [])
+        lines.append(f"{seconds:7.2f} s  {what} ({request.node.name})")
+
+    return note
+
+
+@pytest.fixture(scope="session")
+def kind() -> str:
+    assert chosen_bootstrap() is None
+    return chosen_kind()
+
+
+@pytest.fixture(scope="session")
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]:
+    """At most one cluster, made when it is first needed."""
+    clusters: list[Cluster] = []
+    yield clusters
+    for cluster in clusters:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(_shared: list[Cluster], kind: str, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The shared cluster of three combined nodes with Kafka's default times, whole."""
+    if _shared:
+        try:
+            _shared[0].mend()
+        except AssertionError:
+            _shared.pop().close()
+    if not _shared:
+        _shared.append(Cluster(kind, tmp_path_factory.mktemp("cluster")).start())
+    return _shared[0]
+
+
+@pytest.fixture
+def make_cluster(kind: str, tmp_path: Path) -> Iterator[MakeCluster]:
+    """make_cluster(nodes=3, ...) starts a cluster of the test's own; it is killed when the test ends."""
+    made: list[Cluster] = []
+
+    def make(kinds: Any = None, start: bool = True, **options: Any) -> Cluster:
+        cluster = Cluster(kinds or kind, tmp_path / f"cluster-{len(made)}", **options)
+        made.append(cluster)
+        if start:
+            cluster.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[KafkaTools]:
+    """Kafka's tools."""
+    made = KafkaTools()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def at_work() -> Iterator[Callable[..., tuple[list[Work], Follower]]]:
+    """at_work(cluster, topic, partitions) sets producers of two clients and a consumer to work on the topic."""
+    started: list[Work | Follower] = []
+
+    def begin(cluster: Cluster, topic: str, partitions: int) -> tuple[list[Work], Follower]:
+        follower = Follower(cluster.bootstrap, topic, partitions).start()
+        started.append(follower)
+        works: list[Work] = []
+        for client, name in ((ConfluentWork, "confluent"), (KafkaPythonWork, "kafka-python")):
+            work = client(cluster.bootstrap, topic, partitions, name)
+            started.append(work)
+            works.append(work.start())
+        return works, follower
+
+    yield begin
+    for each in started:
+        each._ended.set()
