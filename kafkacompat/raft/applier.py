@@ -31,6 +31,7 @@ class Own:
     end_offset: int
     epoch: int
     timestamp_ms: int = 0
+    size_bytes: int = 0
     control: LoadedBatch | None = None
     """Of a control batch: what the machine gets."""
     committed: Callable[[], None] | None = None

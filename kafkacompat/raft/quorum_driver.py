@@ -8,43 +8,38 @@ appends wait for the next. controller.quorum.append.linger.ms has no use here: a
 
 from __future__ import annotations
 
-import posixpath
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
-from kafkacompat.ports import Clock, Disk, LogRefused, Random, TimerHandle, Timers, Workers
-from kafkacompat.raft import control_records
+from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.applier import Applier, Own
 from kafkacompat.raft.contracts import (
-    LoadedBatch,
     MetadataLog,
     MetadataLogProblem,
     NotLeader,
     QuorumTransport,
     StateMachine,
 )
-from kafkacompat.raft.election_state import QUORUM_STATE_FILE, format_election_state
+from kafkacompat.raft.event_pump import EventPump
 from kafkacompat.raft.messages import Response
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_calls import QuorumCalls
+from kafkacompat.raft.quorum_files import QuorumFiles
 from kafkacompat.raft.quorum_loading import load_quorum, read_election
-from kafkacompat.raft.quorum_report import QuorumReport, leader_report
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
-from kafkacompat.raft.roles import NEVER_MS, QuorumViolation, Role
-from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, format_snapshot, pack_values
-from kafkacompat.raft.snapshot_store import SnapshotStore
-from kafkacompat.raft.voter_set import Endpoints, VoterSet
+from kafkacompat.raft.quorum_view import QuorumView
+from kafkacompat.raft.roles import QuorumViolation, Role
+from kafkacompat.raft.snapshot import BrokenSnapshot
+from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.raft.voters import Voter
-from kafkacompat.records.control import build_control_batch
 from kafkacompat.wire.errors import ErrorCode
 
 
-class QuorumDriver:
+class QuorumDriver(QuorumView):
     """One node's part in the quorum. `start` once; everything in the loop's thread."""
 
     def __init__(
@@ -70,103 +65,47 @@ class QuorumDriver:
         self._member = member
         self._settings = settings
         self._directory = directory
-        self._log = log
         self._disk = disk
-        self._workers = workers
+        self._files = QuorumFiles(directory, log, disk, workers, clock)
         self._clock = clock
         self._timers = timers
         self._random = random
         self._static_voters = VoterSet(static_voters)
-        self._fail = fail
         self._note = note
-        self._snapshots = SnapshotStore(disk, directory)
-        self._calls = QuorumCalls(member, settings, listener_name, transport, self._enter)
-        self._timer: TimerHandle | None = None
-        self._timer_at_ms = NEVER_MS
-        self._events: deque[effect.Event] = deque()
-        self._outbox: deque[Callable[[], None]] = deque()
-        """Calls that leave the driver, in order; bounded by what one step asks for and its calls ask for in turn."""
-        self._stepping = False
-        self._draining = False
-        self._closed = False
+        self._pump = EventPump(clock, timers, self._carry_out, fail)
+        self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter)
         self._led_epoch = -1
         """The epoch this node leads as far as the machine was told; -1: none."""
         self._activation: tuple[int, int] | None = None
         """(epoch, end of its first batch) until the machine is told."""
         self._proposals: dict[int, Own] = {}
         self._next_proposal_id = 0
-        self._appended_ahead: Own | None = None
-        """A proposal that is in the log before the core is told of it."""
-        self._sync_number = 0
-        self._syncing_now = False
-        """A sync is done in the loop's thread: no worker is needed."""
+        self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._leaving: Deferred[None] | None = None
-        self.bytes_since_snapshot = 0
 
     def start(self, machine: StateMachine) -> None:
         """Load what is on disk, take up the stored role, set the timer. Raises MetadataLogProblem.
 
         The machine gets the newest snapshot before this returns; batches follow as they are known to be committed.
         """
-        loaded = load_quorum(self._log, self._snapshots, self._static_voters, self._note)
+        loaded = load_quorum(self._files.log, self._files.snapshots, self._static_voters, self._note)
         stored = read_election(self._disk, self._directory)
         self._machine = machine
-        self.bytes_since_snapshot = loaded.bytes_since_snapshot
+        self._files.bytes_since_snapshot = loaded.bytes_since_snapshot
         self._core = core = QuorumCore(
             self._member, self._settings, self._random, loaded.shape, loaded.voters
         )
         self._calls.core = core
         high_watermark = loaded.snapshot_id.offset if loaded.snapshot_id is not None else NO_OFFSET
-        self._log.set_high_watermark(max(high_watermark, 0))
-        self._applier = Applier(self._log, machine, 0)
+        self._files.log.set_high_watermark(max(high_watermark, 0))
+        self._applier = Applier(self._files.log, machine, 0)
         if loaded.content is not None:
-            self._outbox.append(partial(self._applier.load, loaded.snapshot_id, loaded.content))
+            self._pump.later(partial(self._applier.load, loaded.snapshot_id, loaded.content))
         self._applier.last_timestamp_ms = loaded.last_timestamp_ms
-        self._stepping = True
-        try:
-            self._carry_out(core.boot(stored, high_watermark, self._clock.monotonic_ms()))
-        finally:
-            self._stepping = False
+        self._pump.boot(core, core.boot(stored, high_watermark, self._clock.monotonic_ms()))
         if core.role is Role.FOLLOWER:
-            self._outbox.append(partial(machine.leader_changed, core.epoch, core.election.leader_id))
-        self._pump()
-
-    # Events in, effects carried out, calls out.
-
-    def _enter(self, event: effect.Event) -> None:
-        if not self._closed:
-            self._events.append(event)
-            self._pump()
-
-    def _pump(self) -> None:
-        if self._stepping:
-            return
-        self._stepping = True
-        try:
-            while self._events and not self._closed:
-                self._step(self._events.popleft())
-        finally:
-            self._stepping = False
-        self._plan_tick()
-        if self._draining:
-            return
-        self._draining = True
-        try:
-            while self._outbox and not self._closed:
-                self._outbox.popleft()()
-        finally:
-            self._draining = False
-
-    def _step(self, event: effect.Event) -> None:
-        try:
-            self._carry_out(self._core.step(event, self._clock.monotonic_ms()))
-        except (QuorumViolation, ValueError, OSError, LogRefused, MetadataLogProblem) as problem:
-            self._halt(problem)
-
-    def _halt(self, problem: BaseException) -> None:
-        """What is on the disk is unknown, or the quorum is broken: no answer may follow from it."""
-        self.close()
-        self._fail(problem)
+            self._pump.later(partial(machine.leader_changed, core.epoch, core.election.leader_id))
+        self._pump.run()
 
     def _carry_out(self, effects: list[effect.Effect]) -> None:
         for each in effects:
@@ -175,29 +114,9 @@ class QuorumDriver:
         if self._led_epoch >= 0 and (core.leader is None or core.epoch != self._led_epoch):
             resigned_epoch, self._led_epoch = self._led_epoch, -1
             if core.role is Role.RESIGNED:
-                self._outbox.append(partial(self._leader_changed, resigned_epoch, NO_LEADER))
+                self._pump.later(partial(self._leader_changed, resigned_epoch, NO_LEADER))
         if self._leaving is not None:
             self._maybe_left()
-
-    def _plan_tick(self) -> None:
-        """An earlier timer stays: when it fires, the next one is set."""
-        wake_ms = NEVER_MS if self._closed else self._core.wake_ms
-        if wake_ms >= self._timer_at_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at_ms = wake_ms
-        self._timer = self._timers.call_at(wake_ms, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        self._timer_at_ms = NEVER_MS
-        if self._closed:
-            return
-        if self._clock.monotonic_ms() < self._core.wake_ms:
-            self._plan_tick()
-        else:
-            self._enter(effect.Tick())
 
     # Requests of others and answers to ours.
 
@@ -207,73 +126,42 @@ class QuorumDriver:
         return self._calls.receive(message, api_version)
 
     def _send(self, each: effect.Send) -> None:
-        self._outbox.append(partial(self._calls.send, each))
+        self._pump.later(partial(self._calls.send, each))
 
     def _probe(self, each: effect.ProbeVoter) -> None:
-        self._outbox.append(partial(self._calls.probe, each))
+        self._pump.later(partial(self._calls.probe, each))
 
     def _answer(self, request_id: int, response: Response, records: Any = b"") -> None:
-        self._outbox.append(partial(self._calls.answer, request_id, response, records))
+        self._pump.later(partial(self._calls.answer, request_id, response, records))
 
     def _reply(self, each: effect.Reply) -> None:
         self._answer(each.request_id, each.response)
 
     def _reply_with_records(self, each: effect.ReplyWithRecords) -> None:
-        records = self._log.read(each.offset, each.max_bytes, self._log.log_end_offset, True).records
-        self._answer(
-            each.request_id, each.response, records if isinstance(records, bytes) else records.read()
-        )
+        self._answer(each.request_id, each.response, self._files.read(each.offset, each.max_bytes))
 
     def _reply_with_snapshot(self, each: effect.ReplyWithSnapshot) -> None:
         response = each.response
-        response.data = self._snapshots.read_piece(response.snapshot_id, response.position, each.max_bytes)
+        response.data = self._files.snapshots.read_piece(
+            response.snapshot_id, response.position, each.max_bytes
+        )
         self._answer(each.request_id, response)
 
-    # Disk.
+    # Files.
 
     def _persist(self, each: effect.PersistElection) -> None:
-        data = format_election_state(each.state, self._core.voters.kraft_version)
-        self._disk.write_atomic(posixpath.join(self._directory, QUORUM_STATE_FILE), data)
+        self._files.persist(each.state, self._core.voters.kraft_version)
 
     def _append_epoch_start(self, each: effect.AppendEpochStart) -> None:
-        values = [control_records.leader_change(each.leader_id, each.voter_ids, each.granting_ids)]
-        kraft_version: int | None = None
-        if each.voters is not None:
-            kraft_version = each.kraft_version
-            values += [
-                control_records.kraft_version(kraft_version),
-                control_records.voters(each.voters.voters),
-            ]
         self._activation = (each.epoch, each.end_offset)
-        self._append_control(values, each.base_offset, each.end_offset, each.epoch, kraft_version)
+        self._applier.appended(self._files.append_epoch_start(each))
 
     def _append_voters(self, each: effect.AppendVoters) -> None:
-        values = [control_records.voters(each.voters.voters)]
-        kraft_version: int | None = None
-        if each.end_offset - each.base_offset > 1:
-            kraft_version = each.kraft_version
-            values.insert(0, control_records.kraft_version(kraft_version))
+        own = self._files.append_voters(each)
         waiting = self._proposals.pop(each.proposal_id, None)
-        own = self._append_control(values, each.base_offset, each.end_offset, each.epoch, kraft_version)
         if waiting is not None:
             own.committed, own.lost = waiting.committed, waiting.lost
-
-    def _append_control(
-        self,
-        values: list[tuple[int, bytes]],
-        base_offset: int,
-        end_offset: int,
-        epoch: int,
-        kraft_version: int | None,
-    ) -> Own:
-        now_ms = self._clock.now_ms()
-        batch = build_control_batch(values, base_offset=base_offset, leader_epoch=epoch, timestamp_ms=now_ms)
-        self._log.append_batch(batch, epoch, now_ms)
-        self.bytes_since_snapshot += len(batch)
-        control = LoadedBatch((), end_offset - 1, epoch, kraft_version)
-        own = Own(base_offset, end_offset, epoch, now_ms, control)
         self._applier.appended(own)
-        return own
 
     def _append_records(self, each: effect.AppendRecords) -> None:
         own = self._proposals.pop(each.proposal_id)
@@ -286,70 +174,53 @@ class QuorumDriver:
         if waiting.lost is None:
             raise QuorumViolation("a proposal of the leader itself was refused")
         self._refused_error = each.error
-        self._outbox.append(waiting.lost)
+        self._pump.later(waiting.lost)
 
     def _append_fetched(self, each: effect.AppendFetched) -> None:
-        batches = each.batches
-        data = batches[0].payload if len(batches) == 1 else b"".join(batch.payload for batch in batches)
-        self._log.append_fetched(data, batches[-1].epoch)
-        self.bytes_since_snapshot += len(data)
+        self._files.append_fetched(each)
 
     def _truncate(self, each: effect.Truncate) -> None:
-        self._log.truncate_to(each.offset)
+        self._files.log.truncate_to(each.offset)
 
     def _sync(self, each: effect.Sync) -> None:
-        if self._syncing_now:
-            return
-        self._sync_number += 1
-        number = self._sync_number
-        self._workers.submit(self._log.begin_sync()).on_done(lambda done: self._synced(done, number))
+        self._files.sync(self._synced)
 
-    def _synced(self, done: Deferred[None], number: int) -> None:
-        if self._closed or number != self._sync_number:
+    def _synced(self, error: BaseException | None) -> None:
+        if self._pump.is_closed:
             return
-        try:
-            done.result()
-        except Exception as error:
-            self._halt(error)
-            return
-        self._log.finish_sync()
-        self._enter(effect.Synced())
+        if error is not None:
+            self._pump.halt(error)
+        else:
+            self._pump.enter(effect.Synced())
 
     def flush_now(self) -> None:
         """Make everything in the log durable before returning (and with it committed, for a sole voter). Blocks on the disk."""
-        core = self._core
-        self._syncing_now = True
+        files = self._files
+        files.syncs_at_once = True
         try:
-            while not self._closed:
-                # A worker that syncs already is not waited for: its answer is void.
-                self._sync_number += 1
-                self._log.begin_sync()()
-                self._log.finish_sync()
-                if not core.is_syncing:
+            while not self._pump.is_closed:
+                files.sync_now()
+                if not self._core.is_syncing:
                     break
-                self._enter(effect.Synced())
+                self._pump.enter(effect.Synced())
         finally:
-            self._syncing_now = False
+            files.syncs_at_once = False
 
     # Snapshots.
 
     def _write_chunk(self, each: effect.WriteSnapshotChunk) -> None:
-        self._snapshots.write_part(each.snapshot_id, each.position, each.data)
+        self._files.snapshots.write_part(each.snapshot_id, each.position, each.data)
 
     def _install(self, each: effect.InstallSnapshot) -> None:
         snapshot_id = each.snapshot_id
-        try:
-            content = self._snapshots.install_part(snapshot_id)
-        except BrokenSnapshot as error:
-            self._note(f"the leader's snapshot {snapshot_id} is not taken: {error}")
-            self._events.appendleft(effect.SnapshotBroken(snapshot_id))
+        content = self._files.install(snapshot_id)
+        if isinstance(content, BrokenSnapshot):
+            self._note(f"the leader's snapshot {snapshot_id} is not taken: {content}")
+            self._pump.enter_next(effect.SnapshotBroken(snapshot_id))
             return
-        self._log.truncate_fully_and_start_at(snapshot_id.offset)
-        self._snapshots.drop_older(snapshot_id)
-        self.bytes_since_snapshot = 0
-        self._outbox.append(partial(self._applier.load, snapshot_id, content))
+        self._pump.later(partial(self._applier.load, snapshot_id, content))
         voters = VoterSet(content.voters) if content.voters else None
-        self._events.appendleft(
+        self._pump.enter_next(
             effect.SnapshotInstalled(snapshot_id, each.size_bytes, voters, content.kraft_version)
         )
 
@@ -358,40 +229,38 @@ class QuorumDriver:
 
         Any role. OSError passes through and nothing has changed.
         """
-        core = self._core
+        log, voters = self._core.log, self._core.voters
         snapshot_id = OffsetAndEpoch(end_offset, epoch)
         if end_offset > self._applier.applied:
             raise ValueError(
                 f"a snapshot at {end_offset} is ahead of what is applied ({self._applier.applied})"
             )
-        if snapshot_id in core.log.snapshots or end_offset <= core.log.start:
+        if snapshot_id in log.snapshots or end_offset <= log.start:
             return
-        voters, kraft_version = core.voters.at(end_offset)
-        content = SnapshotContent(values, self._applier.last_timestamp_ms, kraft_version, voters.voters)
-        data = format_snapshot(content, epoch, self._clock.now_ms())
-        previous = core.log.latest_snapshot
-        self._snapshots.freeze(snapshot_id, data)
-        self.bytes_since_snapshot = 0
-        self._enter(effect.SnapshotFrozen(snapshot_id, len(data)))
-        alone = core.leader is not None and len(self.voters) == 1 and not core.leader.observers
+        previous = log.latest_snapshot
+        size = self._files.freeze(
+            snapshot_id, values, self._applier.last_timestamp_ms, *voters.at(end_offset)
+        )
+        self._pump.enter(effect.SnapshotFrozen(snapshot_id, size))
+        leader = self._core.leader
+        alone = leader is not None and len(voters.latest) == 1 and not leader.observers
         # Others may still fetch what the snapshot before this one does not hold.
         keep = snapshot_id if alone else previous
-        if keep is not None and core.log.start < keep.offset <= core.log.durable_end:
-            self._log.drop_below(keep.offset)
-            self._snapshots.drop_older(keep)
-            self._enter(effect.LogTrimmed(keep))
+        if keep is not None and log.start < keep.offset <= log.durable_end:
+            self._files.trim(keep)
+            self._pump.enter(effect.LogTrimmed(keep))
 
     # What is committed, who leads.
 
     def _advance(self, each: effect.AdvanceHighWatermark) -> None:
-        self._log.set_high_watermark(each.offset)
-        self._outbox.append(partial(self._apply, each.offset))
+        self._files.log.set_high_watermark(each.offset)
+        self._pump.later(partial(self._apply, each.offset))
 
     def _apply(self, offset: int) -> None:
         try:
             self._applier.advance(offset)
         except (OSError, MetadataLogProblem) as problem:
-            self._halt(problem)
+            self._pump.halt(problem)
             return
         if self._activation is None:
             return
@@ -405,7 +274,7 @@ class QuorumDriver:
         self._led_epoch = each.epoch
 
     def _note_leader(self, each: effect.LeaderChanged) -> None:
-        self._outbox.append(partial(self._leader_changed, each.epoch, each.leader_id))
+        self._pump.later(partial(self._leader_changed, each.epoch, each.leader_id))
 
     def _leader_changed(self, epoch: int, leader_id: int) -> None:
         is_mine = leader_id == self._member.node_id
@@ -425,20 +294,11 @@ class QuorumDriver:
         core = self._core
         if not self.is_leader:
             raise NotLeader(f"node {self._member.node_id} does not lead the quorum")
-        now_ms = self._clock.now_ms()
         first, epoch = core.log.end, core.epoch
-        batches = list(pack_values(values, first, epoch, now_ms))
-        if len(batches) != 1:
-            raise MetadataLogProblem(
-                f"a proposal of {len(values)} records does not fit one batch of the metadata log"
-            )
         # In the log before the core counts it, so that a full disk refuses a proposal instead of halting the node.
-        self._log.append_batch(batches[0], epoch, now_ms)
-        size = len(batches[0])
-        self.bytes_since_snapshot += size
-        own = Own(first, first + len(values), epoch, now_ms, None, committed, lost)
-        proposal_id = self._remember(own)
-        self._enter(effect.Propose(proposal_id, epoch, None, len(values), size))
+        own = self._files.append_proposal(values, first, epoch)
+        own.committed, own.lost = committed, lost
+        self._pump.enter(effect.Propose(self._remember(own), epoch, None, len(values), own.size_bytes))
         return first
 
     def _remember(self, own: Own) -> int:
@@ -458,7 +318,7 @@ class QuorumDriver:
             call()
         else:
             end = self.next_offset
-            self._applier.appended(Own(end, end, self.epoch, 0, None, call, lost))
+            self._applier.appended(Own(end, end, self.epoch, committed=call, lost=lost))
 
     def upgrade_kraft_version(self, done: Callable[[ErrorCode], None]) -> None:
         """kraft.version 0 to 1. `done` gets NONE once it is committed, else why not (KIP-853)."""
@@ -466,78 +326,27 @@ class QuorumDriver:
         own.committed = partial(done, ErrorCode.NONE)
         own.lost = lambda: done(self._refused_error)
         self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._enter(effect.RaiseKraftVersion(self._remember(own)))
-
-    # What there is to know.
-
-    @property
-    def is_leader(self) -> bool:
-        return self._core.leader is not None and not self._closed
-
-    @property
-    def next_offset(self) -> int:
-        return self._core.log.end
-
-    @property
-    def epoch(self) -> int:
-        return self._core.epoch
-
-    @property
-    def leader_id(self) -> int:
-        """-1 when unknown."""
-        return NO_LEADER if self._core.role is Role.RESIGNED else self._core.election.leader_id
-
-    @property
-    def leader_endpoints(self) -> Endpoints:
-        """() when unknown."""
-        return () if self._core.role is Role.RESIGNED else self._core.leader_endpoints
-
-    @property
-    def high_watermark(self) -> int:
-        """-1 when unknown."""
-        return self._core.high_watermark
-
-    @property
-    def applied_offset(self) -> int:
-        """Everything below has gone to the state machine."""
-        return self._applier.applied
-
-    @property
-    def is_all_committed(self) -> bool:
-        return self._core.high_watermark >= self._core.log.end
-
-    @property
-    def voters(self) -> VoterSet:
-        """The newest set, committed or not."""
-        return self._core.voters.latest
-
-    @property
-    def kraft_version(self) -> int:
-        return self._core.voters.kraft_version
-
-    def report(self) -> QuorumReport | None:
-        """The quorum as its leader sees it; None where this node does not lead or nothing of its epoch is committed yet."""
-        return leader_report(self._core, self._clock.now_ms(), self._clock.monotonic_ms())
+        self._pump.enter(effect.RaiseKraftVersion(self._remember(own)))
 
     # The end.
 
     def resign(self) -> None:
         """Hand leadership on, and stay."""
-        self._enter(effect.Resign())
+        self._pump.enter(effect.Resign())
 
     def shut_down(self, timeout_ms: int) -> Deferred[None]:
         """Leave gracefully: a leader resigns and tells every voter. Resolves when they know, or in time. `close` follows."""
         leaving: Deferred[None] = Deferred()
         self._leaving = leaving
         self._timers.call_after(timeout_ms, self._left)
-        self._enter(effect.Resign())
+        self._pump.enter(effect.Resign())
         self._maybe_left()
         return leaving
 
     def _maybe_left(self) -> None:
         resigned = self._core.resigned
         if resigned is None or not resigned.unacknowledged:
-            self._outbox.append(self._left)
+            self._pump.later(self._left)
 
     def _left(self) -> None:
         leaving, self._leaving = self._leaving, None
@@ -546,12 +355,7 @@ class QuorumDriver:
 
     def close(self) -> None:
         """No timer, event or answer any more. The log stays open for its owner."""
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._events.clear()
-        self._outbox.clear()
+        self._pump.close()
 
 
 _CARRY_OUT: dict[type, Callable[[QuorumDriver, Any], None]] = {
