@@ -1,34 +1,53 @@
-"""A whole local controller in memory: core, service and raft driver over a log, a disk and workers that a test drives."""
+"""A whole controller in memory: machine, commands and quorum driver over a log, a disk and workers that a test drives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafkacompat.api.context import RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.liveness import Liveness
+from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.records import RecordClasses, unframe
-from kafkacompat.controller.service import LocalController
+from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.raft._tests.support import (
-    CountingRandom,
-    FixedClock,
-    ManualWorkers,
-    MemoryDisk,
-    MemoryLog,
-)
-from kafkacompat.raft.driver import RaftDriver
+from kafkacompat.deferred import Deferred
+from kafkacompat.raft._tests.driver_support import World
+from kafkacompat.raft._tests.support import CountingRandom, ManualWorkers, MemoryDisk, MemoryLog
+from kafkacompat.raft.quorum_driver import QuorumDriver
+from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.raft.voters import Voter
 from kafkacompat.records.batch import iterate_batches
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 
 DIRECTORY = "/data/__cluster_metadata-0"
 OWN_LISTENERS = (("CONTROLLER", "127.0.0.1", 9093),)
 DIRECTORY_ID = bytes(14) + b"\x7f\x01"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAbQ"
+
+
+HEARD_ON = 7
+"""The connection by which brokers speak unless a test says otherwise."""
+
+
+class NoTransport:
+    """There is nobody else."""
+
+    on_refused: Callable[[int], None]
+
+    def request(self, *asked: Any, **options: Any) -> Deferred[Any]:
+        return Deferred()
+
+
+def context(api_version: int = 0, connection_id: int = HEARD_ON) -> RequestContext:
+    return RequestContext(0, api_version, 1, "test", connection_id, "CONTROLLER", "127.0.0.1")
 
 
 class Harness:
@@ -40,56 +59,86 @@ class Harness:
         directory_id: bytes = DIRECTORY_ID,
         listeners: tuple[tuple[str, str, int], ...] = OWN_LISTENERS,
         max_bytes_between_snapshots: int = 20_971_520,
+        node_id: int = 1,
+        directory: str = DIRECTORY,
     ) -> None:
         self.log = log or MemoryLog()
         self.disk = disk or MemoryDisk()
         self.workers = ManualWorkers()
-        self.clock = FixedClock()
+        self.world = World()
         self.random = CountingRandom()
         self.failures: list[BaseException] = []
         self.images: list[MetadataImage] = []
+        self.probes: list[tuple[str, int, Deferred[bool]]] = []
         settings = ServerConfig.from_properties({**defaults_without_file(), **(properties or {})})
-        self.core = ControllerCore(ControllerSettings(settings, 1, CLUSTER_ID))
-        self.driver = RaftDriver(
-            node_id=1,
-            directory_id=directory_id,
-            directory=DIRECTORY,
-            log=self.log,
+        controller_settings = ControllerSettings(settings, node_id, CLUSTER_ID)
+        self.machine = MetadataMachine(
+            ControllerCore(controller_settings), max_bytes_between_snapshots=max_bytes_between_snapshots
+        )
+        self.driver = QuorumDriver(
+            member=Member(node_id, directory_id, listeners, True, CLUSTER_ID),
+            settings=QuorumSettings(),
+            listener_name="CONTROLLER",
+            directory=directory,
+            log=self.log,  # type: ignore[arg-type]
             disk=self.disk,  # type: ignore[arg-type]
             workers=self.workers,
-            clock=self.clock,
-            static_voters=(Voter(1, bytes(16), listeners),),
-            own_listeners=listeners,
+            clock=self.world,
+            timers=self.world,
+            random=self.random,
+            static_voters=(Voter(node_id, bytes(16), listeners),),
+            transport=NoTransport(),
             fail=self.failures.append,
         )
-        self.controller = LocalController(
-            self.core,
-            self.driver,
-            self.random,
-            max_bytes_between_snapshots=max_bytes_between_snapshots,
+        self.machine.attach(self.driver)
+        self.liveness = Liveness(
+            self.machine,
+            controller_settings,
+            BrokerSessions(settings.int("broker.session.timeout.ms")),
+            self.world,
+            self.world,
+            self._probe,
         )
-        self.controller.subscribe(lambda old, new: self.images.append(new))
+        self.controller = ActiveController(
+            self.machine, controller_settings, self.driver, self.random, self.liveness, bootstrap_values()
+        )
+        self.machine.subscribe(lambda old, new: self.images.append(new))
+
+    def _probe(self, host: str, port: int) -> Deferred[bool]:
+        refused: Deferred[bool] = Deferred()
+        self.probes.append((host, port, refused))
+        return refused
 
     def start(self) -> Harness:
-        ready = self.controller.start(
-            bootstrap_values(), bytes(15) + b"\x77", [("CONTROLLER", "127.0.0.1", 9093, 0)]
-        )
+        self.driver.start(self.machine)
         self.workers.run_all()
-        assert ready.done
+        assert self.controller.is_active
         return self
 
-    def serve(self, previous_broker_epoch: int = -1, incarnation: int = 1) -> int:
-        """Register and unfence broker 1; its epoch."""
-        registered = self.controller.register_broker(registration(previous_broker_epoch, incarnation))
-        self.workers.run_all()
-        epoch = registered.result()
-        self.controller.unfence_broker(1, epoch)
-        self.workers.run_all()
+    def serve(self, previous_broker_epoch: int = -1, incarnation: int = 1, broker_id: int = 1) -> int:
+        """Register and unfence a broker; its epoch."""
+        directories = [DIRECTORY_ID] if broker_id == 1 else [bytes([0x30 + broker_id]) * 16]
+        request = registration(previous_broker_epoch, incarnation, broker_id, directories)
+        answer = self.call(self.controller.broker_registration, request)
+        assert answer.error_code == 0
+        epoch = int(answer.broker_epoch)
+        beat = self.beat(epoch, broker_id=broker_id)
+        assert (beat.error_code, beat.is_fenced) == (0, False)
         return epoch
+
+    def beat(self, epoch: int, broker_id: int = 1, **wants: bool) -> Any:
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=epoch,
+            current_metadata_offset=self.image.offset,
+            cordoned_log_dirs=[],
+            **wants,  # type: ignore[arg-type]
+        )
+        return self.call(self.controller.broker_heartbeat, request)
 
     @property
     def image(self) -> MetadataImage:
-        return self.controller.image
+        return self.machine.image
 
     def messages(self, start_offset: int = 0) -> list[Any]:
         """Every data record of the log from start_offset on."""
@@ -104,7 +153,7 @@ class Harness:
         return found
 
     def call(self, command: Any, request: Any) -> Any:
-        answer = command(request, None)
+        answer = command(request, context())
         self.workers.run_all()
         return answer.result()
 

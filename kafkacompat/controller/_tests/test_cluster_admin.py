@@ -61,8 +61,9 @@ def control_types(harness: Harness) -> list[int | None]:
 
 def test_the_quorum_of_one_is_described_once_its_epoch_is_durable() -> None:
     harness = Harness()
+    harness.driver.start(harness.machine)
     assert describe(harness).error_code == 6
-    harness.start()
+    harness.workers.run_all()
     partition = describe(harness)
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 1, 1)
     assert partition.high_watermark == harness.log.log_end_offset
@@ -70,7 +71,7 @@ def test_the_quorum_of_one_is_described_once_its_epoch_is_durable() -> None:
     assert (voter.replica_id, voter.replica_directory_id) == (1, bytes(16))
     assert (voter.log_end_offset, voter.last_fetch_timestamp) == (
         harness.log.log_end_offset,
-        harness.clock.now_ms(),
+        harness.world.now_ms(),
     )
 
 

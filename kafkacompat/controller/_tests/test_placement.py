@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.controller._tests.harness import DIRECTORY_ID, Harness, registration
-from kafkacompat.controller.brokers import BrokerRefused
 from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.placement import PlacementRefused, StripedPlacer, place_partitions
 from kafkacompat.raft._tests.support import CountingRandom
@@ -53,17 +52,14 @@ def test_replicas_are_distinct_leaders_unfenced_and_evenly_spread(
 def three_brokers() -> Harness:
     node = Harness().start()
     for broker_id, rack in ((1, "a"), (2, "b"), (3, "c")):
-        epoch = node.controller.register_broker(
-            registration(
-                broker_id=broker_id,
-                incarnation=broker_id,
-                directories=[bytes([9] * 15) + bytes([broker_id])],
-                rack=rack,
-            )
+        request = registration(
+            broker_id=broker_id,
+            incarnation=broker_id,
+            directories=[bytes([9] * 15) + bytes([broker_id])],
+            rack=rack,
         )
-        node.workers.run_all()
-        node.controller.unfence_broker(broker_id, epoch.result())
-    node.workers.run_all()
+        answer = node.call(node.controller.broker_registration, request)
+        node.beat(answer.broker_epoch, broker_id)
     return node
 
 
@@ -73,8 +69,11 @@ def test_leadership_leaves_a_broker_that_shuts_down_and_its_isr() -> None:
     assert node.call(node.controller.create_topics, request).topics[0].error_code == 0
     before = node.image.topics["t"].partitions
     assert sorted(each.leader for each in before.values()) == [1, 2, 3]
-    node.controller.shut_down_broker(2, node.image.brokers[2].epoch)
-    node.workers.run_all()
+    epoch = node.image.brokers[2].epoch
+    assert not node.beat(epoch, 2, want_shut_down=True).should_shut_down
+    for broker_id in (1, 3):  # they have read that it leads nothing any more
+        node.beat(node.image.brokers[broker_id].epoch, broker_id)
+    assert node.beat(epoch, 2, want_shut_down=True).should_shut_down
     assert node.image.brokers[2].fenced
     for index, each in node.image.topics["t"].partitions.items():
         assert each.leader not in (-1, 2)
@@ -107,32 +106,26 @@ def test_registrations_are_refused_with_kafkas_codes(changes: dict[str, object],
     request = registration(incarnation=7)
     for name, value in changes.items():
         setattr(request, name, value)
-    with pytest.raises(BrokerRefused) as caught:
-        node.controller.register_broker(request)
-    assert caught.value.code == code
+    assert node.call(node.controller.broker_registration, request).error_code == code
+    assert node.image.brokers[1].incarnation_id == (1).to_bytes(16, "big")
 
 
 def test_a_broker_lacking_a_finalized_feature_is_refused() -> None:
     node = Harness().start()
     request = registration()
     request.features = [each for each in request.features if each.name != "share.version"]
-    with pytest.raises(BrokerRefused, match=r"share\.version") as caught:
-        node.controller.register_broker(request)
-    assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
+    answer = node.call(node.controller.broker_registration, request)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_same_incarnation_keeps_its_epoch_and_another_gets_the_next_offset() -> None:
     node = Harness().start()
     epoch = node.serve(incarnation=1)
-    again = node.controller.register_broker(registration(incarnation=1))
-    node.workers.run_all()
-    assert again.result() == epoch
+    again = node.call(node.controller.broker_registration, registration(incarnation=1))
+    assert again.broker_epoch == epoch
     assert not node.image.brokers[1].fenced
     end = node.log.log_end_offset
-    other = node.controller.register_broker(registration(incarnation=2))
-    node.workers.run_all()
-    assert other.result() == end
+    other = node.call(node.controller.broker_registration, registration(incarnation=2))
+    assert other.broker_epoch == end
     assert node.image.brokers[1].fenced
-    with pytest.raises(BrokerRefused) as caught:
-        node.controller.unfence_broker(1, epoch)
-    assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
+    assert node.beat(epoch).error_code == ErrorCode.STALE_BROKER_EPOCH

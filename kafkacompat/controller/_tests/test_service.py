@@ -6,21 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.config import ServerConfig, defaults_without_file
-from kafkacompat.controller._tests.harness import DIRECTORY, DIRECTORY_ID, Harness, registration
-from kafkacompat.controller.core import ControllerCore
+from kafkacompat.api.context import NotController
+from kafkacompat.controller._tests.harness import (
+    DIRECTORY,
+    DIRECTORY_ID,
+    HEARD_ON,
+    Harness,
+    context,
+    registration,
+)
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord, frame_all
-from kafkacompat.controller.service import LocalController
-from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.data_directories import open_directories, open_metadata_store
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.node.lifecycle import BrokerIdentity, BrokerLifecycle
-from kafkacompat.raft._tests.support import CountingRandom, FixedClock, ManualWorkers, MemoryDisk, MemoryLog
-from kafkacompat.raft.driver import MetadataLogProblem
+from kafkacompat.raft._tests.support import FixedClock, MemoryDisk, MemoryLog
+from kafkacompat.raft.contracts import MetadataLogProblem
+from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
 from kafkacompat.raft.voters import Voter
 from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_topics_request import (
@@ -63,7 +68,6 @@ def test_first_start_writes_bootstrap_records_as_kafka_does() -> None:
         *["FeatureLevelRecord"] * 6,
         "ConfigRecord",
         "EndTransactionRecord",
-        "RegisterControllerRecord",
     ]
     assert harness.image.features["metadata.version"] == 30
     assert harness.image.config(4, "") == {"min.insync.replicas": "1"}
@@ -76,7 +80,7 @@ def test_a_topic_is_visible_before_its_reply_and_not_before_it_is_durable() -> N
     harness.serve()
     before = harness.image
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=3, replication_factor=1)])
-    answer = harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    answer = harness.controller.create_topics(request, context())
     assert not answer.done
     assert harness.image is before
     seen: list[bool] = []
@@ -110,8 +114,8 @@ def test_a_second_creation_sees_the_first_uncommitted_and_waits_for_it() -> None
     harness = Harness().start()
     harness.serve()
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
-    harness.controller.create_topics(request, None)  # type: ignore[arg-type]
-    second = harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    harness.controller.create_topics(request, context())
+    second = harness.controller.create_topics(request, context())
     assert not second.done
     harness.workers.run_all()
     assert second.result().topics[0].error_code == 36
@@ -151,8 +155,8 @@ def test_clean_restart_elects_from_the_eligible_leaders_as_kafka_does() -> None:
     epoch = first.serve()
     create(first, "t", 2)
     start = first.log.log_end_offset
-    first.controller.shut_down_broker(1, epoch)
-    first.workers.run_all()
+    assert not first.beat(epoch, want_shut_down=True).should_shut_down
+    assert first.beat(epoch, want_shut_down=True).should_shut_down
     down = first.messages(start)
     assert names(down) == [
         "BrokerRegistrationChangeRecord",
@@ -220,10 +224,10 @@ def test_a_log_of_kafka_4_3_is_led_and_served() -> None:
 
 def test_producer_id_blocks_follow_one_another() -> None:
     harness = Harness().start()
-    harness.serve()
-    first, second = harness.controller.allocate_producer_ids(), harness.controller.allocate_producer_ids()
-    harness.workers.run_all()
-    assert (first.result(), second.result()) == ((0, 1000), (1000, 1000))
+    epoch = harness.serve()
+    request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch)
+    answers = [harness.call(harness.controller.allocate_producer_ids, request) for _ in range(2)]
+    assert [(each.producer_id_start, each.producer_id_len) for each in answers] == [(0, 1000), (1000, 1000)]
 
 
 def test_snapshot_bounds_the_log_and_restores_the_same_image() -> None:
@@ -240,17 +244,17 @@ def test_snapshot_bounds_the_log_and_restores_the_same_image() -> None:
         if header.base_offset >= snapshot_end
     ]
     second = Harness(first.log, first.disk).start()
-    assert second.images[0].topics == first.image.topics
-    assert second.images[0].configs == first.image.configs
-    assert second.images[0].brokers == first.image.brokers
-    assert second.images[0].offset == first.image.offset
+    assert second.images[0].offset == snapshot_end - 1
+    assert second.image.topics == first.image.topics
+    assert second.image.configs == first.image.configs
+    assert second.image.brokers == first.image.brokers
 
 
 def test_a_failed_sync_halts_and_answers_nothing() -> None:
     harness = Harness().start()
     harness.serve()
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
-    answer = harness.controller.create_topics(request, None)  # type: ignore[arg-type]
+    answer = harness.controller.create_topics(request, context())
     _, deferred = harness.workers.pending.pop()
     deferred.fail(OSError("the disk is gone"))
     assert not answer.done
@@ -276,20 +280,102 @@ def test_a_full_disk_refuses_the_command_and_nothing_of_it_stays() -> None:
     assert create(harness, "t") == 0
 
 
-def test_brokers_of_a_former_cluster_are_fenced_and_lead_no_longer() -> None:
+def of_two_brokers() -> tuple[Harness, Harness]:
+    """A node's life with another broker in its cluster, and its next life."""
     first = Harness().start()
     first.serve()
-    other = registration(broker_id=2, incarnation=9, directories=[b"\x31" * 16])
-    epoch = first.controller.register_broker(other)
-    first.workers.run_all()
-    first.controller.unfence_broker(2, epoch.result())
-    first.workers.run_all()
+    first.serve(broker_id=2, incarnation=9)
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=2)])
     first.call(first.controller.create_topics, request)
     second = Harness(first.log, first.disk).start()
     second.serve(incarnation=2)
+    return first, second
+
+
+def test_a_broker_that_is_heard_no_more_is_fenced_when_its_session_expires() -> None:
+    _, second = of_two_brokers()
+    second.world.run(8_900)
+    assert not second.image.brokers[2].fenced
+    epoch = second.image.brokers[1].epoch
+    second.beat(epoch)
+    second.world.run(200)
+    second.workers.run_all()
     assert second.image.brokers[2].fenced
+    assert not second.image.brokers[1].fenced
     assert {each.leader for each in second.image.topics["t"].partitions.values()} <= {1, -1}
+
+
+def test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_is_fenced_at_once() -> None:
+    _, second = of_two_brokers()
+    ((host, port, refused),) = second.probes
+    assert (host, port) == ("127.0.0.1", 9092)
+    refused.resolve(True)
+    second.workers.run_all()
+    assert second.image.brokers[2].fenced
+
+
+def test_a_closed_connection_alone_fences_nobody_and_a_refused_one_after_it_does() -> None:
+    harness = Harness().start()
+    harness.serve()
+    epoch = harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON + 1)
+    assert harness.probes == []
+    harness.liveness.connection_closed(HEARD_ON)
+    *_, refused = harness.probes[-1]
+    refused.resolve(False)
+    harness.workers.run_all()
+    assert not harness.image.brokers[2].fenced
+    harness.beat(epoch, broker_id=2)
+    harness.liveness.connection_closed(HEARD_ON)
+    *_, refused = harness.probes[-1]
+    refused.resolve(True)
+    harness.workers.run_all()
+    assert harness.image.brokers[2].fenced
+
+
+def test_a_broker_that_is_heard_again_before_the_refusal_is_known_is_not_fenced() -> None:
+    harness = Harness().start()
+    harness.serve()
+    epoch = harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON)
+    *_, refused = harness.probes[-1]
+    harness.beat(epoch, broker_id=2)
+    refused.resolve(True)
+    harness.workers.run_all()
+    assert not harness.image.brokers[2].fenced
+
+
+def test_a_second_process_with_a_broker_id_is_refused_while_the_first_is_heard() -> None:
+    harness = Harness().start()
+    harness.serve()
+    harness.serve(broker_id=2, incarnation=9)
+    request = registration(-1, 10, 2, [b"\x77" * 16])
+    answer = harness.call(harness.controller.broker_registration, request)
+    assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert harness.image.brokers[2].incarnation_id == (9).to_bytes(16, "big")
+
+
+def test_a_process_that_took_a_dead_ones_address_need_not_wait_for_its_session() -> None:
+    harness = Harness().start()
+    harness.serve()
+    harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON)
+    elsewhere = registration(-1, 10, 2, [b"\x77" * 16])
+    elsewhere.listeners[0].port = 9999
+    refused = harness.call(harness.controller.broker_registration, elsewhere)
+    assert refused.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    same = registration(-1, 11, 2, [b"\x77" * 16])
+    assert harness.call(harness.controller.broker_registration, same).error_code == 0
+
+
+def test_nobody_is_answered_by_a_controller_that_is_not_active() -> None:
+    harness = Harness().start()
+    epoch = harness.serve()
+    harness.machine.leader_changed(99, 2)
+    with pytest.raises(NotController):
+        harness.beat(epoch)
+    with pytest.raises(NotController):
+        create(harness, "t")
 
 
 def test_a_transaction_left_open_is_aborted_at_activation() -> None:
@@ -299,7 +385,7 @@ def test_a_transaction_left_open_is_aborted_at_activation() -> None:
         MetadataRecord(BeginTransactionRecord(name="x"), 0),
         MetadataRecord(TopicRecord(name="half", topic_id=b"\x42" * 16), 0),
     ]
-    first.driver.propose(frame_all(open_records), lambda: None)
+    first.driver.propose(frame_all(open_records), lambda: None, lambda: None)
     first.workers.run_all()
     second = Harness(first.log, first.disk)
     start = first.log.log_end_offset
@@ -314,8 +400,12 @@ def test_a_damaged_metadata_log_stops_the_start_with_its_place() -> None:
     batch = bytearray(first.log.batches[2])
     batch[-1] ^= 1
     first.log.batches[2] = bytes(batch)
-    with pytest.raises(MetadataLogProblem, match="__cluster_metadata-0"):
-        Harness(first.log, first.disk).start()
+    second = Harness(first.log, first.disk)
+    second.driver.start(second.machine)
+    second.workers.run_all()
+    (failure,) = second.failures
+    assert isinstance(failure, MetadataLogProblem)
+    assert "wrong crc" in str(failure)
 
 
 def test_a_broken_quorum_state_stops_the_start_by_name() -> None:
@@ -346,37 +436,19 @@ def header_of(batch: bytes) -> BatchHeader:
 
 
 def test_on_a_real_disk_a_torn_tail_costs_only_the_torn_batch(tmp_path: Path) -> None:
-    properties = {**defaults_without_file(), "log.dirs": str(tmp_path / "data")}
-    config = ServerConfig.from_properties(properties)
-    disk, random, clock = RealDisk(), CountingRandom(), FixedClock()
-
-    def run(names: list[str]) -> MetadataImage:
-        directories = open_directories(config, disk, random, clock.now_ms(), format_if_empty=True)
-        workers = ManualWorkers()
-        store = open_metadata_store(
-            config, directories, disk, workers, clock, fail=lambda error: None, note=lambda text: None
-        )
-        cluster_id = directories.identity.cluster_id
-        core = ControllerCore(ControllerSettings(config, 1, cluster_id))
-        controller = LocalController(core, store.driver, random, max_bytes_between_snapshots=20_971_520)
-        controller.start(directories.bootstrap_values, random.uuid(), [])
-        ids = tuple(directories.identity.directory_ids.values())
-        identity = BrokerIdentity(1, cluster_id, random.uuid(), config.broker_listeners(), ids, None, -1)
-        life = BrokerLifecycle(controller, identity)
-        life.register()
-        workers.run_all()
-        life.unfence()
+    def run(incarnation: int, names: list[str]) -> MetadataImage:
+        config = metadata_log_config(1 << 20, 1 << 30)
+        log = open_metadata_log(RealDisk(), str(tmp_path), config, FixedClock(), clean=False)
+        node = Harness(log, RealDisk(), directory=str(tmp_path / "__cluster_metadata-0")).start()  # type: ignore[arg-type]
+        node.serve(incarnation=incarnation)
         for name in names:
-            topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-            controller.create_topics(CreateTopicsRequest(topics=[topic]), None)  # type: ignore[arg-type]
-        workers.run_all()
-        directories.locks.release()
-        return controller.image
+            assert create(node, name) == 0
+        return node.image
 
-    run(["a", "b"])
-    (segment,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.log")
+    run(1, ["a", "b"])
+    (segment,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
     segment.write_bytes(segment.read_bytes()[:-7])
-    image = run(["c"])
+    image = run(2, ["c"])
     assert sorted(image.topics) == ["a", "c"]
     assert image.topics["a"].partitions[0].leader == 1
 
@@ -385,8 +457,7 @@ def test_a_broker_that_leads_nothing_is_only_fenced() -> None:
     node = Harness().start()
     epoch = node.serve()
     start = node.log.log_end_offset
-    node.controller.shut_down_broker(1, epoch)
-    node.workers.run_all()
+    assert node.beat(epoch, want_shut_down=True).should_shut_down
     (record,) = node.messages(start)
     assert (type(record).__name__, record.fenced) == ("BrokerRegistrationChangeRecord", 1)
 

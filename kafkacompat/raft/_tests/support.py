@@ -78,6 +78,9 @@ class MemoryDisk:
     def read_bytes(self, path: str) -> bytes:
         return self.files[path]
 
+    def file_size(self, path: str) -> int:
+        return len(self.files[path])
+
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self.files[path] = data
         self.writes.append(path)
