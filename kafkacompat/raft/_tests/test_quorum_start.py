@@ -1,0 +1,167 @@
+"""What a member of the quorum finds on its disk at a start: earlier formats, cut-off and contradicting files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.config import ServerConfig
+from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.raft._tests import driver_support
+from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node, directory_id, static_voter, voter
+from kafkacompat.raft.contracts import MetadataLogProblem
+from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
+from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
+from kafkacompat.raft.quorum_loading import LoadedQuorum, load_quorum, read_election
+from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, parse_snapshot, snapshot_file_name
+from kafkacompat.raft.snapshot_store import SnapshotStore
+from kafkacompat.raft.voter_set import VoterSet
+
+GOLDEN = Path(__file__).parent / "golden" / "one_node"
+FIRST_SNAPSHOT = "00000000000000000000-0000000000.checkpoint"
+
+
+def load(node: Node) -> LoadedQuorum:
+    log = open_metadata_log(
+        node.disk,
+        driver_support.DIRECTORY,
+        metadata_log_config(1 << 30, 1 << 40),
+        node.cluster.world,
+        clean=False,
+    )
+    store = SnapshotStore(node.disk, PARTITION)
+    return load_quorum(log, store, VoterSet([static_voter(1)]), node.notes.append)
+
+
+def grown(records: int = 3) -> Node:
+    """A stopped node alone in its quorum, with some records."""
+    cluster = Cluster(voters=(1,))
+    cluster.start()
+    node = cluster.leader()
+    for index in range(records):
+        node.propose(b"%d" % index)
+    cluster.settle()
+    return node
+
+
+def test_a_directory_of_the_one_node_broker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written by the release before the quorum had more than one member."""
+    (stored_voter,) = parse_snapshot((GOLDEN / FIRST_SNAPSHOT).read_bytes()).voters
+    monkeypatch.setattr(driver_support, "directory_id", lambda node_id: stored_voter.directory_id)
+    monkeypatch.setattr(driver_support, "address", lambda node_id: stored_voter.listeners)
+    cluster = Cluster(voters=(1,))
+    node = cluster.nodes[1]
+    for path in GOLDEN.iterdir():
+        node.disk.write_atomic(f"{PARTITION}/{path.name}", path.read_bytes())
+    node.start()
+    cluster.run(10)
+    assert node.machine.active_epochs == [2]
+    assert node.machine.kraft_version == 1
+    assert len(node.machine.values) == 20
+    assert any(b"words" in value for value in node.machine.values)
+    assert node.up.next_offset == 24
+    assert node.up.voters.voters == (stored_voter,)
+    outcome = node.propose(b"more")
+    cluster.run(10)
+    assert outcome == ["committed"]
+
+
+def test_a_log_that_was_not_synced_does_not_count_as_durable() -> None:
+    node = grown()
+    node.kill()
+    loaded = load(node)
+    assert loaded.shape.end > 0
+    assert loaded.shape.durable_end == 0
+
+
+def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
+    node = grown()
+    end = node.up.next_offset + 10
+    node.kill()
+    content = SnapshotContent([b"all"], 5, 1, (voter(1), voter(2), voter(3)))
+    name = snapshot_file_name(end, 1)
+    node.disk.write_atomic(f"{PARTITION}/{name}", format_snapshot(content, 1, 0))
+    loaded = load(node)
+    assert loaded.snapshot_id == OffsetAndEpoch(end, 1)
+    assert (loaded.shape.start, loaded.shape.end) == (end, end)
+    assert loaded.voters.latest.ids == (1, 2, 3)
+    assert node.disk.list_directory(PARTITION).count(name) == 1
+    assert not node.disk.exists(f"{PARTITION}/{FIRST_SNAPSHOT}")
+
+
+def test_a_snapshot_that_is_broken_is_left_aside_while_the_log_is_whole() -> None:
+    node = grown()
+    node.kill()
+    node.disk.write_atomic(f"{PARTITION}/{snapshot_file_name(3, 1)}", b"garbage")
+    node.disk.write_atomic(f"{PARTITION}/{snapshot_file_name(9, 1)}.part", b"cut off")
+    node.start()
+    node.cluster.settle()
+    assert node.machine.values == [b"0", b"1", b"2"]
+    assert len(node.notes) == 1
+    assert not [name for name in node.disk.list_directory(PARTITION) if name.endswith(".part")]
+
+
+def test_a_log_without_the_snapshot_it_rests_on_does_not_start() -> None:
+    node = grown()
+    node.up.write_snapshot(node.machine.values, node.up.next_offset, node.up.epoch)
+    path = next(path for path in node.disk.files if path.endswith("1.checkpoint"))
+    node.kill()
+    whole = node.disk.files.pop(path)
+    with pytest.raises(MetadataLogProblem, match="no snapshot reaches"):
+        node.start()
+    node.disk.files[path] = whole[:-10]
+    with pytest.raises(MetadataLogProblem, match=r"1\.checkpoint"):
+        node.start()
+
+
+def test_a_broken_quorum_state_does_not_start() -> None:
+    node = grown()
+    node.kill()
+    node.disk.write_atomic(f"{PARTITION}/quorum-state", b"{")
+    with pytest.raises(MetadataLogProblem, match="quorum-state"):
+        read_election(node.disk, PARTITION)
+
+
+def test_settings_become_a_member() -> None:
+    config = ServerConfig.from_properties(
+        {
+            "process.roles": "controller",
+            "node.id": "2",
+            "listeners": "CONTROLLER://127.0.0.1:9002",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "controller.quorum.bootstrap.servers": "127.0.0.1:9001,127.0.0.1:9002,[::1]:9003",
+            "controller.quorum.fetch.timeout.ms": "3000",
+            "controller.quorum.election.timeout.ms": "0",
+        }
+    )
+    member = quorum_member(config, directory_id(2), "cluster", (("CONTROLLER", "127.0.0.1", 9002),))
+    assert member.can_vote
+    assert member.bootstrap == (
+        (-2, (("CONTROLLER", "127.0.0.1", 9001),)),
+        (-4, (("CONTROLLER", "::1", 9003),)),
+    )
+    settings = quorum_settings(config)
+    assert (settings.fetch_timeout_ms, settings.election_timeout_ms) == (3000, 1)
+    assert static_voters(config) == ()
+
+
+def test_static_voters_are_also_who_is_asked_for_the_leader() -> None:
+    config = ServerConfig.from_properties(
+        {
+            "process.roles": "broker",
+            "node.id": "7",
+            "listeners": "PLAINTEXT://127.0.0.1:9092",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "controller.quorum.voters": "1@127.0.0.1:9001,2@127.0.0.1:9002",
+        }
+    )
+    member = quorum_member(config, directory_id(7), "cluster", ())
+    assert not member.can_vote
+    assert [servers for _, servers in member.bootstrap] == [
+        (("CONTROLLER", "127.0.0.1", 9001),),
+        (("CONTROLLER", "127.0.0.1", 9002),),
+    ]
+    assert static_voters(config) == (static_voter(1), static_voter(2))
