@@ -94,13 +94,13 @@ def change_partitions(
     for topic, index, partition in _partitions(image, concerned):
 
         def is_acceptable(replica: int, partition: PartitionImage = partition) -> bool:
-            if replica in gone:
-                return False
-            if replica != scope.added and not is_active(image, replica):
-                return False
             broker = image.brokers.get(replica)
-            if broker is None or replica not in partition.replicas:
-                return broker is not None
+            if broker is None or replica in gone or broker.in_controlled_shutdown:
+                return False
+            if broker.fenced and replica != scope.added:
+                return False
+            if replica not in partition.replicas:
+                return True
             directory = partition.directories[partition.replicas.index(replica)]
             return is_directory_online(broker, directory)
 

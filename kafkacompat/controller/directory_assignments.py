@@ -1,6 +1,7 @@
 """AssignReplicasToDirs (KIP-858): a broker says in which of its directories its replicas lie.
 
-A replica in a directory that is not online counts as lost: it leaves the ISR and another leader is elected. Pure: image and request
+A replica in a directory that is not online counts as lost: it leaves the ISR and another leader is elected. One that moves
+from there to a directory that is online may lead again at once (Kafka 4.3.0 waits for the next occasion). Pure: image and request
 give records and response. Codes are those of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
 """
 
@@ -18,6 +19,7 @@ from kafkacompat.controller.partition_scope import change_of, replayed
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.ids import NO_LEADER
 from kafkacompat.machine.result import Result
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
@@ -70,8 +72,15 @@ def assign_replicas_to_dirs(
             topics.append(TopicData(topic_id=wanted.topic_id, partitions=partitions))
         answers.append(DirectoryData(id=directory.id, topics=topics))
     records = list(assigned.values())
+    with_directories = replayed(image, records)
     if lost:
-        records.extend(_lose(replayed(image, records), settings, broker.id, lost))
+        records.extend(_lose(with_directories, settings, broker.id, lost))
+    for topic_id, index in (key for key in assigned if key not in lost):
+        topic = with_directories.topics_by_id[topic_id]
+        if topic.partitions[index].leader == NO_LEADER:
+            election = change_of(with_directories, settings, topic, index)
+            if election is not None:
+                records.append(election)
     return Result(tuple(records), AssignReplicasToDirsResponse(directories=answers))
 
 

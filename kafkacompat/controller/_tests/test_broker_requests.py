@@ -200,6 +200,13 @@ def test_of_two_directories_for_one_replica_the_last_counts() -> None:
     assert new.topics["t"].partitions[0].isr == (1, 2)
 
 
+def test_a_replica_that_has_a_directory_again_may_lead_again() -> None:
+    gone = partition(1, isr=(), leader=-1, eligible_leader_replicas=(1,), directories=(DIRECTORY_LOST,))
+    new = after(two_directories(gone), assign(two_directories(gone), (FIRST, TOPIC_ID, 0)))
+    found = new.topics["t"].partitions[0]
+    assert (found.leader, found.isr, found.directories) == (1, (1,), (FIRST,))
+
+
 def test_assigning_a_directory_keeps_eligible_leaders() -> None:
     image = two_directories(
         partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)),

@@ -1,0 +1,451 @@
+"""Random lives of a small cluster: brokers come, go and lie, partitions move, and what must hold of the image holds throughout.
+
+Every record is framed and read back in the version it is written in, so that a field which that version lacks is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kafkacompat.controller._tests import clusters
+from kafkacompat.controller._tests.harness import registration
+from kafkacompat.controller.balance import preferred_elections, unclean_elections
+from kafkacompat.controller.brokers import fence_broker, is_active
+from kafkacompat.controller.configs import incremental_alter_configs
+from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
+from kafkacompat.controller.elections import elect_leaders
+from kafkacompat.controller.features import directories_supported
+from kafkacompat.controller.heartbeats import broker_heartbeat
+from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.isr import alter_partition
+from kafkacompat.controller.reassignments import alter_partition_reassignments
+from kafkacompat.controller.records import RecordClasses, frame, unframe
+from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.controller.registration import broker_registration
+from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.sessions import BrokerSessions
+from kafkacompat.controller.snapshot_records import image_records
+from kafkacompat.controller.topic_deletion import delete_topics
+from kafkacompat.controller.topics import create_partitions, create_topics
+from kafkacompat.controller.unregistration import unregister_broker
+from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
+from kafkacompat.machine.result import Result
+from kafkacompat.raft._tests.support import CountingRandom
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages import (
+    alter_partition_reassignments_request as reassigning,
+)
+from kafkacompat.wire.messages import alter_partition_request as altering
+from kafkacompat.wire.messages import assign_replicas_to_dirs_request as assigning
+from kafkacompat.wire.messages import incremental_alter_configs_request as configuring
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkacompat.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
+from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+
+T = TypeVar("T")
+BROKERS = st.integers(1, 4)
+TOPICS = st.sampled_from(["a", "b"])
+TIMEOUT_MS = 9000
+
+
+def directories(broker_id: int) -> list[bytes]:
+    """Broker 4 has two."""
+    first = [clusters.directory(broker_id)]
+    return [*first, clusters.directory(50)] if broker_id == 4 else first
+
+
+class ClusterLife(RuleBasedStateMachine):
+    levels: ClassVar[Mapping[str, int]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = clusters.settings(min_insync_replicas="2")
+        self.sessions = BrokerSessions(TIMEOUT_MS)
+        self.random = CountingRandom()
+        self.classes = RecordClasses()
+        self.image = MetadataImage(offset=9, epoch=1, features=dict(self.levels))
+        self.before = self.image
+        self.now_ms = 0
+        self.incarnations = 100
+
+    # Running commands.
+
+    def do(self, command: Callable[[], Result[Any, T]]) -> T | None:
+        """Replay what the command writes, through its bytes; None when the broker was refused."""
+        try:
+            result = command()
+        except BrokerRefused:
+            return None
+        builder = ImageBuilder(self.image)
+        for record in result.records:
+            builder.apply(*unframe(frame(record), self.classes))
+        self.before = self.image
+        self.image = builder.build(self.image.offset + len(result.records), 1)
+        self.check_step()
+        return result.response
+
+    def check_step(self) -> None:
+        for topic_id, topic in self.image.topics_by_id.items():
+            old_topic = self.before.topics_by_id.get(topic_id)
+            if old_topic is None:
+                continue
+            assert set(topic.partitions) >= set(old_topic.partitions)
+            for index, old in old_topic.partitions.items():
+                new = topic.partitions[index]
+                assert new.partition_epoch >= old.partition_epoch
+                assert new.leader_epoch >= old.leader_epoch
+                assert new == old or new.partition_epoch > old.partition_epoch or self.elr_cleared(old, new)
+                assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
+                assert set(old.replicas) <= set(new.replicas) or new.leader_epoch > old.leader_epoch
+
+    @staticmethod
+    def elr_cleared(old: PartitionImage, new: PartitionImage) -> bool:
+        """By a ClearElrRecord, which is no change of the partition."""
+        return (old.isr, old.leader, old.replicas) == (new.isr, new.leader, new.replicas)
+
+    @property
+    def next_offset(self) -> int:
+        return self.image.offset + 1
+
+    def partitions(self) -> list[tuple[bytes, str, int, PartitionImage]]:
+        return [
+            (topic.id, name, index, topic.partitions[index])
+            for name, topic in sorted(self.image.topics.items())
+            for index in sorted(topic.partitions)
+        ]
+
+    # Brokers.
+
+    @initialize()
+    def three_brokers(self) -> None:
+        for broker_id in (1, 2, 3):
+            self.register(broker_id, again=False, clean=False)
+            self.heartbeat(broker_id, 0, False, False, False, False)
+
+    @rule(broker_id=BROKERS, again=st.booleans(), clean=st.booleans())
+    def register(self, broker_id: int, again: bool, clean: bool) -> None:
+        existing = self.image.brokers.get(broker_id)
+        self.incarnations += 1
+        incarnation = self.incarnations
+        if existing is not None and again:
+            incarnation = int.from_bytes(existing.incarnation_id, "big")
+        previous = existing.epoch if existing is not None and clean else -1
+        request = registration(previous, incarnation, broker_id, directories(broker_id), "ab"[broker_id % 2])
+        request.cluster_id = "cluster"
+        live = existing is not None and self.sessions.is_live(broker_id, existing.epoch, self.now_ms)
+        answer = self.do(
+            lambda: broker_registration(
+                self.image, self.settings, self.sessions, request, self.next_offset, self.now_ms
+            )
+        )
+        assert (answer is None) == (live and not again)
+
+    @rule(
+        broker_id=BROKERS,
+        behind=st.sampled_from([0, 0, 0, 3, 40]),
+        want_fence=st.booleans(),
+        want_shut_down=st.booleans(),
+        failed=st.booleans(),
+        cordoned=st.booleans(),
+    )
+    def heartbeat(
+        self,
+        broker_id: int,
+        behind: int,
+        want_fence: bool,
+        want_shut_down: bool,
+        failed: bool,
+        cordoned: bool,
+    ) -> None:
+        broker = self.image.brokers.get(broker_id)
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=-1 if broker is None else broker.epoch,
+            current_metadata_offset=max(0, self.image.offset - behind),
+            want_fence=want_fence,
+            want_shut_down=want_shut_down,
+            offline_log_dirs=[clusters.directory(50)] if failed else [],
+            cordoned_log_dirs=[directories(broker_id)[0]] if cordoned else None,
+        )
+        answer = self.do(
+            lambda: broker_heartbeat(
+                self.image, self.settings, self.sessions, request, self.next_offset, self.now_ms
+            )
+        )
+        assert (answer is None) == (broker is None)
+        if answer is not None:
+            assert answer.is_fenced == self.image.brokers[broker_id].fenced
+            assert not answer.should_shut_down or answer.is_fenced
+
+    @rule(broker_id=BROKERS)
+    def stay_alive(self, broker_id: int) -> None:
+        self.heartbeat(broker_id, 0, False, False, False, False)
+
+    @rule(pause_ms=st.sampled_from([1000, 5000, 9001]))
+    def time_passes(self, pause_ms: int) -> None:
+        self.now_ms += pause_ms
+        due_ms = self.sessions.next_expiry_ms()
+        expired = self.sessions.expired(self.now_ms)
+        assert bool(expired) == (due_ms is not None and due_ms <= self.now_ms)
+        for broker_id in expired:
+            self.fence(broker_id)
+
+    @rule(broker_id=BROKERS)
+    def process_is_gone(self, broker_id: int) -> None:
+        if self.sessions.expire_now(broker_id):
+            for each in self.sessions.expired(self.now_ms):
+                self.fence(each)
+
+    def fence(self, broker_id: int) -> None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None:
+            self.do(lambda: fence_broker(self.image, self.settings, broker_id, broker.epoch))
+            assert self.image.brokers[broker_id].fenced
+
+    @rule()
+    def another_controller_takes_over(self) -> None:
+        self.sessions.reset(self.image, self.now_ms)
+
+    @rule(broker_id=BROKERS)
+    def unregister(self, broker_id: int) -> None:
+        known = broker_id in self.image.brokers
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        assert (self.do(lambda: unregister_broker(self.image, self.settings, request)) is not None) == known
+        self.sessions.forget(broker_id)
+        assert broker_id not in self.image.brokers
+
+    # Leaders.
+
+    @precondition(lambda self: self.image.topics)
+    @rule(data=st.data(), epochs_off=st.sampled_from([(0, 0)] * 4 + [(1, 0), (0, -1), (-1, 0), (0, 1)]))
+    def alter_isr(self, data: st.DataObject, epochs_off: tuple[int, int]) -> None:
+        topic_id, _, index, partition = data.draw(st.sampled_from(self.partitions()))
+        leader = self.image.brokers.get(partition.leader)
+        if leader is None:
+            return
+        isr = data.draw(st.permutations(partition.replicas))[: data.draw(st.integers(1, 4))]
+        if data.draw(st.booleans()):
+            isr = [each for each in partition.replicas if each in self.image.brokers]
+        wanted = altering.PartitionData(
+            partition_index=index,
+            leader_epoch=partition.leader_epoch + epochs_off[0],
+            partition_epoch=partition.partition_epoch + epochs_off[1],
+            new_isr_with_epochs=[
+                altering.BrokerState(
+                    broker_id=each,
+                    broker_epoch=self.image.brokers[each].epoch if each in self.image.brokers else -1,
+                )
+                for each in isr
+            ],
+        )
+        request = altering.AlterPartitionRequest(
+            broker_id=leader.id,
+            broker_epoch=leader.epoch,
+            topics=[altering.TopicData(topic_id=topic_id, partitions=[wanted])],
+        )
+        answer = self.do(lambda: alter_partition(self.image, self.settings, request))
+        assert answer is not None
+        (told,) = answer.topics[0].partitions
+        now = self.image.topics_by_id[topic_id].partitions[index]
+        if epochs_off != (0, 0):
+            assert told.error_code != ErrorCode.NONE
+        if told.error_code == ErrorCode.NONE:
+            assert (told.leader_id, told.leader_epoch) == (now.leader, now.leader_epoch)
+            assert (tuple(told.isr), told.partition_epoch) == (now.isr, now.partition_epoch)
+            assert now.leader == leader.id
+            assert all(is_active(self.image, each) for each in now.isr)
+        elif told.error_code != ErrorCode.NEW_LEADER_ELECTED:
+            assert now == partition
+
+    @precondition(lambda self: self.image.topics and directories_supported(self.levels["metadata.version"]))
+    @rule(data=st.data(), lost=st.booleans())
+    def assign_directory(self, data: st.DataObject, lost: bool) -> None:
+        topic_id, _, index, partition = data.draw(st.sampled_from(self.partitions()))
+        broker = self.image.brokers.get(data.draw(st.sampled_from(partition.replicas)))
+        if broker is None:
+            return
+        chosen = DIRECTORY_LOST if lost else data.draw(st.sampled_from(directories(broker.id)))
+        request = assigning.AssignReplicasToDirsRequest(
+            broker_id=broker.id,
+            broker_epoch=broker.epoch,
+            directories=[
+                assigning.DirectoryData(
+                    id=chosen,
+                    topics=[
+                        assigning.TopicData(
+                            topic_id=topic_id, partitions=[assigning.PartitionData(partition_index=index)]
+                        )
+                    ],
+                )
+            ],
+        )
+        assert self.do(lambda: assign_replicas_to_dirs(self.image, self.settings, request)) is not None
+        now = self.image.topics_by_id[topic_id].partitions[index]
+        assert now.directories[now.replicas.index(broker.id)] == chosen
+        assert not lost or broker.id not in now.isr or now.isr == (broker.id,)
+
+    # Administrators.
+
+    @rule(name=TOPICS, count=st.integers(1, 3), factor=st.integers(1, 4))
+    def create(self, name: str, count: int, factor: int) -> None:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=count, replication_factor=factor)]
+        )
+        existed = name in self.image.topics
+        answer = self.do(lambda: create_topics(self.image, self.settings, self.random, request))
+        assert answer is not None
+        assert not existed or answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    @rule(name=TOPICS)
+    def delete(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
+        self.do(lambda: delete_topics(self.image, request))
+        assert name not in self.image.topics
+
+    @rule(name=TOPICS, count=st.integers(1, 4))
+    def add_partitions(self, name: str, count: int) -> None:
+        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count)])
+        self.do(lambda: create_partitions(self.image, self.random, request))
+
+    @precondition(lambda self: self.image.topics)
+    @rule(data=st.data(), to=st.none() | st.lists(BROKERS, unique=True, min_size=1))
+    def reassign(self, data: st.DataObject, to: list[int] | None) -> None:
+        _, name, index, _ = data.draw(st.sampled_from(self.partitions()))
+        request = reassigning.AlterPartitionReassignmentsRequest(
+            topics=[
+                reassigning.ReassignableTopic(
+                    name=name,
+                    partitions=[reassigning.ReassignablePartition(partition_index=index, replicas=to)],
+                )
+            ]
+        )
+        self.do(lambda: alter_partition_reassignments(self.image, self.settings, request))
+
+    @rule(kind=st.integers(0, 1))
+    def elect(self, kind: int) -> None:
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
+        self.do(lambda: elect_leaders(self.image, self.settings, request))
+
+    @rule()
+    def periodic_elections(self) -> None:
+        self.do(lambda: preferred_elections(self.image, self.settings))
+        assert preferred_elections(self.image, self.settings).records == ()
+        self.do(lambda: unclean_elections(self.image, self.settings))
+        assert unclean_elections(self.image, self.settings).records == ()
+
+    @rule(
+        name=TOPICS,
+        setting=st.sampled_from(
+            [
+                ("unclean.leader.election.enable", "true"),
+                ("unclean.leader.election.enable", "false"),
+                ("min.insync.replicas", "1"),
+                ("min.insync.replicas", "3"),
+            ]
+        ),
+    )
+    def configure(self, name: str, setting: tuple[str, str]) -> None:
+        if name not in self.image.topics:
+            return
+        request = configuring.IncrementalAlterConfigsRequest(
+            resources=[
+                configuring.AlterConfigsResource(
+                    resource_type=2,
+                    resource_name=name,
+                    configs=[
+                        configuring.AlterableConfig(name=setting[0], config_operation=0, value=setting[1])
+                    ],
+                )
+            ]
+        )
+        self.do(lambda: incremental_alter_configs(self.image, self.settings, request))
+
+    # What must hold.
+
+    @invariant()
+    def partitions_are_sound(self) -> None:
+        for _, _, _, each in self.partitions():
+            assert len(set(each.replicas)) == len(each.replicas) == len(each.directories) > 0
+            assert len(set(each.isr)) == len(each.isr)
+            assert set(each.isr) <= set(each.replicas)
+            assert set(each.adding_replicas) <= set(each.replicas)
+            assert set(each.removing_replicas) <= set(each.replicas)
+            assert not set(each.isr) & set(each.eligible_leader_replicas)
+            if each.leader == NO_LEADER:
+                continue
+            assert each.leader in each.isr
+            leader = self.image.brokers[each.leader]
+            assert not leader.fenced
+            assert not leader.in_controlled_shutdown
+            assert not each.last_known_elr
+
+    @invariant()
+    def nobody_waits_for_an_election_in_vain(self) -> None:
+        """A live member of the ISR never stands by while there is no leader."""
+        for _, _, _, each in self.partitions():
+            if each.leader == NO_LEADER:
+                for replica in each.isr:
+                    broker = self.image.brokers.get(replica)
+                    held = each.directories[each.replicas.index(replica)]
+                    assert (
+                        broker is None
+                        or broker.fenced
+                        or broker.in_controlled_shutdown
+                        or held not in broker.directories
+                    )
+
+    @invariant()
+    def a_snapshot_gives_the_same_image(self) -> None:
+        builder = ImageBuilder(MetadataImage())
+        for record in image_records(self.image):
+            builder.apply(*unframe(frame(record), self.classes))
+        assert builder.build(self.image.offset, self.image.epoch) == self.image
+
+
+class WithEligibleLeaders(ClusterLife):
+    levels: ClassVar[Mapping[str, int]] = clusters.LEVELS
+
+    @invariant()
+    def no_leader_means_nobody_in_sync(self) -> None:
+        for _, _, _, each in self.partitions():
+            assert each.leader != NO_LEADER or not each.isr
+
+
+class WithoutEligibleLeaders(ClusterLife):
+    levels: ClassVar[Mapping[str, int]] = {"metadata.version": 30}
+
+    @invariant()
+    def somebody_is_always_listed_in_sync(self) -> None:
+        for _, _, _, each in self.partitions():
+            assert each.isr
+            assert not each.eligible_leader_replicas
+            assert not each.last_known_elr
+
+
+class BeforeDirectories(WithoutEligibleLeaders):
+    levels: ClassVar[Mapping[str, int]] = {"metadata.version": 14}
+
+
+PROFILE = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)
+TestWithEligibleLeaders = WithEligibleLeaders.TestCase
+TestWithEligibleLeaders.settings = PROFILE
+TestWithoutEligibleLeaders = WithoutEligibleLeaders.TestCase
+TestWithoutEligibleLeaders.settings = PROFILE
+TestBeforeDirectories = BeforeDirectories.TestCase
+TestBeforeDirectories.settings = PROFILE
