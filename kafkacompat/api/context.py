@@ -27,6 +27,10 @@ class NotController(Exception):
     """This node is not the active controller, or ceased to be it before the records were committed (error NOT_CONTROLLER)."""
 
 
+class ControllerTimedOut(Exception):
+    """No active controller answered in time (error REQUEST_TIMED_OUT); the request may have been carried out."""
+
+
 class Principal(NamedTuple):
     """Who asks, as security knows it: type and name, 'User' and 'ANONYMOUS' where nobody said."""
 
@@ -188,9 +192,10 @@ class PartitionService(Protocol):
 
 
 class ControllerService(Protocol):
-    """The active controller, or the way to it. Each takes the request message and gives the response message.
+    """What clients may ask of the active controller, or the way to it. Request message in, response message out.
 
-    Responses are complete but for versions: fields the client's version lacks are dropped by the codec.
+    Responses are complete but for versions: fields the client's version lacks are dropped by the codec. May raise or fail
+    with NotController and ControllerTimedOut.
     """
 
     def create_topics(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
@@ -215,7 +220,13 @@ class ControllerService(Protocol):
 
     def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
-    # What brokers and controllers ask, on controller listeners.
+    def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def remove_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+
+class ActiveControllerService(ControllerService, Protocol):
+    """This node's own controller, with what brokers and controllers ask besides, on controller listeners."""
 
     def broker_registration(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
@@ -228,12 +239,6 @@ class ControllerService(Protocol):
     def allocate_producer_ids(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def controller_registration(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
-
-    # What changes the quorum's voters.
-
-    def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
-
-    def remove_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
 
 class QuorumService(Protocol):
@@ -333,7 +338,7 @@ class ControllerNode:
     config: ServerConfig
     clock: Clock
     random: Random
-    controller: ControllerService
+    controller: ActiveControllerService
     """This node's own, active or not: raises, or fails with, NotController while it is not."""
     quorum: QuorumService
     image: MetadataImage

@@ -14,7 +14,7 @@ import sys
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import NotController, RequestContext
+from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.handler import Message, NoResponse
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
@@ -205,8 +205,10 @@ def stand_in_for_failure(route: Route, context: RequestContext, request: Any) ->
     Never the end of the node. CloseConnection when the request is not there any more.
     """
     error = sys.exception()
-    if isinstance(error, NotController):
-        return route.error_response(request, ErrorCode.NOT_CONTROLLER, route.version)
+    if isinstance(error, (NotController, ControllerTimedOut)):
+        late = isinstance(error, ControllerTimedOut)
+        code = ErrorCode.REQUEST_TIMED_OUT if late else ErrorCode.NOT_CONTROLLER
+        return route.error_response(request, code, route.version)
     logger.error(
         "%s version %d from client %r at %s failed: %s",
         APIS[route.key].name,

@@ -1,15 +1,15 @@
 """Envelope (key 58, version 0): a client's request that a broker passes on to the controller. KIP-590.
 
 Duty: unwrap, check what may come this way, have it handled as if the client had come here itself, wrap the answer. The
-inner request's own refusals lie in its own answer, NOT_CONTROLLER included; an error of the envelope says that it could not
-be opened. Must not know what any inner request means.
+inner request's own refusals lie in its own answer; an error of the envelope says that it could not be opened, or that this
+is not the active controller (NOT_CONTROLLER), so that the broker tries another. Must not know what any inner request means.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import Principal, RequestContext
+from kafkacompat.api.context import NotController, Principal, RequestContext
 from kafkacompat.api.dispatch import Route, called, stand_in_for_failure
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
@@ -18,6 +18,7 @@ from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
+from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from kafkacompat.wire.messages.envelope_response import EnvelopeResponse
 from kafkacompat.wire.principal import decode_principal
 from kafkacompat.wire.remember import remembered
@@ -44,8 +45,12 @@ def handle(
     def wrapped(done: Deferred[Any]) -> EnvelopeResponse:
         try:
             answer = done.result()
+        except NotController:
+            return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
         except Exception:
             answer = stand_in_for_failure(route, inner, message)
+        if _is_elsewhere(answer):
+            return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
         header = response_header_bytes(inner.api_key, inner.api_version, inner.correlation_id)
         return EnvelopeResponse(response_data=bytes(header) + encode(answer, inner.api_version))
 
@@ -99,6 +104,17 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, Req
         Principal(principal.type, principal.name, principal.token_authenticated),
     )
     return route, inner, message
+
+
+def _is_elsewhere(answer: Any) -> bool:
+    """Whether only another controller can answer; DescribeQuorum says so of the partition."""
+    if isinstance(answer, DescribeQuorumResponse):
+        return any(
+            partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            for topic in answer.topics
+            for partition in topic.partitions
+        )
+    return bool(getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER)
 
 
 def _textual_address(raw: bytes) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -91,7 +92,13 @@ class OnDemandTopics:
 
         def answered(done: Deferred[Any]) -> None:
             self._in_flight.difference_update(wanted)
-            for topic in done.result().topics:
+            try:
+                response = done.result()
+            except Exception as error:  # no controller in time: whoever asks for the topic again starts again
+                for name in wanted:
+                    self._failed(name, ErrorCode.REQUEST_TIMED_OUT, str(error))
+                return
+            for topic in response.topics:
                 if topic.error_code:
                     self._failed(topic.name, topic.error_code, topic.error_message)
 

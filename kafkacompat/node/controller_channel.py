@@ -1,0 +1,163 @@
+"""The way from this node to the active controller, whichever node that is.
+
+Duty: send a request there, again after a lost connection or NOT_CONTROLLER, until the answer is there or its time is over. Must
+not know what is asked. Follows Kafka's NodeToControllerChannelManager: one connection for each purpose, so that a slow
+request does not hold up heartbeats. While this node is the active controller itself no socket is used.
+
+A request may so be handled twice, the first time by a controller whose answer was lost: what is sent here bears that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkacompat.api.context import NotController
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channels import (
+    ChannelError,
+    ChannelFull,
+    Channels,
+    ConnectionLost,
+    RequestTimedOut,
+)
+from kafkacompat.ports import Clock, TimerHandle, Timers
+from kafkacompat.wire.errors import ErrorCode
+
+RETRY_BACKOFF_MS = 50
+REQUESTS_WAITING_MAX = 1000
+"""Of one purpose, whatever they wait for."""
+DEFAULT_ATTEMPT_TIMEOUT_MS = 30_000
+"""controller.socket.timeout.ms"""
+
+Address = tuple[int, str, int]
+"""Node id, host, port."""
+LocalCall = Callable[[Any], Deferred[Any]]
+
+
+class _Call:
+    __slots__ = ("answer", "deadline_ms", "local", "message", "timer")
+
+    def __init__(self, message: Any, deadline_ms: int, local: LocalCall | None) -> None:
+        self.message = message
+        self.deadline_ms = deadline_ms
+        self.local = local
+        self.answer: Deferred[Any] = Deferred()
+        self.timer: TimerHandle | None = None
+
+
+class ControllerChannel:
+    """`active` tells who is the active controller, None while nobody knows; `local` carries a request out on this node."""
+
+    def __init__(
+        self,
+        node_id: int,
+        purpose: str,
+        channels: Channels,
+        clock: Clock,
+        timers: Timers,
+        active: Callable[[], Address | None],
+        local: LocalCall | None = None,
+        attempt_timeout_ms: int = DEFAULT_ATTEMPT_TIMEOUT_MS,
+    ) -> None:
+        self._node_id = node_id
+        self._purpose = purpose
+        self._channels = channels
+        self._clock = clock
+        self._timers = timers
+        self._active = active
+        self._local = local
+        self._attempt_timeout_ms = attempt_timeout_ms
+        self._calls: dict[_Call, None] = {}
+        """Unanswered, in order of asking. Those with a timer wait for their next attempt."""
+        self._closed = False
+
+    @property
+    def requests_waiting(self) -> int:
+        return len(self._calls)
+
+    def request(self, message: Any, timeout_ms: int, *, local: LocalCall | None = None) -> Deferred[Any]:
+        """The active controller's answer; `local`, if given, instead of the channel's own.
+
+        Fails with RequestTimedOut when `timeout_ms` are over, at the latest one attempt's time after them never; with
+        UnsupportedByPeer when the controller does not serve it; ConnectionLost when the channel is closed.
+        """
+        call = _Call(message, self._clock.monotonic_ms() + timeout_ms, local or self._local)
+        if self._closed:
+            call.answer.fail(ConnectionLost("the way to the controller is closed"))
+        elif len(self._calls) >= REQUESTS_WAITING_MAX:
+            call.answer.fail(ChannelFull(f"{REQUESTS_WAITING_MAX} requests wait for the controller"))
+        else:
+            self._calls[call] = None
+            self._attempt(call)
+        return call.answer
+
+    def leader_changed(self) -> None:
+        """Another controller may be active: whoever waits for its next attempt makes it now."""
+        for call in list(self._calls):
+            if call.timer is not None:
+                call.timer.cancel()
+                self._attempt(call)
+
+    def close(self) -> None:
+        """What waits is lost."""
+        self._closed = True
+        for call in list(self._calls):
+            self._fail(call, ConnectionLost("the way to the controller was closed"))
+
+    def _attempt(self, call: _Call) -> None:
+        call.timer = None
+        left_ms = call.deadline_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            self._fail(call, RequestTimedOut("no active controller answered in time"))
+            return
+        address = self._active()
+        if address is None:
+            self._try_again(call, left_ms)
+            return
+        node_id, host, port = address
+        if node_id == self._node_id:
+            if call.local is None:
+                self._try_again(call, left_ms)
+                return
+            answer = _called(call.local, call.message)
+        else:
+            channel = self._channels.get(host, port, self._purpose)
+            answer = channel.request(call.message, min(left_ms, self._attempt_timeout_ms))
+        answer.on_done(lambda done: self._answered(call, done))
+
+    def _answered(self, call: _Call, done: Deferred[Any]) -> None:
+        if call.answer.done:
+            return
+        try:
+            message = done.result()
+        except (NotController, ConnectionLost, RequestTimedOut):
+            self._try_again(call, call.deadline_ms - self._clock.monotonic_ms())
+        except Exception as error:
+            self._fail(call, error)
+        else:
+            if getattr(message, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+                self._try_again(call, call.deadline_ms - self._clock.monotonic_ms())
+                return
+            self._calls.pop(call, None)
+            call.answer.resolve(message)
+
+    def _try_again(self, call: _Call, left_ms: int) -> None:
+        wait_ms = max(0, min(RETRY_BACKOFF_MS, left_ms))
+        call.timer = self._timers.call_after(wait_ms, lambda: self._attempt(call))
+
+    def _fail(self, call: _Call, error: Exception) -> None:
+        self._calls.pop(call, None)
+        if call.timer is not None:
+            call.timer.cancel()
+        if not call.answer.done:
+            call.answer.fail(error)
+
+
+def _called(local: LocalCall, message: Any) -> Deferred[Any]:
+    try:
+        return local(message)
+    except (NotController, ChannelError) as error:
+        failed: Deferred[Any] = Deferred()
+        failed.fail(error)
+        return failed
