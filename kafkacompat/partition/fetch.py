@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
@@ -36,18 +36,10 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.throttles import ReplicationThrottle
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)
-
-
-class LeaderThrottle(Protocol):
-    """throttles.ReplicationThrottle, as far as fetches of followers ask it."""
-
-    def holds_back(self, core: PartitionCore, replica_id: int) -> bool: ...
-
-    def sent(self, core: PartitionCore, replica_id: int, size_bytes: int) -> None: ...
-
 
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
 FIRST_VERSION_WITH_RACK = 11
@@ -98,7 +90,7 @@ class FetchEngine:
         fetch_max_bytes: Callable[[], int],
         *,
         selects_by_rack: bool = False,
-        throttle: LeaderThrottle | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
         """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
         self.sessions = sessions
@@ -309,7 +301,7 @@ class FetchEngine:
         if not read.first_batch_truncated or minimum_one_batch:
             answer.records = read.records
             if replica_id >= 0 and self._throttle is not None:
-                self._throttle.sent(core, replica_id, len(read.records))
+                self._throttle.passed(core, len(read.records))
         if parameters.read_committed:
             aborted = log.aborted_transactions(offset, end)
             answer.aborted_transactions = [
@@ -319,11 +311,7 @@ class FetchEngine:
         return answer
 
     def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
-        return (
-            self._throttle is not None
-            and replica_id not in core.isr
-            and self._throttle.holds_back(core, replica_id)
-        )
+        return self._throttle is not None and self._throttle.holds_back(core, replica_id)
 
     def _absent(self, asked: Any, uses_topic_ids: bool) -> ErrorCode:
         image = self._manager.image

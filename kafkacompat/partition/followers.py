@@ -27,6 +27,7 @@ from kafkacompat.wire.messages.fetch_request import (
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.throttles import ReplicationThrottle
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 Key = tuple[bytes, int]
@@ -79,8 +80,6 @@ class Fetched:
     """Their files failed."""
     notes: list[str]
     """For the node's log."""
-    received: list[tuple[PartitionCore, int]]
-    """Bytes of records, for the throttle."""
 
 
 class FollowerFetches:
@@ -91,14 +90,13 @@ class FollowerFetches:
         node_id: int,
         broker_epoch: Callable[[], int],
         settings: FetchSettings,
-        holds_back: Callable[[PartitionCore], bool] | None = None,
+        throttle: ReplicationThrottle | None = None,
     ) -> None:
-        """`holds_back` says which partitions a throttle keeps from being asked for just now."""
         self.partitions: dict[Key, Followed] = {}
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._settings = settings
-        self._holds_back = holds_back
+        self._throttle = throttle
         self._session_id = INVALID_SESSION_ID
         self._session_epoch = INITIAL_EPOCH
         self._changed: dict[Key, Followed] = {}
@@ -148,9 +146,9 @@ class FollowerFetches:
             if followed.is_wanted(now_ms):
                 del self._idle[key]
                 self._changed[key] = followed
-        if self._holds_back is not None:
+        if self._throttle is not None and self._throttle.is_limited():
             for key, followed in self.partitions.items():
-                if key not in self._idle and self._holds_back(followed.core):
+                if key not in self._idle and self._throttle.holds_back(followed.core, self._node_id):
                     self._put_off(key, followed, now_ms + self._settings.max_wait_ms)
         if len(self._idle) >= len(self.partitions):
             return None
@@ -215,7 +213,7 @@ class FollowerFetches:
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
         """Append, truncate, move watermarks; what cannot be done here is in the outcome."""
-        outcome = Fetched([], [], [], [], [])
+        outcome = Fetched([], [], [], [])
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID
@@ -286,7 +284,8 @@ class FollowerFetches:
             return False
         size = len(answer.records) if answer.records is not None else 0
         if size:
-            outcome.received.append((core, size))
+            if self._throttle is not None:
+                self._throttle.passed(core, size)
             append_fetched(core, answer.records, followed.epoch)
         if take_watermarks(core, answer.high_watermark, answer.log_start_offset):
             outcome.advanced.append(core)

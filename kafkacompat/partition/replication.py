@@ -3,7 +3,7 @@
 Duty: put each partition with a new role into the fetcher of its leader or take it out; look for laggards in the ISR by the
 clock; send proposed in-sync sets. The shell that joins fetchers, alter_partitions and the manager; it decides nothing about
 offsets. What only nodes of several need is imported when it is needed: a lone node starts as quickly without it.
-Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms.
+Settings: num.replica.fetchers, replica.fetch.*, replica.lag.time.max.ms, replica.socket.timeout.ms, and the throttles'.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import NO_LEADER, java_string_hash
 from kafkacompat.partition.isr import Altered
+from kafkacompat.partition.throttles import ReplicationThrottle
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
@@ -70,6 +71,25 @@ class Replication:
         self._broker_epoch = broker_epoch
         self._alter = alter
         self._lag_time_max_ms = settings.int("replica.lag.time.max.ms")
+        windows = settings.int("replication.quota.window.num")
+        window_ms = 1000 * settings.int("replication.quota.window.size.seconds")
+        self.leader_throttle = ReplicationThrottle(
+            node_id,
+            clock,
+            lambda: settings.int("leader.replication.throttled.rate"),
+            lambda config: config.leader_replication_throttled_replicas,
+            windows,
+            window_ms,
+        )
+        """For the FetchEngine."""
+        self._follower_throttle = ReplicationThrottle(
+            node_id,
+            clock,
+            lambda: settings.int("follower.replication.throttled.rate"),
+            lambda config: config.follower_replication_throttled_replicas,
+            windows,
+            window_ms,
+        )
         self._manager: PartitionManager | None = None
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         """By leader and index."""
@@ -176,7 +196,7 @@ class Replication:
             leader_id,
             address,
             self._channels.get(*address, f"replica-fetcher-{index}"),
-            FollowerFetches(self._node_id, self._broker_epoch, settings),
+            FollowerFetches(self._node_id, self._broker_epoch, settings, self._follower_throttle),
             self,
             self._clock,
             self._timers,

@@ -67,6 +67,9 @@ SETTINGS = {
 }
 
 
+SETTING_NAMES = {name.replace(".", "_"): name for name in SETTINGS}
+
+
 class Lost(Exception):
     pass
 
@@ -138,7 +141,7 @@ class ClusterNode:
             clock,
             timers,
             FakeWorkers(),
-            lambda topic: LogConfig(min_insync_replicas=cluster.min_isr),
+            lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
             self.replication,
         )
         self.fetches = FetchEngine(
@@ -148,6 +151,7 @@ class ClusterNode:
             FetchSessionCache(1000, cluster.next_session_id),
             lambda: 1 << 26,
             selects_by_rack=True,
+            throttle=self.replication.leader_throttle,
         )
         self.by_address = {f"host-{each}": each for each in cluster.ids}
 
@@ -221,7 +225,8 @@ class Cluster:
     ) -> None:
         self.ids = tuple(ids)
         self.min_isr = min_isr
-        self.settings = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
+        self.log_config = LogConfig()
+        self.settings = {**SETTINGS, **{SETTING_NAMES[name]: value for name, value in settings.items()}}
         self.clock = FakeClock()
         self.timers = FakeTimers(self.clock)
         self.queues: dict[str, deque[Callable[[], None]]] = {}
@@ -333,6 +338,12 @@ class Cluster:
             leader = -1 if partition.leader == node_id else partition.leader
             if (isr, leader) != (partition.isr, partition.leader):
                 self.change(index, isr=isr, leader=leader)
+        self._elect()
+        self.publish()
+
+    def unfence(self, node_id: int) -> None:
+        """It was cut off from the controller, and is back in the same life."""
+        self.brokers[node_id] = replace(self.brokers[node_id], fenced=False)
         self._elect()
         self.publish()
 

@@ -225,14 +225,17 @@ EVENTS = st.one_of(
     st.tuples(st.just("tick"), st.just(0)),
     st.tuples(st.just("kill"), st.integers(1, 3)),
     st.tuples(st.just("restart"), st.integers(1, 3)),
+    st.tuples(st.just("wipe"), st.integers(1, 3)),
     st.tuples(st.just("fence"), st.integers(1, 3)),
+    st.tuples(st.just("unfence"), st.integers(1, 3)),
+    st.tuples(st.just("tick"), st.just(0)),
     st.tuples(st.just("cut"), st.integers(0, 3)),
     st.tuples(st.just("lead"), st.integers(1, 3)),
 )
 
 
 @pytest.mark.parametrize("min_isr", [1, 2])
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENTS, max_size=120))
 def test_nothing_acknowledged_is_lost_in_any_order_of_events(
     min_isr: int, events: list[tuple[str, int]]
@@ -242,7 +245,12 @@ def test_nothing_acknowledged_is_lost_in_any_order_of_events(
 
 
 def run(min_isr: int, events: list[tuple[str, int]]) -> None:
-    cluster = Cluster(min_isr=min_isr)
+    cluster = Cluster(
+        min_isr=min_isr,
+        replica_lag_time_max_ms=600,
+        replica_fetch_wait_max_ms=200,
+        replica_fetch_backoff_ms=100,
+    )
     cluster.settle(1500)
     sent: list[tuple[bytes, int, Deferred[ErrorCode]]] = []
     pairs = [frozenset(), frozenset((1, 2)), frozenset((1, 3)), frozenset((2, 3))]
@@ -265,6 +273,10 @@ def run(min_isr: int, events: list[tuple[str, int]]) -> None:
             cluster.kill(choice)
         elif kind == "restart" and not cluster.nodes[choice].alive:
             cluster.restart(choice)
+        elif kind == "wipe" and not cluster.nodes[choice].alive:
+            cluster.restart(choice, empty=choice not in cluster.partition().isr)
+        elif kind == "unfence" and cluster.nodes[choice].alive and cluster.brokers[choice].fenced:
+            cluster.unfence(choice)
         elif kind == "fence" and cluster.nodes[choice].alive and not cluster.brokers[choice].fenced:
             cluster.fence(choice)
         elif kind == "cut":

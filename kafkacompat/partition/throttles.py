@@ -1,0 +1,93 @@
+"""Replication that is held back, so that moving partitions leaves room for clients: KIP-73.
+
+Duty: the rate over the last seconds against its limit, and which partitions it concerns. A pure core but for the clock it is given;
+it knows neither fetches nor sockets. A throttle never concerns replicas in the ISR: they would fall out of it.
+Settings: leader and follower.replication.throttled.rate and .replicas, replication.quota.window.num and .size.seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Clock
+
+UNLIMITED = 2**63 - 1
+ALL_REPLICAS = "*"
+
+
+class ByteRate:
+    """Bytes a second over the last `windows` windows; what is older is forgotten window by window."""
+
+    __slots__ = ("_samples", "_total", "_window_ms", "_windows")
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self._windows = windows
+        self._window_ms = window_ms
+        self._samples: deque[list[int]] = deque()
+        """[beginning of the window, bytes], oldest first; at most `windows` of them."""
+        self._total = 0
+
+    def record(self, size_bytes: int, now_ms: int) -> None:
+        self._forget(now_ms)
+        self._total += size_bytes
+        if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
+            self._samples[-1][1] += size_bytes
+        else:
+            self._samples.append([now_ms, size_bytes])
+
+    def bytes_per_second(self, now_ms: int) -> float:
+        self._forget(now_ms)
+        if not self._samples:
+            return 0.0
+        return self._total * 1000 / max(now_ms - self._samples[0][0], self._window_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        while self._samples and now_ms - self._samples[0][0] >= self._windows * self._window_ms:
+            self._total -= self._samples.popleft()[1]
+
+
+class ReplicationThrottle:
+    """One direction on one node: what it sends as a leader, or fetches as a follower."""
+
+    def __init__(
+        self,
+        node_id: int,
+        clock: Clock,
+        limit: Callable[[], int],
+        replicas_of: Callable[[LogConfig], tuple[str, ...]],
+        windows: int,
+        window_ms: int,
+    ) -> None:
+        """`limit` in bytes a second, asked each time; `replicas_of` picks a topic's setting of the replicas concerned."""
+        self._node_id = node_id
+        self._clock = clock
+        self._limit = limit
+        self._replicas_of = replicas_of
+        self._rate = ByteRate(windows, window_ms)
+
+    def is_limited(self) -> bool:
+        return self._limit() < UNLIMITED
+
+    def concerns(self, core: PartitionCore) -> bool:
+        replicas = self._replicas_of(core.log.config)
+        return bool(replicas) and (
+            ALL_REPLICAS in replicas or f"{core.topic_partition.partition}:{self._node_id}" in replicas
+        )
+
+    def holds_back(self, core: PartitionCore, replica_id: int) -> bool:
+        """Whether this replica of the partition gets nothing for now."""
+        return (
+            replica_id not in core.isr
+            and self.concerns(core)
+            and self._rate.bytes_per_second(self._clock.monotonic_ms()) > self._limit()
+        )
+
+    def passed(self, core: PartitionCore, size_bytes: int) -> None:
+        """So much was sent or fetched."""
+        if self.concerns(core):
+            self._rate.record(size_bytes, self._clock.monotonic_ms())
