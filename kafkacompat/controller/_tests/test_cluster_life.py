@@ -292,7 +292,8 @@ class ClusterLife(RuleBasedStateMachine):
         )
         assert self.do(lambda: assign_replicas_to_dirs(self.image, self.settings, request)) is not None
         now = self.image.topics_by_id[topic_id].partitions[index]
-        assert now.directories[now.replicas.index(broker.id)] == chosen
+        if broker.id in now.replicas:  # else this change completed a move away from there
+            assert now.directories[now.replicas.index(broker.id)] == chosen
         assert not lost or broker.id not in now.isr or now.isr == (broker.id,)
 
     # Administrators.
@@ -315,7 +316,9 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule(name=TOPICS, count=st.integers(1, 4))
     def add_partitions(self, name: str, count: int) -> None:
-        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count)])
+        request = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)]
+        )
         self.do(lambda: create_partitions(self.image, self.random, request))
 
     @precondition(lambda self: self.image.topics)
@@ -415,11 +418,6 @@ class ClusterLife(RuleBasedStateMachine):
 
 class WithEligibleLeaders(ClusterLife):
     levels: ClassVar[Mapping[str, int]] = clusters.LEVELS
-
-    @invariant()
-    def no_leader_means_nobody_in_sync(self) -> None:
-        for _, _, _, each in self.partitions():
-            assert each.leader != NO_LEADER or not each.isr
 
 
 class WithoutEligibleLeaders(ClusterLife):

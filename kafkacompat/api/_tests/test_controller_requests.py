@@ -1,0 +1,50 @@
+"""The thin handlers of what brokers and controllers ask of the controller."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
+
+MODULES = {
+    "alter_partition": "AlterPartition",
+    "broker_registration": "BrokerRegistration",
+    "broker_heartbeat": "BrokerHeartbeat",
+    "unregister_broker": "UnregisterBroker",
+    "allocate_producer_ids": "AllocateProducerIds",
+    "controller_registration": "ControllerRegistration",
+    "assign_replicas_to_dirs": "AssignReplicasToDirs",
+}
+
+
+@pytest.mark.parametrize(("module", "name"), MODULES.items())
+def test_each_goes_to_the_controller_in_all_versions_of_kafka(module: str, name: str) -> None:
+    handler: Handler = import_module(f"kafkacompat.api.{module}").HANDLER
+    request_type: Any = getattr(
+        import_module(f"kafkacompat.wire.messages.{module}_request"), f"{name}Request"
+    )
+    response_type: Any = getattr(
+        import_module(f"kafkacompat.wire.messages.{module}_response"), f"{name}Response"
+    )
+    assert handler.key == request_type.API_KEY
+    assert (handler.min_version, handler.max_version) == (request_type.MIN_VERSION, request_type.MAX_VERSION)
+    asked: list[Any] = []
+
+    def controller(request: Any, context: Any) -> str:
+        asked.append((request, context))
+        return "answer"
+
+    node: Any = SimpleNamespace(controller=SimpleNamespace(**{module: controller}))
+    context: Any = object()
+    request = request_type()
+    assert handler.function(node, context, request) == "answer"
+    assert asked == [(request, context)]
+    for version in range(handler.min_version, handler.max_version + 1):
+        refused = handler.error_response(request, ErrorCode.NOT_CONTROLLER, version)
+        assert decode(response_type, version, encode(refused, version)).error_code == ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,154 @@
+"""Where the replicas of new partitions go in a cluster of many brokers, some of them away or leaving, in racks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.topics import create_partitions, create_topics
+from kafkacompat.ids import DIRECTORY_UNASSIGNED
+from kafkacompat.raft._tests.support import CountingRandom
+from kafkacompat.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+
+
+def create(image: MetadataImage, topic: CreatableTopic, **properties: str) -> tuple[Any, Any]:
+    """(answer, partitions of the new topic by index)."""
+    result = create_topics(
+        image, settings(**properties), CountingRandom(), CreateTopicsRequest(topics=[topic])
+    )
+    made = after(image, result).topics.get(topic.name)
+    return result.response.topics[0], None if made is None else made.partitions
+
+
+def of(*brokers: Any) -> MetadataImage:
+    return cluster(partition(1), brokers=brokers)
+
+
+def asked(partitions: int = 6, factor: int = -1) -> CreatableTopic:
+    return CreatableTopic(name="new", num_partitions=partitions, replication_factor=factor)
+
+
+def by_hand(*replicas: list[int]) -> CreatableTopic:
+    return CreatableTopic(
+        name="new",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=each)
+            for index, each in enumerate(replicas)
+        ],
+    )
+
+
+def test_the_controllers_default_replication_factor_is_used() -> None:
+    answer, made = create(of(1, 2, 3), asked(), default_replication_factor="3")
+    assert (answer.error_code, answer.replication_factor) == (0, 3)
+    assert all(set(each.replicas) == {1, 2, 3} == set(each.isr) for each in made.values())
+    assert sorted(each.leader for each in made.values()) == [1, 1, 2, 2, 3, 3]
+
+
+def test_more_replicas_than_brokers_are_refused() -> None:
+    answer, made = create(of(1, 2), asked(), default_replication_factor="3")
+    assert (answer.error_code, made) == (38, None)
+    assert answer.error_message == (
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+        "only 2 broker(s) are registered or some brokers have all their log directories cordoned."
+    )
+
+
+def test_a_fenced_broker_gets_replicas_when_it_is_needed_but_is_neither_leader_nor_in_sync() -> None:
+    _, made = create(of(1, 2, broker(3, fenced=True)), asked(factor=3))
+    for each in made.values():
+        assert set(each.replicas) == {1, 2, 3}
+        assert set(each.isr) == {1, 2}
+        assert each.leader == each.replicas[0] != 3
+    _, fewer = create(of(1, 2, broker(3, fenced=True)), asked(factor=2))
+    assert all(set(each.replicas) == {1, 2} for each in fewer.values())
+
+
+def test_with_every_broker_fenced_nothing_can_be_placed() -> None:
+    answer, _ = create(of(broker(1, fenced=True)), asked(factor=1))
+    assert answer.error_code == 38
+    assert answer.error_message == (
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
+    )
+
+
+@pytest.mark.parametrize(
+    "third", [broker(3, in_controlled_shutdown=True), broker(3, cordoned_directories=(directory(3),))]
+)
+def test_brokers_that_leave_or_take_nothing_more_get_no_replicas(third: Any) -> None:
+    _, made = create(of(1, 2, third), asked(factor=2))
+    assert all(3 not in each.replicas for each in made.values())
+    answer, _ = create(of(1, 2, third), asked(factor=3))
+    assert answer.error_code == 38
+
+
+def test_a_broker_with_one_directory_of_two_cordoned_still_takes_replicas() -> None:
+    half = broker(2, directories=(directory(2), directory(3)), cordoned_directories=(directory(2),))
+    _, made = create(of(1, half), asked(factor=2))
+    for each in made.values():
+        assert each.directories[each.replicas.index(2)] == DIRECTORY_UNASSIGNED
+        assert each.directories[each.replicas.index(1)] == directory(1)
+
+
+def test_each_partition_is_spread_over_racks() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
+    _, made = create(of(*(broker(each, rack=rack) for each, rack in racks.items())), asked(12, 3))
+    assert all({racks[each] for each in found.replicas} == {"a", "b", "c"} for found in made.values())
+    leaders = [each.leader for each in made.values()]
+    assert all(leaders.count(each) == 2 for each in racks)
+
+
+def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
+    answer, made = create(of(1, 2, broker(3, fenced=True)), by_hand([3, 2], [1, 3]))
+    assert (answer.num_partitions, answer.replication_factor) == (2, 2)
+    assert [(each.replicas, each.isr, each.leader) for each in made.values()] == [
+        ((3, 2), (2,), 2),
+        ((1, 3), (1,), 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "text"),
+    [
+        (
+            ([1, 9],),
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        (
+            ([1, 2], [1]),
+            "The manual partition assignment includes a partition with 1 replica(s), but this is not consistent with "
+            "previous partitions, which have 2 replica(s).",
+        ),
+        (
+            ([1], [3]),
+            "All brokers specified in the manual partition assignment for partition 1 are fenced or in controlled "
+            "shutdown.",
+        ),
+    ],
+)
+def test_an_assignment_by_hand_that_names_who_is_not_there_is_refused(replicas: Any, text: str) -> None:
+    answer, made = create(of(1, 2, broker(3, fenced=True)), by_hand(*replicas))
+    assert (answer.error_code, answer.error_message, made) == (39, text, None)
+
+
+def test_added_partitions_have_as_many_replicas_as_the_first_and_leaders_that_are_there() -> None:
+    image = cluster(partition(1, 2, 3), brokers=(1, 2, broker(3, fenced=True)))
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=5, assignments=None)])
+    result = create_partitions(image, CountingRandom(), request)
+    assert result.response.results[0].error_code == 0
+    added = list(after(image, result).topics["t"].partitions.values())[1:]
+    assert len(added) == 4
+    assert all(len(each.replicas) == 3 and set(each.isr) == {1, 2} for each in added)
