@@ -1,4 +1,5 @@
-"""Kafka messages to and from bytes as plain dicts, driven by the message definitions that kafka-python ships.
+"""Kafka messages to and from bytes as plain dicts, driven by the message definitions that kafka-python ships, and for
+requests between nodes by those of controller_messages.
 
 An encoder of its own, so that a mistake in a client or in a broker does not hide here. Decoding is strict: every
 byte of a reply must be used. Field names are those of the definitions ("ErrorCode"). A field left out of a request
@@ -12,6 +13,8 @@ import uuid
 import warnings
 from functools import cache
 from typing import Any
+
+from interop_tests.harness import controller_messages
 
 with warnings.catch_warnings():
     # kafka-python reads its definitions by a deprecated call of importlib.
@@ -128,7 +131,7 @@ class Message:
     def __init__(self, name: str) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            definition = load_json(name)
+            definition = controller_messages.definition(name) or load_json(name)
         self.name = name
         self.key: int = definition.get("apiKey", -1)
         self.flexible_versions = _versions(definition.get("flexibleVersions"))

@@ -1,0 +1,130 @@
+"""Consumer groups live on when the node of their coordinator dies."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.conftest import Measure
+from interop_tests.cluster.workload import ConfluentWork, parse
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection
+
+PARTITIONS = 3
+
+
+class Member:
+    """A member of a group that commits what it has read, batch by batch."""
+
+    def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        self.read: list[tuple[int, int]] = []
+        """(partition, number) in the order of reading."""
+        self.commits = 0
+        self.faults: list[str] = []
+        self._settings = settings
+        self._topic = topic
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(40)
+        assert not self._thread.is_alive(), "the member hangs"
+        assert not self.faults, self.faults
+
+    def _run(self) -> None:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self._topic])
+        try:
+            while not self._ended.is_set():
+                messages = [each for each in consumer.consume(200, 0.2) if each.error() is None]
+                if not messages:
+                    continue
+                for message in messages:
+                    _, partition, number = parse(message.value())
+                    self.read.append((partition, number))
+                try:
+                    consumer.commit(asynchronous=False)
+                    self.commits += 1
+                except KafkaException:
+                    # The coordinator moves; what was read comes again or is committed with the next batch.
+                    continue
+        except Exception as error:
+            self.faults.append(repr(error))
+        finally:
+            consumer.close()
+
+
+def coordinator(cluster: Cluster, group: str) -> int:
+    """The node id of a group's coordinator, waited for."""
+
+    def question(connection: Connection) -> int:
+        reply = connection.call("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": [group]})
+        (found,) = reply["Coordinators"]
+        return found["NodeId"] if found["ErrorCode"] == 0 else 0
+
+    return cluster.wait(lambda: cluster.ask(question), f"{group} has a coordinator")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_survives_its_coordinator(
+    cluster: Cluster, unique: Callable[[str], str], protocol: str, measure: Measure
+) -> None:
+    """Two members go on with their partitions; every record is read, and none before the last commit again."""
+    topic, group = cluster.create_topic(unique("group"), PARTITIONS), unique("group")
+    settings = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": group,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "reconnect.backoff.max.ms": 500,
+        "log_level": 0,
+        **({"session.timeout.ms": 10000} if protocol == "classic" else {}),
+    }
+    work = ConfluentWork(cluster.bootstrap, topic, PARTITIONS, "writer")
+    members = [Member(settings, topic) for _ in range(2)]
+    try:
+        work.start()
+        wait_until(lambda: all(member.commits > 1 for member in members), "both members commit", 30)
+        victim = coordinator(cluster, group)
+        cluster.nodes[victim].kill()
+        work.wait_for_progress()
+        before = [member.commits for member in members]
+        wait_until(
+            lambda: all(member.commits > count for member, count in zip(members, before, strict=True)),
+            "both members commit again",
+            40,
+        )
+        assert coordinator(cluster, group) != victim
+        cluster.mend()
+        measure(f"coordinator killed, {protocol}", work.stop())
+        wanted = {(each, number) for each, count in work.sent.items() for number in range(1, count + 1)}
+
+        def all_read() -> bool:
+            return wanted <= {each for member in members for each in member.read}
+
+        wait_until(all_read, "everything is read", 30)
+    finally:
+        work._ended.set()
+        for member in members:
+            member._ended.set()
+    for member in members:
+        member.stop()
+    # A third member finds the commits: nothing is left to read.
+    with Connection(cluster.nodes[coordinator(cluster, group)].bootstrap) as connection:
+        body = {
+            "Groups": [{"GroupId": group, "Topics": None, "MemberId": None, "MemberEpoch": -1}],
+            "RequireStable": True,
+        }
+        reply = connection.call("OffsetFetch", 9, body)
+    (found,) = reply["Groups"]
+    (of_topic,) = found["Topics"]
+    committed = {each["PartitionIndex"]: each["CommittedOffset"] for each in of_topic["Partitions"]}
+    assert committed == work.sent

@@ -1,0 +1,182 @@
+"""The metadata quorum by Kafka's tools: what it shows, controllers added and removed, and a node whose disk is lost."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
+from interop_tests.cluster.conftest import MakeCluster
+from interop_tests.cluster.node import ClusterNode
+from interop_tests.cluster.workload import Follower, Work, assert_exact
+from interop_tests.harness.java_tools import KafkaTools, dump_faults
+
+AtWork = Callable[..., tuple[list[Work], Follower]]
+Unique = Callable[[str], str]
+QUORUM = "MetadataQuorumCommand"
+
+
+def quorum(tools: KafkaTools, cluster: Cluster, *words: str, status: int | None = 0) -> str:
+    output = tools.run(QUORUM, "--bootstrap-server", cluster.bootstrap, *words, status=status)
+    return output.out + output.err
+
+
+def directory_id(node: ClusterNode) -> str:
+    """What the node's metadata directory says of itself."""
+    text = (node.log_dirs[0] / "meta.properties").read_text()
+    return re.search(r"^directory\.id=(.*)$", text, re.M)[1]
+
+
+def voters(cluster: Cluster) -> set[int]:
+    found = cluster.quorum()
+    return set(found.voters) if found else set()
+
+
+def observers(cluster: Cluster) -> set[int]:
+    found = cluster.quorum()
+    return set(found.observers) if found else set()
+
+
+def test_the_quorum_is_described(cluster: Cluster, tools: KafkaTools) -> None:
+    said = quorum(tools, cluster, "describe", "--status")
+    found = dict(re.findall(r"^(\w+):\s+(.*?)\s*$", said, re.M))
+    active = cluster.active_controller()
+    assert found["ClusterId"] == cluster.cluster_id
+    assert found["LeaderId"] == str(active)
+    assert int(found["LeaderEpoch"]) >= 1
+    shown = {
+        int(node_id): (directory, endpoint)
+        for node_id, directory, endpoint in re.findall(
+            r'"id": (\d+), "directoryId": "([^"]+)", "endpoints": \["CONTROLLER://([^"]+)"\]',
+            found["CurrentVoters"],
+        )
+    }
+    assert shown == {
+        node.node_id: (directory_id(node), node.controller_bootstrap) for node in cluster.nodes.values()
+    }
+    assert found["CurrentObservers"] == "[]"
+    table = tools.run(QUORUM, "--bootstrap-server", cluster.bootstrap, "describe", "--replication")
+    rows = {int(row["NodeId"]): row for row in table.rows("NodeId", "DirectoryId")}
+    assert {node_id: row["Status"] for node_id, row in rows.items()} == {
+        node_id: "Leader" if node_id == active else "Follower" for node_id in cluster.nodes
+    }
+    for node_id, row in rows.items():
+        assert row["DirectoryId"] == directory_id(cluster.nodes[node_id])
+        assert 0 <= int(row["Lag"]) < 100
+        assert int(row["LastFetchTimestamp"]) > 0
+
+
+def test_a_controller_is_added_and_removed(cluster: Cluster, tools: KafkaTools, kind: str) -> None:
+    """It joins as an observer; as one of four voters it takes part in an election; a removed one observes again."""
+    node = cluster.add_node(kind, 6, CONTROLLER)
+    try:
+        cluster.wait(lambda: observers(cluster) == {6}, "node 6 observes")
+        add = ["--command-config", str(node.settings_path), "add-controller"]
+        assert "Added controller 6 with directory id" in quorum(tools, cluster, *add)
+        cluster.wait(lambda: voters(cluster) == {1, 2, 3, 6}, "node 6 votes")
+        again = quorum(tools, cluster, *add, status=1)
+        assert "DuplicateVoterException" in again, again
+        active = cluster.active_controller()
+        cluster.nodes[active].kill()
+        cluster.wait(lambda: cluster.active_controller() != active, "another controller is active")
+        cluster.mend()
+        wrong = [
+            "remove-controller",
+            "--controller-id",
+            "6",
+            "--controller-directory-id",
+            directory_id(cluster.nodes[1]),
+        ]
+        assert "VoterNotFoundException" in quorum(tools, cluster, *wrong, status=1)
+        right = [*wrong[:-1], directory_id(node)]
+        assert "Removed KRaft controller 6 with directory id" in quorum(tools, cluster, *right)
+        cluster.wait(lambda: voters(cluster) == {1, 2, 3}, "node 6 votes no longer")
+    finally:
+        cluster.forget(node)
+
+
+def test_a_lost_disk_is_filled_again(
+    cluster: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique
+) -> None:
+    """A combined node comes back with an empty disk as docs say: its old voter removed, formatted, added as a new one. Its
+    replicas are copied to it, and it serves them when the others stop."""
+    topic = cluster.create_topic(unique("lost-disk"), 3)
+    works, follower = at_work(cluster, topic, 3)
+    active = cluster.active_controller()
+    node = next(node for node in cluster.nodes.values() if node.node_id != active)
+    node_id, lost = node.node_id, directory_id(node)
+    node.kill()
+    node.lose_disk()
+    remove = ["remove-controller", "--controller-id", str(node_id), "--controller-directory-id", lost]
+    assert f"Removed KRaft controller {node_id}" in quorum(tools, cluster, *remove)
+    cluster.format_joining(node)
+    assert directory_id(node) != lost
+    node.start()
+    cluster.wait_until_whole()
+    add = ["--command-config", str(node.settings_path), "add-controller"]
+    assert f"Added controller {node_id}" in quorum(tools, cluster, *add)
+    cluster.wait(lambda: voters(cluster) == set(cluster.nodes), "the new disk's controller votes")
+    for work in works:
+        work.wait_for_progress()
+        work.stop()
+        follower.wait_for(work)
+    tools.run(
+        "LeaderElectionCommand",
+        *("--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"),
+    )
+    assert any(cluster.leader(topic, number) == node_id for number in range(3))
+    assert_exact(cluster.bootstrap, topic, *works)
+
+
+def test_metadata_logs_and_snapshots_can_be_read_by_kafkas_tool(
+    cluster: Cluster, tools: KafkaTools, unique: Unique
+) -> None:
+    """Each node's metadata log, though it came to two of them over the network."""
+    topic = cluster.create_topic(unique("dumped"), 2)
+    for node in cluster.nodes.values():
+        log = node.log_dirs[0] / "__cluster_metadata-0" / f"{0:020d}.log"
+
+        def dump(log: Path = log) -> str:
+            output = tools.run(
+                "DumpLogSegments", "--cluster-metadata-decoder", "--skip-record-metadata", "--files", str(log)
+            )
+            assert not dump_faults(output), dump_faults(output)[:5]
+            return output.out
+
+        cluster.wait(lambda dump=dump: topic in dump(), f"node {node.node_id} has the topic's record")
+
+
+def test_static_voters_with_nodes_of_one_role_each(
+    make_cluster: MakeCluster, at_work: AtWork, kind: str
+) -> None:
+    """Three controllers and two brokers, controller.quorum.voters; leaders go back to preferred replicas by themselves."""
+    cluster = make_cluster(
+        nodes=5,
+        roles=[CONTROLLER] * 3 + [BROKER] * 2,
+        static_voters=True,
+        settings={
+            "leader.imbalance.check.interval.seconds": "1",
+            "offsets.topic.replication.factor": "2",
+            "default.replication.factor": "2",
+            "min.insync.replicas": "1",
+        },
+    )
+    found = cluster.quorum()
+    assert found is not None
+    assert (set(found.voters), set(found.observers)) == ({1, 2, 3}, {4, 5})
+    topic = cluster.create_topic("one-role", assignment=[[4, 5], [5, 4]])
+    works, follower = at_work(cluster, topic, 2)
+    cluster.nodes[4].kill()
+    cluster.wait(lambda: cluster.leader(topic, 0) == 5, "broker 5 leads all")
+    cluster.nodes[found.leader].kill()
+    after = cluster.active_controller()
+    assert after != found.leader
+    assert after in (1, 2, 3)
+    cluster.mend()
+    cluster.wait(lambda: cluster.leader(topic, 0) == 4, "the preferred replica leads again")
+    for work in works:
+        work.wait_for_progress()
+        work.stop()
+        follower.wait_for(work)
+    assert_exact(cluster.bootstrap, topic, *works)
