@@ -73,6 +73,7 @@ class MetadataMachine:
         self._committed: Replayer = core.mark()
         """Where replay stands without what is proposed only."""
         self._kraft_version = 0
+        self._waiting: list[tuple[int, Deferred[None]]] = []
         self._last = (NO_OFFSET, NO_EPOCH)
 
     def attach(self, quorum: ProposalQuorum) -> None:
@@ -89,6 +90,15 @@ class MetadataMachine:
 
     def subscribe(self, subscriber: ImageSubscriber) -> None:
         self._subscribers.append(subscriber)
+
+    def when_at(self, offset: int) -> Deferred[None]:
+        """There once the newest committed image holds the record at this offset."""
+        reached: Deferred[None] = Deferred()
+        if self.image.offset >= offset:
+            reached.resolve(None)
+        else:
+            self._waiting.append((offset, reached))
+        return reached
 
     # The quorum's side (raft.contracts.StateMachine).
 
@@ -180,6 +190,11 @@ class MetadataMachine:
         old, self.image = self.image, image
         for subscriber in self._subscribers:
             subscriber(old, image)
+        if self._waiting:
+            due = [each for each in self._waiting if each[0] <= image.offset]
+            self._waiting = [each for each in self._waiting if each[0] > image.offset]
+            for _, reached in due:
+                reached.resolve(None)
         if self.quorum.bytes_since_snapshot >= self._max_bytes_between_snapshots:
             self.write_snapshot()
 

@@ -1,0 +1,326 @@
+"""Part of the composition root: what a node with the broker role serves to clients.
+
+Builds logs, partitions, replication, fetches, groups and the listeners for clients, joins them with the node's share in the
+metadata quorum, and keeps the order of a broker's start and stop. Knows every package but raft's and the controller's insides.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import trio
+
+from kafkacompat.api.context import Node, RequestContext
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.coordinator.service import GroupCoordinator
+from kafkacompat.coordinator.settings import coordinator_settings
+from kafkacompat.data_directories import NodeDirectories
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid
+from kafkacompat.log.manager import LogManager
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.net.runtime import wait_for
+from kafkacompat.net.server import Server
+from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.node.auto_topics import OnDemandTopics
+from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.forwarding import ForwardingController
+from kafkacompat.node.heartbeats import BrokerHeartbeats
+from kafkacompat.node.lifecycle import BrokerIdentity
+from kafkacompat.node.notices import SettingNotices
+from kafkacompat.node.periodic import PeriodicWork
+from kafkacompat.node.producer_ids import BlockProducerIds
+from kafkacompat.node.settings import NodeSettings
+from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.read_replicas import selects_by_rack
+from kafkacompat.partition.replication import Replication
+from kafkacompat.partition.sessions import FetchSessionCache
+from kafkacompat.quorum_side import NodeDoors, QuorumSide, canonical_host_name
+from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+
+logger = logging.getLogger(__name__)
+
+DRAIN_DEADLINE_MS = 10_000
+SESSION_IDS = 2**31 - 2
+CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+NO_CONNECTION = -1
+NEVER_MS = 2**53
+"""As long as it takes, in milliseconds that a float can still count."""
+PRODUCER_IDS_TIMEOUT_MS = 60_000
+
+
+class ProducerIdsRefused(Exception):
+    """Asked for again with the next producer."""
+
+
+class BrokerSide:
+    """`start`, then `stop`; both once."""
+
+    def __init__(
+        self,
+        doors: NodeDoors,
+        directories: NodeDirectories,
+        settings: NodeSettings,
+        quorum: QuorumSide,
+        incarnation: Uuid,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`incarnation`: of this process; `fail` halts the node."""
+        self._incarnation = incarnation
+        self._fail = fail
+        self._doors = doors
+        self._directories = directories
+        self._settings = settings
+        self._quorum = quorum
+        self._effective = settings.effective
+        self._server: Server | None = None
+        self._logs = LogManager(
+            doors.disk,
+            [(path, directories.identity.directory_ids[path]) for path in directories.log_dirs],
+            settings.log_config(""),
+            doors.clock,
+            randrange=doors.random.randrange,
+            note=logger.warning,
+        )
+        self.bound: tuple[EndPoint, ...] = ()
+        """The clients' listeners, with the ports really bound."""
+
+    async def start(self) -> None:
+        """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
+        doors, config, quorum = self._doors, self._doors.config, self._quorum
+        await self._load_logs()
+        dispatcher = self._build()
+        self._server = server = Server(
+            dispatcher, NetworkSettings.from_config(config), doors.clock, doors.workers
+        )
+        advertised = self._bind(server)
+        self._life = self._make_life(self._incarnation, advertised)
+        epoch = await wait_for(self._life.start())
+        await wait_for(quorum.machine.when_at(epoch))
+        self._groups.start()
+        self._take_image(MetadataImage(), quorum.machine.image)
+        quorum.machine.subscribe(self._take_image)
+        await doors.nursery.start(server.run)
+        await wait_for(self._life.ready_to_unfence())
+        self._periodic = PeriodicWork(
+            config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
+        )
+        self._periodic.start()
+
+    def _build(self) -> ApiDispatcher:
+        doors, config, settings, quorum = self._doors, self._doors.config, self._settings, self._quorum
+        clock, timers, random = doors.clock, doors.timers, doors.random
+        self._alters = self._controller_channel("alter-partition")
+        self._requests = self._controller_channel("forwarding")
+        self._replication = Replication(
+            config.node_id,
+            config.inter_broker_listener_name,
+            doors.channels,
+            clock,
+            timers,
+            settings,
+            broker_epoch=lambda: self._life.broker_epoch,
+            alter=lambda request: self._alters.request(request, NEVER_MS),
+        )
+        self._partitions = partitions = PartitionManager(
+            config.node_id,
+            self._logs,
+            clock,
+            timers,
+            doors.workers,
+            settings.log_config,
+            self._replication,
+        )
+        fetches = FetchEngine(
+            partitions,
+            clock,
+            timers,
+            FetchSessionCache(
+                config.int("max.incremental.fetch.session.cache.slots"),
+                lambda: 1 + random.randrange(SESSION_IDS),
+            ),
+            lambda: settings.int("fetch.max.bytes"),
+            selects_by_rack=selects_by_rack(config.str("replica.selector.class")),
+            throttle=self._replication.leader_throttle,
+        )
+        self._groups = GroupCoordinator(
+            config.node_id,
+            partitions,
+            clock,
+            timers,
+            random,
+            doors.workers,
+            coordinator_settings(settings),
+        )
+        self._notices = SettingNotices(config.node_id)
+        controller = ForwardingController(self._requests, quorum.carry_out)
+        own_context = RequestContext(
+            CREATE_TOPICS,
+            CREATE_TOPICS_VERSION,
+            0,
+            None,
+            NO_CONNECTION,
+            config.inter_broker_listener_name,
+            "127.0.0.1",
+        )
+        self._node = Node(
+            node_id=config.node_id,
+            cluster_id=self._directories.identity.cluster_id,
+            config=config,
+            clock=clock,
+            random=random,
+            partitions=partitions,
+            fetches=fetches,
+            controller=controller,
+            groups=self._groups,
+            producer_ids=BlockProducerIds(self._allocate_producer_ids),
+            log_manager=self._logs,
+            image=MetadataImage(),
+            auto_create=OnDemandTopics(
+                config, lambda request: controller.create_topics(request, own_context), _topic_not_made
+            ),
+            dynamic=settings,
+        )
+        return ApiDispatcher(self._node)
+
+    def _make_life(self, incarnation: Uuid, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
+        doors, config = self._doors, self._doors.config
+        ids = self._directories.identity.directory_ids
+        identity = BrokerIdentity(
+            node_id=config.node_id,
+            cluster_id=self._directories.identity.cluster_id,
+            incarnation_id=incarnation,
+            listeners=advertised,
+            directory_ids=tuple(ids[path] for path in self._directories.log_dirs),
+            rack=config.str("broker.rack"),
+            previous_broker_epoch=self._logs.previous_broker_epoch,
+        )
+        life_settings = LifeSettings(
+            heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
+            session_timeout_ms=config.int("broker.session.timeout.ms"),
+            registration_timeout_ms=config.int("initial.broker.registration.timeout.ms"),
+            directory_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
+        )
+        machine = self._quorum.machine
+        life = BrokerHeartbeats(
+            identity,
+            life_settings,
+            self._controller_channel("heartbeat"),
+            doors.clock,
+            doors.timers,
+            lambda: machine.image.offset,
+            self._fail,
+        )
+        machine.subscribe(life.on_image)
+        return life
+
+    def _controller_channel(self, purpose: str) -> ControllerChannel:
+        doors, quorum = self._doors, self._quorum
+        channel = ControllerChannel(
+            doors.config.node_id,
+            purpose,
+            doors.channels,
+            doors.clock,
+            doors.timers,
+            quorum.active_address,
+            quorum.call_own,
+            doors.config.int("controller.socket.timeout.ms"),
+        )
+        quorum.machine.when_leader_changes.append(channel.leader_changed)
+        return channel
+
+    def _allocate_producer_ids(self) -> Deferred[tuple[int, int]]:
+        request = AllocateProducerIdsRequest(
+            broker_id=self._doors.config.node_id, broker_epoch=self._life.broker_epoch
+        )
+        return self._requests.request(request, PRODUCER_IDS_TIMEOUT_MS).then(_block)
+
+    def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """In the order in which the parts lean on each other; the settings have followed already."""
+        self._node.image = new
+        if self._settings.effective is not self._effective:
+            self._effective = self._settings.effective
+            self._follow_settings(self._effective)
+        self._notices.on_image(old, new, self._settings.refused)
+        self._partitions.on_image(old, new)
+        self._groups.on_image(old, new)
+
+    async def stop(self) -> None:
+        """Give up leadership while clients are still told where it went, answer what is in flight, close the logs, leave the
+        clean mark."""
+        assert self._server is not None
+        await wait_for(self._life.shut_down())
+        self._groups.stop()
+        await self._server.drain(DRAIN_DEADLINE_MS)
+        await wait_for(self._periodic.stop())
+        self._replication.close()
+        self._alters.close()
+        self._requests.close()
+
+    def close_logs(self) -> None:
+        """After the metadata log has stopped: nothing changes roles any more."""
+        self._logs.shut_down(self._life.broker_epoch)
+
+    def abandon(self) -> None:
+        """A start that failed lets go of the listeners."""
+        if self._server is not None:
+            for listener in self._server.listeners:
+                listener.close()
+
+    async def _load_logs(self) -> None:
+        """Every partition's log; after an unclean stop with as many threads as num.recovery.threads.per.data.dir allows."""
+        config, logs = self._doors.config, self._logs
+        tasks = logs.begin_load()
+        if all(task.clean for task in tasks):
+            for task in tasks:
+                task.run()
+        else:
+            threads = config.int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
+            limiter = trio.CapacityLimiter(threads)
+            async with trio.open_nursery() as nursery:
+                for task in tasks:
+                    nursery.start_soon(_run_in_thread, task.run, limiter)
+        logs.finish_load(tasks)
+
+    def _bind(self, server: Server) -> tuple[EndPoint, ...]:
+        """Listen, and learn the ports that were left to the system; the advertised addresses."""
+        config = self._doors.config
+        listeners = server.bind(config.broker_listeners())
+        self.bound = tuple(replace(each.endpoint, port=each.port) for each in listeners)
+        ports = {each.listener_name: each.port for each in self.bound}
+        return tuple(
+            replace(
+                each, host=each.host or canonical_host_name(), port=each.port or ports[each.listener_name]
+            )
+            for each in config.advertised_broker_listeners()
+        )
+
+    def _follow_settings(self, config: ServerConfig) -> None:
+        """Connection bounds hold from now on; what else is dynamic is read where it is used."""
+        assert self._server is not None
+        try:
+            self._server.update_settings(NetworkSettings.from_config(config))
+        except ValueError as error:
+            logger.error("the connection bounds stay as they were: %s", error)
+
+
+def _topic_not_made(name: str, code: int, message: str | None) -> None:
+    logger.warning("topic %s was not made on demand: error %d, %s", name, code, message)
+
+
+def _block(response: AllocateProducerIdsResponse) -> tuple[int, int]:
+    if response.error_code:
+        raise ProducerIdsRefused(f"the controller gives no producer ids: error {response.error_code}")
+    return response.producer_id_start, response.producer_id_len
+
+
+async def _run_in_thread(function: Callable[[], Any], limiter: trio.CapacityLimiter) -> None:
+    await trio.to_thread.run_sync(function, limiter=limiter)

@@ -1,0 +1,288 @@
+"""A broker's life in the cluster as a machine: registered, caught up, unfenced, shut down in order (KIP-631, KIP-858, KIP-966).
+
+Pure: events and the time in, the next request and when it is due out. One request is under way at a time. Must not know how a
+request travels, nor what the broker does at each step. The waits are Apache Kafka 4.3's, save two: a registration is tried
+again at least every REGISTRATION_RETRY_MAX_MS, since what stands in its way is mostly the session of an earlier life that is
+about to end; and during a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.
+
+A controller that does not know this broker's epoch (STALE_BROKER_EPOCH) is asked again and nothing else: as in Kafka, a broker
+that was unregistered while it ran comes back by a restart only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkacompat.controller.features import SUPPORTED_FEATURES
+from kafkacompat.ids import NO_EPOCH, Uuid
+from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState, endpoint_records
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkacompat.wire.messages.broker_registration_request import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
+
+RETRY_MS = 100
+"""After a failure; doubled with each that follows, up to the session's length."""
+REGISTRATION_RETRY_MAX_MS = 1_000
+CATCH_UP_POLL_MS = 10
+SHUTDOWN_POLL_MS = 50
+SHUTDOWN_TIMEOUT_MS = 5 * 60_000
+"""A controlled shutdown that takes longer is given up."""
+
+Request = BrokerRegistrationRequest | BrokerHeartbeatRequest
+Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
+
+
+@dataclass(frozen=True, slots=True)
+class LifeSettings:
+    heartbeat_interval_ms: int = 2_000
+    session_timeout_ms: int = 9_000
+    registration_timeout_ms: int = 60_000
+    """initial.broker.registration.timeout.ms"""
+    directory_failure_timeout_ms: int = 30_000
+    """log.dir.failure.timeout.ms: how long the controller may stay unaware of a failed directory."""
+
+
+class BrokerLife:
+    """Call `start`; then whenever `due_ms` has come `next_request`, and for each request `answered` or `failed`."""
+
+    __slots__ = (
+        "_directory_deadlines",
+        "_failures",
+        "_heard_ms",
+        "_identity",
+        "_immediately",
+        "_in_flight",
+        "_offline",
+        "_registered",
+        "_registration_deadline_ms",
+        "_settings",
+        "_shutdown_began_ms",
+        "_shutdown_poll_ms",
+        "_wants_unfenced",
+        "broker_epoch",
+        "cordoned",
+        "due_ms",
+        "last_error",
+        "state",
+    )
+
+    def __init__(self, identity: BrokerIdentity, settings: LifeSettings) -> None:
+        self._identity = identity
+        self._settings = settings
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = NO_EPOCH
+        """-1 until registered; the same for as long as this process lives."""
+        self.due_ms: int | None = None
+        """When to ask for the next request; None while one is under way or nothing is to come."""
+        self.last_error = ErrorCode.NONE
+        """Of the newest answer."""
+        self.cordoned: tuple[Uuid, ...] = ()
+        """Directories that get no new replicas; told from the time on that the broker has caught up."""
+        self._registered = False
+        self._in_flight: Request | None = None
+        self._immediately = False
+        self._failures = 0
+        self._wants_unfenced = False
+        self._offline: set[Uuid] = set()
+        self._directory_deadlines: dict[Uuid, int] = {}
+        self._registration_deadline_ms = 0
+        self._shutdown_began_ms = 0
+        self._shutdown_poll_ms = SHUTDOWN_POLL_MS
+        self._heard_ms = 0
+
+    # What happens.
+
+    def start(self, now_ms: int) -> None:
+        if self.state is not BrokerState.NOT_RUNNING:
+            raise RuntimeError(f"the broker is {self.state.name}")
+        self.state = BrokerState.STARTING
+        self._heard_ms = now_ms
+        self._registration_deadline_ms = now_ms + self._settings.registration_timeout_ms
+        self._hurry(now_ms)
+
+    def ready_to_unfence(self, now_ms: int) -> None:
+        """The first image has been taken up: partitions may be led here."""
+        self._wants_unfenced = True
+        self._hurry(now_ms)
+
+    def register_again(self, now_ms: int) -> None:
+        """What was registered is out of date; the epoch stays."""
+        self._registered = False
+        self._hurry(now_ms)
+
+    def directory_failed(self, directory_id: Uuid, now_ms: int) -> None:
+        if directory_id not in self._offline:
+            self._offline.add(directory_id)
+            self._directory_deadlines[directory_id] = now_ms + self._settings.directory_failure_timeout_ms
+            self._hurry(now_ms)
+
+    def cordon(self, directory_ids: tuple[Uuid, ...], now_ms: int) -> None:
+        if directory_ids != self.cordoned:
+            self.cordoned = directory_ids
+            self._hurry(now_ms)
+
+    def begin_shutdown(self, now_ms: int) -> None:
+        """In order if it is running: leadership moves first. Otherwise there is nothing to wait for."""
+        if self.state is BrokerState.RUNNING:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._shutdown_began_ms = self._heard_ms = now_ms
+            self._hurry(now_ms)
+        elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._end()
+
+    def next_request(self, now_ms: int, metadata_offset: int) -> Request | None:
+        """The request to send now; None when there is none to send. `metadata_offset`: the last one applied here."""
+        if self.due_ms is None or now_ms < self.due_ms or self._in_flight is not None:
+            return None
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._waited_long_enough(now_ms):
+            self._end()
+            return None
+        self.due_ms = None
+        self._in_flight = self._heartbeat(metadata_offset) if self._registered else self._registration()
+        return self._in_flight
+
+    def failed(self, now_ms: int) -> None:
+        """The request under way got no answer."""
+        if self._take_in_flight() is not None:
+            self._try_again(now_ms)
+
+    def answered(self, response: Response, now_ms: int) -> None:
+        request = self._take_in_flight()
+        if request is None:
+            return
+        self.last_error = _error(response.error_code)
+        self._heard_ms = now_ms
+        if response.error_code:
+            self._try_again(now_ms)
+        elif isinstance(request, BrokerRegistrationRequest):
+            assert isinstance(response, BrokerRegistrationResponse)
+            self._failures = 0
+            self.broker_epoch = response.broker_epoch
+            self._registered = True
+            self._schedule(now_ms, 0)
+        else:
+            assert isinstance(response, BrokerHeartbeatResponse)
+            self._failures = 0
+            for directory_id in request.offline_log_dirs:
+                self._directory_deadlines.pop(directory_id, None)
+            self._schedule(now_ms, self._after_heartbeat(response))
+
+    # What must not last.
+
+    @property
+    def is_registered(self) -> bool:
+        return self._registered
+
+    def registration_overdue(self, now_ms: int) -> bool:
+        """Whether the first registration has been refused or unanswered for too long."""
+        return self.broker_epoch == NO_EPOCH and now_ms >= self._registration_deadline_ms
+
+    def directory_overdue(self, now_ms: int) -> Uuid | None:
+        """A failed directory that the controller could not be told of in time: its partitions would stay without a leader."""
+        return next((each for each, due_ms in self._directory_deadlines.items() if now_ms >= due_ms), None)
+
+    # The requests.
+
+    def _registration(self) -> BrokerRegistrationRequest:
+        identity = self._identity
+        return BrokerRegistrationRequest(
+            broker_id=identity.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=identity.incarnation_id,
+            listeners=[
+                Listener(name=name, host=host, port=port, security_protocol=protocol)
+                for name, host, port, protocol in endpoint_records(identity.listeners)
+            ],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=identity.rack,
+            log_dirs=sorted(identity.directory_ids),
+            previous_broker_epoch=identity.previous_broker_epoch,
+        )
+
+    def _heartbeat(self, metadata_offset: int) -> BrokerHeartbeatRequest:
+        caught_up = self.state is not BrokerState.STARTING
+        return BrokerHeartbeatRequest(
+            broker_id=self._identity.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=metadata_offset,
+            want_fence=not self._wants_unfenced,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=sorted(self._offline),
+            cordoned_log_dirs=sorted(self.cordoned) if caught_up else None,
+        )
+
+    def _after_heartbeat(self, response: BrokerHeartbeatResponse) -> int | None:
+        """Move on; how long to wait for the next heartbeat, None for never."""
+        interval_ms = self._settings.heartbeat_interval_ms
+        if self.state is BrokerState.STARTING:
+            if response.is_caught_up:
+                self.state = BrokerState.RECOVERY
+            return CATCH_UP_POLL_MS
+        if self.state is BrokerState.RECOVERY:
+            if not response.is_fenced:
+                self.state = BrokerState.RUNNING
+            return interval_ms
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if response.should_shut_down:
+                self._end()
+                return None
+            wait_ms = min(self._shutdown_poll_ms, interval_ms)
+            self._shutdown_poll_ms *= 2
+            return wait_ms
+        return interval_ms
+
+    # When.
+
+    def _hurry(self, now_ms: int) -> None:
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return
+        if self._in_flight is None:
+            self.due_ms = now_ms
+        else:
+            self._immediately = True
+
+    def _schedule(self, now_ms: int, wait_ms: int | None) -> None:
+        if wait_ms is None or self.state is BrokerState.SHUTTING_DOWN:
+            self.due_ms = None
+            return
+        self.due_ms = now_ms if self._immediately else now_ms + wait_ms
+        self._immediately = False
+
+    def _try_again(self, now_ms: int) -> None:
+        longest_ms = self._settings.session_timeout_ms if self._registered else REGISTRATION_RETRY_MAX_MS
+        wait_ms = min(RETRY_MS << min(self._failures, 16), longest_ms)
+        self._failures += 1
+        self._immediately = False  # a failure is not repeated at once
+        self._schedule(now_ms, wait_ms)
+
+    def _waited_long_enough(self, now_ms: int) -> bool:
+        """Without an answer for a session's length the broker is fenced by now, or there is nobody who could."""
+        silent_ms = now_ms - self._heard_ms
+        return (
+            silent_ms >= self._settings.session_timeout_ms
+            or now_ms - self._shutdown_began_ms >= SHUTDOWN_TIMEOUT_MS
+        )
+
+    def _take_in_flight(self) -> Request | None:
+        request, self._in_flight = self._in_flight, None
+        return None if self.state is BrokerState.SHUTTING_DOWN else request
+
+    def _end(self) -> None:
+        self.state = BrokerState.SHUTTING_DOWN
+        self.due_ms = None
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

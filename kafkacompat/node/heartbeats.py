@@ -1,0 +1,200 @@
+"""Carries a broker's life out: sends what broker_life wants when it is due, and tells whoever waits for a step.
+
+Duty: timers, requests over the controller channel, the log. Decides nothing. The composition root calls `start` when metadata is
+followed, `ready_to_unfence` when the first image has been taken up, `shut_down` before the logs close, and writes
+`broker_epoch` into every `.kafka_cleanshutdown` after that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kafkacompat.api.context import NotController
+from kafkacompat.controller.features import directories_supported, metadata_version
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid, uuid_to_text
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.node.broker_life import BrokerLife, LifeSettings
+from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState
+from kafkacompat.ports import Clock, TimerHandle, Timers
+from kafkacompat.wire.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class RegistrationFailed(Exception):
+    """The controller did not take the broker in within initial.broker.registration.timeout.ms."""
+
+
+class DirectoryFailureUntold(Exception):
+    """The controller could not be told of a failed log directory within log.dir.failure.timeout.ms."""
+
+
+class BrokerHeartbeats:
+    """One process's registration with its sessions. `fail` is called when the broker must not go on."""
+
+    def __init__(
+        self,
+        identity: BrokerIdentity,
+        settings: LifeSettings,
+        channel: ControllerChannel,
+        clock: Clock,
+        timers: Timers,
+        metadata_offset: Callable[[], int],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """`metadata_offset`: the last offset of the metadata log that this broker has applied."""
+        self._identity = identity
+        self._settings = settings
+        self._life = BrokerLife(identity, settings)
+        self._channel = channel
+        self._clock = clock
+        self._timers = timers
+        self._metadata_offset = metadata_offset
+        self._fail = fail
+        self._timer: TimerHandle | None = None
+        self._said = ErrorCode.NONE
+        self.registered: Deferred[int] = Deferred()
+        """The broker epoch. Fails with RegistrationFailed."""
+        self.caught_up: Deferred[None] = Deferred()
+        """Everything up to the broker's own registration is applied here."""
+        self.unfenced: Deferred[None] = Deferred()
+        """Partitions may be led here. Never done if the broker is shut down before."""
+        self.stopped: Deferred[None] = Deferred()
+        """Leadership is elsewhere and the broker fenced, or there was nobody to see to it."""
+
+    @property
+    def state(self) -> BrokerState:
+        return self._life.state
+
+    @property
+    def broker_epoch(self) -> int:
+        """-1 until registered."""
+        return self._life.broker_epoch
+
+    def start(self) -> Deferred[int]:
+        """`registered`."""
+        now_ms = self._clock.monotonic_ms()
+        self._life.start(now_ms)
+        self._timers.call_after(self._settings.registration_timeout_ms, self._check_registered)
+        self._step()
+        return self.registered
+
+    def ready_to_unfence(self) -> Deferred[None]:
+        """`unfenced`."""
+        self._life.ready_to_unfence(self._clock.monotonic_ms())
+        self._step()
+        return self.unfenced
+
+    def shut_down(self) -> Deferred[None]:
+        """`stopped`, at once for a broker that does not run."""
+        self._life.begin_shutdown(self._clock.monotonic_ms())
+        self._step()
+        return self.stopped
+
+    def directory_failed(self, directory_id: Uuid) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._life.directory_failed(directory_id, now_ms)
+        self._timers.call_after(self._settings.directory_failure_timeout_ms, self._check_directories)
+        self._step()
+
+    def cordon(self, directory_ids: tuple[Uuid, ...]) -> None:
+        """These directories get no new replicas (cordoned.log.dirs)."""
+        self._life.cordon(directory_ids, self._clock.monotonic_ms())
+        self._step()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """A registration from before directories were known is repeated once the cluster's metadata.version has them."""
+        if old.brokers is new.brokers and old.features is new.features:
+            return
+        own = new.brokers.get(self._identity.node_id)
+        if (
+            own is not None
+            and own.epoch == self.broker_epoch
+            and self._life.is_registered
+            and not own.directories
+            and directories_supported(metadata_version(new.features))
+        ):
+            self._life.register_again(self._clock.monotonic_ms())
+            self._step()
+
+    def _step(self) -> None:
+        """Set the timer for what will be due, tell who waits, and send what is due now."""
+        life = self._life
+        now_ms = self._clock.monotonic_ms()
+        request = life.next_request(now_ms, self._metadata_offset())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if life.due_ms is not None:
+            self._timer = self._timers.call_after(max(0, life.due_ms - now_ms), self._timer_fired)
+        self._tell()
+        if request is not None:
+            # Half a session: an answer that comes later finds the broker fenced.
+            answer = self._channel.request(request, self._settings.session_timeout_ms // 2)
+            answer.on_done(lambda done: self._answered(done, type(request).__name__))
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        self._step()
+
+    def _answered(self, done: Deferred[Any], name: str) -> None:
+        life, now_ms = self._life, self._clock.monotonic_ms()
+        try:
+            response = done.result()
+        except Exception as error:
+            # Whatever it is, a broker that stopped asking would be fenced for good.
+            logger.warning(
+                "%s got no answer: %s",
+                name,
+                error,
+                exc_info=None if isinstance(error, (ChannelError, NotController)) else error,
+            )
+            life.failed(now_ms)
+        else:
+            life.answered(response, now_ms)
+            if life.last_error is not self._said:
+                self._said = life.last_error
+                if self._said:
+                    logger.error("the controller answers %s with %s", name, self._said.name)
+        self._step()
+
+    def _tell(self) -> None:
+        life = self._life
+        if life.broker_epoch >= 0 and not self.registered.done:
+            logger.info("registered with broker epoch %d", life.broker_epoch)
+            self.registered.resolve(life.broker_epoch)
+        later = (BrokerState.RECOVERY, BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+        if life.state in later and not self.caught_up.done:
+            self.caught_up.resolve(None)
+        if life.state is BrokerState.RUNNING and not self.unfenced.done:
+            self.unfenced.resolve(None)
+        if life.state is BrokerState.SHUTTING_DOWN and not self.stopped.done:
+            self.stopped.resolve(None)
+
+    def _check_registered(self) -> None:
+        if self._life.registration_overdue(self._clock.monotonic_ms()) and not self.registered.done:
+            error = self._life.last_error
+            reason = f"it answers {error.name}" if error else "it does not answer"
+            self._life.begin_shutdown(self._clock.monotonic_ms())
+            self.registered.fail(
+                RegistrationFailed(
+                    f"the active controller did not register this broker within "
+                    f"{self._settings.registration_timeout_ms} ms (initial.broker.registration.timeout.ms): {reason}"
+                )
+            )
+            self._step()
+
+    def _check_directories(self) -> None:
+        directory_id = self._life.directory_overdue(self._clock.monotonic_ms())
+        if directory_id is not None and self.state is not BrokerState.SHUTTING_DOWN:
+            self._fail(
+                DirectoryFailureUntold(
+                    f"the controller could not be told within {self._settings.directory_failure_timeout_ms} ms "
+                    f"(log.dir.failure.timeout.ms) that directory {uuid_to_text(directory_id)} failed"
+                )
+            )
