@@ -160,17 +160,15 @@ class PartitionCore:
         """Everybody the controller may count in, now or soon (KIP-497)."""
         return self.isr if self.pending is None else self.pending.maximal
 
-    def effective_min_isr(self) -> int:
-        """min.insync.replicas, but never more than there are replicas."""
-        return min(self.log.config.min_insync_replicas, len(self.replicas))
-
     def has_min_isr(self) -> bool:
+        """min.insync.replicas are in sync, or all there are."""
         have = len(self.isr)
         return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
     def may_have_min_isr(self) -> bool:
         """As `has_min_isr`, with the changes on their way counted in."""
-        return len(self.maximal_isr()) >= self.effective_min_isr()
+        have = len(self.isr if self.pending is None else self.pending.maximal)
+        return have >= self.log.config.min_insync_replicas or have >= len(self.replicas)
 
     def observe_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, now_ms: int
@@ -248,23 +246,33 @@ class PartitionCore:
 
     # Watermarks
 
-    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
-        """Move it to the smallest end in the maximal ISR, and of those about to join it. True when it moved."""
+    def advance_alone(self) -> bool:
+        """`maybe_advance_high_watermark` of a leader that nobody follows."""
         log = self.log
         end = log.log_end_offset
-        if not self.alone:
-            if not self.is_leader or not self.has_min_isr():
-                return False
-            leader_end, standing, waited_for = end, self.standing, self.maximal_isr()
-            for replica, follower in self.followers.items():
-                if follower.log_end_offset < end and (
-                    replica in waited_for
-                    or (
-                        follower.is_caught_up(leader_end, now_ms, standing.lag_time_max_ms)
-                        and standing.may_join(replica, follower)
-                    )
-                ):
-                    end = follower.log_end_offset
+        if end <= log.high_watermark:
+            return False
+        log.set_high_watermark(end)
+        return True
+
+    def maybe_advance_high_watermark(self, now_ms: int) -> bool:
+        """Move it to the smallest end in the maximal ISR, and of those about to join it. True when it moved."""
+        if self.alone:
+            return self.advance_alone()
+        if not self.is_leader or not self.has_min_isr():
+            return False
+        log = self.log
+        end = leader_end = log.log_end_offset
+        standing, waited_for = self.standing, self.maximal_isr()
+        for replica, follower in self.followers.items():
+            if follower.log_end_offset < end and (
+                replica in waited_for
+                or (
+                    follower.is_caught_up(leader_end, now_ms, standing.lag_time_max_ms)
+                    and standing.may_join(replica, follower)
+                )
+            ):
+                end = follower.log_end_offset
         if end <= log.high_watermark:
             return False
         log.set_high_watermark(end)

@@ -17,11 +17,10 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.core import PartitionCore
-from kafkacompat.partition.deletions import Deletions
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.isr import Standing
 from kafkacompat.partition.lookup import delete_to, look_up
-from kafkacompat.partition.produce_waits import ProduceWaits
+from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.validate import validate_produce
 from kafkacompat.wire.errors import ErrorCode
@@ -91,12 +90,14 @@ class PartitionManager:
         self._log_config = log_config
         self._replication = replication
         self.standing = Standing()
-        self._produces = ProduceWaits(self.by_name, clock, timers)
-        self._deletions = Deletions(self.by_name, clock, timers)
-        self._watchers: list[Callable[[PartitionCore], None]] = []
-        self._append_watchers: list[Callable[[PartitionCore], None]] = []
-        self._held: dict[Key, PartitionCore] | None = None
-        self._held_appends: dict[Key, PartitionCore] = {}
+        self.wakeups = Wakeups(self.by_name, clock, timers)
+        self.hold_wakeups = self.wakeups.hold
+        self.release_wakeups = self.wakeups.release
+        self.watch = self.wakeups.watch
+        self.watch_appends = self.wakeups.watch_appends
+        self.advanced = self.wakeups.advanced
+        self.when_replicated = self.wakeups.produces.when_replicated
+        self.when_flushed = self._flushes.when_flushed
         self._arrivals = Arrivals(
             timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
         )
@@ -140,10 +141,13 @@ class PartitionManager:
         if not info.duplicate:
             if log.config.flush_messages != NEVER_FLUSH:
                 self._flushes.appended(core, info.last_offset - info.first_offset + 1)
-            if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
-                self.advanced(core)
-            if not core.alone:
-                self._appended(core)
+            if core.alone:
+                if core.advance_alone():
+                    self.advanced(core)
+            else:
+                if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+                    self.advanced(core)
+                self.wakeups.appended(core)
         return ProduceResult(
             ErrorCode.NONE,
             info.first_offset,
@@ -151,18 +155,6 @@ class PartitionManager:
             info.log_append_time_ms,
             log.log_start_offset,
         )
-
-    def hold_wakeups(self) -> None:
-        """Until `release_wakeups`: a fetch that waits for several partitions of one produce sees them all at once."""
-        self._held = {}
-
-    def release_wakeups(self) -> None:
-        held, self._held = self._held, None
-        appends, self._held_appends = self._held_appends, {}
-        for core in (held or {}).values():
-            self.advanced(core)
-        for core in appends.values():
-            self._appended(core)
 
     def follower_fetched(
         self,
@@ -183,28 +175,8 @@ class PartitionManager:
                 self._replication.propose(core, proposal)
         if core.maybe_advance_high_watermark(now_ms):
             self.advanced(core)
-        if self._deletions:
-            self._deletions.moved(core)
+        self.wakeups.follower_moved(core)
         return refused
-
-    def watch(self, watcher: Callable[[PartitionCore], None]) -> None:
-        """Call back when a partition's high watermark advanced, or its role changed or ended."""
-        self._watchers.append(watcher)
-
-    def watch_appends(self, watcher: Callable[[PartitionCore], None]) -> None:
-        """Call back when a partition that others follow has grown or its log's start moved, or its role changed or ended."""
-        self._append_watchers.append(watcher)
-
-    def when_replicated(
-        self, ends: Mapping[TopicPartition, int], timeout_ms: int
-    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        return self._produces.when_replicated(ends, timeout_ms)
-
-    def when_flushed(
-        self, partitions: Mapping[TopicPartition, int]
-    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
-        """When the syncs that flush.messages asked for on these partitions are done; None when there are none."""
-        return self._flushes.when_flushed(partitions)
 
     # Lookups
 
@@ -272,8 +244,8 @@ class PartitionManager:
                     continue
                 required[partition] = start
                 if not core.alone:
-                    self._appended(core)
-        return self._deletions.wait(refused, required, timeout_ms)
+                    self.wakeups.appended(core)
+        return self.wakeups.deletions.wait(refused, required, timeout_ms)
 
     # Images
 
@@ -331,10 +303,11 @@ class PartitionManager:
         self._offline.discard(name)
         if changed and self._replication is not None:
             self._replication.role_taken(core)
-        if core.maybe_advance_high_watermark(now_ms) or changed:
-            self.advanced(core)
+        advanced = core.maybe_advance_high_watermark(now_ms)
         if changed:
-            self._role_changed(core)
+            self.wakeups.role_changed(core)
+        elif advanced:
+            self.advanced(core)
 
     def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._offline.discard(name)
@@ -342,8 +315,7 @@ class PartitionManager:
         core = self._drop_core(name, topic_id)
         if core is not None:
             self._log_manager.delete_later(name)
-            self.advanced(core)
-            self._role_changed(core)
+            self.wakeups.role_changed(core)
 
     def storage_failed(self, core: PartitionCore, error: OSError) -> None:
         """An operation on its files failed."""
@@ -356,8 +328,7 @@ class PartitionManager:
             self._offline.add(name)
             if core is not None:
                 self._drop_core(name, core.topic_id)
-                self.advanced(core)
-                self._role_changed(core)
+                self.wakeups.role_changed(core)
 
     def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> PartitionCore | None:
         core = self.by_id.pop((topic_id, name.partition), None)
@@ -392,30 +363,6 @@ class PartitionManager:
                     core.log.config = config
                     if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
                         self.advanced(core)
-
-    # Wake-ups
-
-    def advanced(self, core: PartitionCore) -> None:
-        """Its high watermark moved, or its role changed: whoever waits for that may have waited enough."""
-        if self._held is not None:
-            self._held[core.topic_partition] = core
-            return
-        self._produces.advanced(core)
-        for watcher in self._watchers:
-            watcher(core)
-
-    def _appended(self, core: PartitionCore) -> None:
-        if self._held is not None:
-            self._held_appends[core.topic_partition] = core
-            return
-        for watcher in self._append_watchers:
-            watcher(core)
-
-    def _role_changed(self, core: PartitionCore) -> None:
-        """Besides `advanced`: what waits for more than the high watermark."""
-        self._appended(core)
-        if self._deletions:
-            self._deletions.moved(core)
 
     # Refusals
 
