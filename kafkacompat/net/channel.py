@@ -23,6 +23,7 @@ from typing import Any
 
 import trio
 
+from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.agreement import agree_on_versions, receive_some, request_frame
 from kafkacompat.net.dialing import dial
@@ -58,6 +59,10 @@ class ChannelSettings:
     """For connecting and agreeing on versions together (socket.connection.setup.timeout.ms)."""
     response_max_bytes: int = 2**31 - 1 - 4
     """What a frame of the peer may have at most; memory follows what has arrived, never what is promised."""
+
+    @classmethod
+    def from_config(cls, config: ServerConfig) -> ChannelSettings:
+        return cls(connection_setup_timeout_ms=config.int("socket.connection.setup.timeout.ms"))
 
 
 class _Request:

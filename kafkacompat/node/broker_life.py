@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafkacompat.config import ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.ids import NO_EPOCH, Uuid
 from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState, endpoint_records
@@ -46,6 +47,15 @@ class LifeSettings:
     """initial.broker.registration.timeout.ms"""
     directory_failure_timeout_ms: int = 30_000
     """log.dir.failure.timeout.ms: how long the controller may stay unaware of a failed directory."""
+
+    @classmethod
+    def from_config(cls, config: ServerConfig) -> LifeSettings:
+        return cls(
+            heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
+            session_timeout_ms=config.int("broker.session.timeout.ms"),
+            registration_timeout_ms=config.int("initial.broker.registration.timeout.ms"),
+            directory_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
+        )
 
 
 class BrokerLife:

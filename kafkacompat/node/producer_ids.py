@@ -6,11 +6,40 @@ never given twice in the life of a cluster and a restart loses at most the rest 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
+from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
 PREFETCH_SHARE = 0.9
+ALLOCATION_TIMEOUT_MS = 60_000
+
+logger = logging.getLogger(__name__)
+
+
+class AllocationRefused(Exception):
+    """The controller gave no block, for a broker epoch that is not current, say."""
+
+
+def blocks_of_controller(
+    channel: ControllerChannel, node_id: int, broker_epoch: Callable[[], int]
+) -> Callable[[], Deferred[tuple[int, int]]]:
+    """For BlockProducerIds: ask the active controller."""
+
+    def block(response: AllocateProducerIdsResponse) -> tuple[int, int]:
+        if response.error_code:
+            raise AllocationRefused(f"AllocateProducerIds is answered {ErrorCode(response.error_code).name}")
+        return response.producer_id_start, response.producer_id_len
+
+    def allocate() -> Deferred[tuple[int, int]]:
+        request = AllocateProducerIdsRequest(broker_id=node_id, broker_epoch=broker_epoch())
+        return channel.request(request, ALLOCATION_TIMEOUT_MS).then(block)
+
+    return allocate
 
 
 class BlockProducerIds:
@@ -59,6 +88,9 @@ class BlockProducerIds:
 
         def arrived(done: Deferred[tuple[int, int]]) -> None:
             self._asked = False
-            self._spare = done.result()
+            try:
+                self._spare = done.result()
+            except Exception as error:
+                logger.warning("no block of producer ids: %s", error)
 
         self._allocate().on_done(arrived)

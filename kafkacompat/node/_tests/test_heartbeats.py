@@ -1,0 +1,213 @@
+"""A broker's life carried out: requests at their time, whoever waits is told; and what else a node asks of the controller."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.config import EndPoint
+from kafkacompat.controller.image import CONTROLLERS, BrokerImage, MetadataImage
+from kafkacompat.net.channels import ConnectionLost
+from kafkacompat.node._tests.fakes import HandChannels, HandTime, Sent
+from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
+from kafkacompat.node.heartbeats import BrokerHeartbeats, DirectoryFailureUntold, RegistrationFailed
+from kafkacompat.node.lifecycle import BrokerIdentity, BrokerState
+from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
+from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
+from kafkacompat.wire.messages.controller_registration_response import ControllerRegistrationResponse
+from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
+
+LISTENERS = (EndPoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+INCARNATION = b"\x01" * 16
+DIRECTORY = b"\x02" * 16
+
+
+class World:
+    def __init__(self) -> None:
+        self.time = HandTime()
+        self.channels = HandChannels()
+        self.failures: list[Exception] = []
+        self.channel = ControllerChannel(
+            1,
+            "heartbeat",
+            self.channels,
+            self.time,
+            self.time,
+            lambda: (3, "c", 1),  # type: ignore[arg-type]
+        )
+        self.offset = 5
+        self.heartbeats = BrokerHeartbeats(
+            BrokerIdentity(1, "c", INCARNATION, LISTENERS, (DIRECTORY,), None, -1),
+            LifeSettings(),
+            self.channel,
+            self.time,
+            self.time,
+            lambda: self.offset,
+            self.failures.append,
+        )
+
+    @property
+    def last(self) -> Sent:
+        return self.channels.sent[-1]
+
+    def answer(self, response: Any) -> None:
+        self.last.answer.resolve(response)
+
+    def run(self) -> None:
+        self.heartbeats.start()
+        self.answer(BrokerRegistrationResponse(broker_epoch=13))
+        self.answer(BrokerHeartbeatResponse(is_caught_up=True))
+        self.heartbeats.ready_to_unfence()
+        self.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
+
+
+def test_whoever_waits_for_a_step_is_told() -> None:
+    w = World()
+    registered = w.heartbeats.start()
+    assert isinstance(w.last.message, BrokerRegistrationRequest)
+    assert w.last.timeout_ms == 4_500
+    assert not registered.done
+    w.answer(BrokerRegistrationResponse(broker_epoch=13))
+    assert registered.result() == 13
+    assert w.heartbeats.broker_epoch == 13
+    assert w.last.message.current_metadata_offset == 5
+    w.answer(BrokerHeartbeatResponse(is_caught_up=False))
+    assert not w.heartbeats.caught_up.done
+    w.offset = 9
+    w.time.pass_ms(10)
+    assert w.last.message.current_metadata_offset == 9
+    w.answer(BrokerHeartbeatResponse(is_caught_up=True))
+    assert w.heartbeats.caught_up.done
+    unfenced = w.heartbeats.ready_to_unfence()
+    assert not unfenced.done
+    w.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
+    assert unfenced.done
+    count = len(w.channels.sent)
+    w.time.pass_ms(2_000)
+    assert len(w.channels.sent) == count + 1
+    w.answer(BrokerHeartbeatResponse(is_fenced=False))
+    stopped = w.heartbeats.shut_down()
+    assert w.last.message.want_shut_down
+    assert not stopped.done
+    w.answer(BrokerHeartbeatResponse(should_shut_down=True))
+    assert stopped.done
+    assert w.heartbeats.state is BrokerState.SHUTTING_DOWN
+    count = len(w.channels.sent)
+    w.time.pass_ms(1_000_000)
+    assert len(w.channels.sent) == count
+
+
+def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
+    w = World()
+    registered = w.heartbeats.start()
+    for _ in range(200):
+        if registered.done:
+            break
+        if not w.last.answer.done:
+            w.answer(BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        w.time.pass_ms(500)
+    with pytest.raises(RegistrationFailed, match=r"60000 ms .* INCONSISTENT_CLUSTER_ID"):
+        registered.result()
+    assert w.heartbeats.stopped.done
+
+
+def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
+    w = World()
+    w.run()
+    w.time.pass_ms(2_000)
+    w.last.answer.fail(ConnectionLost("gone"))
+    w.time.pass_ms(50)
+    w.answer(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    assert "BrokerHeartbeatRequest with STALE_BROKER_EPOCH" in caplog.text
+    w.time.pass_ms(100)
+    assert isinstance(w.last.message, BrokerHeartbeatRequest)
+    assert not w.last.answer.done
+    assert w.heartbeats.state is BrokerState.RUNNING
+
+
+def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
+    w = World()
+    w.run()
+    w.heartbeats.directory_failed(DIRECTORY)
+    assert w.last.message.offline_log_dirs == [DIRECTORY]
+    w.answer(BrokerHeartbeatResponse(is_fenced=False))
+    w.time.pass_ms(1_000)
+    assert w.failures == []
+    other = World()
+    other.run()
+    other.heartbeats.directory_failed(DIRECTORY)
+    other.time.pass_ms(29_999)
+    assert other.failures == []
+    other.time.pass_ms(1)
+    assert [type(each) for each in other.failures] == [DirectoryFailureUntold]
+
+
+def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_them() -> None:
+    w = World()
+    w.run()
+    own = BrokerImage(1, 13, INCARNATION, {}, {}, None, False, False, ())
+    old = MetadataImage(features={"metadata.version": 16}, brokers={1: own})
+    w.heartbeats.on_image(MetadataImage(), old)
+    assert isinstance(w.last.message, BrokerHeartbeatRequest)
+    new = replace(old, features={"metadata.version": 17})
+    w.heartbeats.on_image(old, new)
+    assert isinstance(w.last.message, BrokerRegistrationRequest)
+    count = len(w.channels.sent)
+    w.heartbeats.on_image(new, replace(new, offset=7))
+    assert len(w.channels.sent) == count
+
+
+def registered(incarnation: bytes, level: int = 30) -> MetadataImage:
+    record = RegisterControllerRecord(controller_id=1, incarnation_id=incarnation)
+    return MetadataImage(features={"metadata.version": level}, opaque={CONTROLLERS: {1: record}})
+
+
+def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
+    w = World()
+    registration = ControllerRegistration(ControllerIdentity(1, INCARNATION, LISTENERS), w.channel, w.time)
+    empty = MetadataImage()
+    early = MetadataImage(features={"metadata.version": 14})
+    registration.on_image(empty, early)
+    assert w.channels.sent == []
+    first = registered(b"\x09" * 16)
+    registration.on_image(early, first)
+    request = w.last.message
+    assert (request.controller_id, request.incarnation_id) == (1, INCARNATION)
+    assert [(each.name, each.port) for each in request.listeners] == [("PLAINTEXT", 9092)]
+    assert len(request.features) == 7
+    w.answer(ControllerRegistrationResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    w.time.pass_ms(100)
+    assert len(w.channels.sent) == 2
+    w.last.answer.fail(ZeroDivisionError())
+    w.time.pass_ms(199)
+    assert len(w.channels.sent) == 2
+    w.time.pass_ms(1)
+    assert len(w.channels.sent) == 3
+    w.answer(ControllerRegistrationResponse())
+    assert not registration.is_registered
+    done = registered(INCARNATION)
+    registration.on_image(first, done)
+    assert registration.is_registered
+    registration.on_image(done, registered(b"\x09" * 16))
+    assert len(w.channels.sent) == 4
+
+
+def test_producer_ids_come_from_the_controller_and_a_refusal_is_asked_again() -> None:
+    w = World()
+    ids = BlockProducerIds(blocks_of_controller(w.channel, 1, lambda: 13))
+    assert ids.next_producer_id() is None
+    assert (w.last.message.broker_id, w.last.message.broker_epoch) == (1, 13)
+    w.answer(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    assert ids.next_producer_id() is None
+    assert len(w.channels.sent) == 2
+    w.answer(AllocateProducerIdsResponse(producer_id_start=3_000, producer_id_len=1_000))
+    assert [ids.next_producer_id() for _ in range(2)] == [3_000, 3_001]
