@@ -1,0 +1,156 @@
+"""Proposals on their way to the controller: batches, one request at a time, and what is sent again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.fakes import (
+    FakeClock,
+    FakeTimers,
+    MemoryLog,
+    broker_image,
+    partition_image,
+)
+from kafkacompat.partition.alter_partitions import RETRY_MS, AlterPartitions
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.isr import Altered, Standing
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_partition_response import (
+    AlterPartitionResponse,
+    PartitionData,
+    TopicData,
+)
+
+TOPIC_ID = b"t" * 16
+
+
+class Desk:
+    """Requests that were sent, and how to answer them."""
+
+    def __init__(self) -> None:
+        self.timers = FakeTimers(FakeClock())
+        self.sent: list[tuple[Any, Deferred[Any]]] = []
+        self.outcomes: list[tuple[int, Altered]] = []
+        self.alters = AlterPartitions(1, lambda: 50, self._send, self.timers, self._altered)
+
+    def _send(self, request: Any) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.sent.append((request, answer))
+        return answer
+
+    def _altered(self, core: PartitionCore, outcome: Altered) -> None:
+        self.outcomes.append((core.topic_partition.partition, outcome))
+
+    def partitions(self, at: int = -1) -> list[int]:
+        return [one.partition_index for topic in self.sent[at][0].topics for one in topic.partitions]
+
+    def answer(self, errors: dict[int, int], at: int = -1) -> None:
+        request, answer = self.sent[at]
+        asked = {one.partition_index: one for topic in request.topics for one in topic.partitions}
+        rows = [
+            PartitionData(
+                partition_index=index,
+                error_code=error,
+                leader_id=1,
+                leader_epoch=0,
+                isr=asked[index].new_isr,
+                partition_epoch=asked[index].partition_epoch + 1,
+            )
+            for index, error in errors.items()
+        ]
+        answer.resolve(AlterPartitionResponse(topics=[TopicData(topic_id=TOPIC_ID, partitions=rows)]))
+
+
+def partition(index: int) -> PartitionCore:
+    """Led here; 2 asks to join."""
+    name = TopicPartition("t", index)
+    standing = Standing()
+    standing.brokers = {2: broker_image(2)}
+    core = PartitionCore(1, name, TOPIC_ID, MemoryLog(name, TOPIC_ID, LogConfig()), standing)
+    core.become(partition_image(replicas=(1, 2), isr=(1,)), 0)
+    core.observe_fetch(2, 0, 0, 2, 0)
+    return core
+
+
+def submit(desk: Desk, *cores: PartitionCore) -> None:
+    for core in cores:
+        proposal = core.propose_expansion(2)
+        assert proposal is not None
+        desk.alters.submit(core, proposal)
+
+
+def test_one_request_is_in_flight_and_the_next_takes_all_that_waited() -> None:
+    desk = Desk()
+    first, second, third = partition(0), partition(1), partition(2)
+    submit(desk, first, second, third)
+    assert len(desk.sent) == 1
+    request = desk.sent[0][0]
+    assert (request.broker_id, request.broker_epoch) == (1, 50)
+    row = request.topics[0].partitions[0]
+    assert [(state.broker_id, state.broker_epoch) for state in row.new_isr_with_epochs] == [(1, 50), (2, 2)]
+    assert (row.new_isr, row.leader_epoch, row.partition_epoch) == ([1, 2], 0, 0)
+    desk.answer({0: 0})
+    assert desk.outcomes == [(0, Altered.COMMITTED)]
+    assert first.isr == (1, 2)
+    assert desk.partitions() == [1, 2]
+    desk.answer({1: ErrorCode.INELIGIBLE_REPLICA, 2: 0})
+    assert desk.outcomes[1:] == [(1, Altered.REJECTED), (2, Altered.COMMITTED)]
+    assert len(desk.sent) == 2
+
+
+def test_lost_refused_and_unanswered_ones_are_sent_again_after_a_pause() -> None:
+    desk = Desk()
+    core = partition(0)
+    submit(desk, core)
+    desk.sent[-1][1].fail(ConnectionError("gone"))
+    assert len(desk.sent) == 1
+    desk.timers.advance(RETRY_MS)
+    desk.sent[-1][1].resolve(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    desk.timers.advance(RETRY_MS)
+    desk.answer({})
+    desk.timers.advance(RETRY_MS)
+    desk.answer({0: ErrorCode.NOT_CONTROLLER})
+    desk.timers.advance(RETRY_MS)
+    desk.answer({0: 9999})  # of a controller that is newer
+    desk.timers.advance(RETRY_MS)
+    assert len(desk.sent) == 6
+    assert desk.outcomes == []
+    desk.answer({0: 0})
+    assert desk.outcomes == [(0, Altered.COMMITTED)]
+
+
+def test_what_the_metadata_decided_meanwhile_is_not_sent_again() -> None:
+    desk = Desk()
+    core = partition(0)
+    submit(desk, core)
+    core.become(partition_image(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1), 0)
+    desk.sent[-1][1].fail(ConnectionError("gone"))
+    desk.timers.advance(RETRY_MS)
+    assert len(desk.sent) == 1
+
+
+def test_a_newer_proposal_takes_the_place_of_one_in_flight() -> None:
+    desk = Desk()
+    core = partition(0)
+    submit(desk, core)
+    core.become(partition_image(replicas=(1, 2), isr=(1,), epoch=1), 0)
+    core.observe_fetch(2, 0, 0, 2, 0)
+    submit(desk, core)
+    assert len(desk.sent) == 1
+    desk.sent[-1][1].fail(ConnectionError("gone"))
+    desk.timers.advance(RETRY_MS)
+    assert desk.sent[-1][0].topics[0].partitions[0].leader_epoch == 1
+    assert len(desk.sent) == 2
+
+
+def test_nothing_is_sent_after_the_end() -> None:
+    desk = Desk()
+    submit(desk, partition(0))
+    desk.alters.close()
+    desk.sent[-1][1].fail(ConnectionError("gone"))
+    desk.timers.advance(RETRY_MS)
+    submit(desk, partition(1))
+    assert len(desk.sent) == 1

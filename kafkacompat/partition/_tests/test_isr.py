@@ -1,0 +1,250 @@
+"""The leader's view of its followers: who is caught up, which sets it proposes, what it makes of the controller's answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.config import LogConfig
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.fakes import MemoryLog, broker_image, partition_image
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.isr import Altered, FollowerState, PendingIsr, Standing
+from kafkacompat.wire.errors import ErrorCode
+
+LAG_MS = 100
+
+
+def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1) -> PartitionCore:
+    name = TopicPartition("t", 0)
+    log = MemoryLog(name, bytes(16), LogConfig(min_insync_replicas=min_isr), log_end_offset=end)
+    standing = Standing(LAG_MS)
+    standing.brokers = {each: broker_image(each) for each in (1, 2, 3, 4)}
+    core = PartitionCore(1, name, bytes(16), log, standing)
+    core.become(partition_image(replicas=(1, 2, 3), isr=isr), 0)
+    return core
+
+
+def fetch(
+    core: PartitionCore, replica: int, offset: int, now_ms: int = 0, epoch: int | None = None
+) -> ErrorCode:
+    return core.observe_fetch(replica, offset, 0, replica if epoch is None else epoch, now_ms)
+
+
+def test_a_follower_is_caught_up_when_it_has_what_was_there_at_its_fetch_before() -> None:
+    state = FollowerState()
+    state.fetched(5, 0, 10, -1, 1000)
+    assert not state.is_caught_up(10, 1000, LAG_MS)
+    state.fetched(10, 0, 20, -1, 1200)  # all that was there at 1000, not yet what is there at 1200
+    assert state.last_caught_up_ms == 1000
+    assert state.is_caught_up(20, 1000 + LAG_MS, LAG_MS)
+    assert not state.is_caught_up(20, 1001 + LAG_MS, LAG_MS)
+    assert state.is_caught_up(10, 10**9, LAG_MS), (
+        "at the leader's end it is caught up however long ago it fetched"
+    )
+    state.fetched(20, 0, 20, -1, 1300)
+    assert state.last_caught_up_ms == 1300
+
+
+@pytest.mark.parametrize(
+    ("change", "joins"),
+    [
+        ({}, True),
+        ({"fenced": True}, False),
+        ({"in_controlled_shutdown": True}, False),
+        ({"epoch": 77}, False),
+    ],
+)
+def test_only_live_staying_brokers_in_their_newest_life_join(change: dict[str, int], joins: bool) -> None:
+    core = leader(isr=(1, 2))
+    fetch(core, 3, 10)
+    core.standing.brokers = {**core.standing.brokers, 3: replace(broker_image(3), **change)}  # type: ignore[arg-type]
+    assert (core.propose_expansion(3) is not None) is joins
+
+
+def test_a_follower_joins_at_the_high_watermark_and_this_epochs_start() -> None:
+    core = leader(isr=(1, 2))
+    core.log.set_high_watermark(4)
+    assert core.epoch_start_offset == 10
+    fetch(core, 3, 9)
+    assert core.propose_expansion(3) is None
+    fetch(core, 3, 10)
+    proposal = core.propose_expansion(3)
+    assert proposal is not None
+    assert (proposal.isr, proposal.maximal) == ((1, 2, 3), (1, 2, 3))
+    assert proposal.members == ((1, -1), (2, -1), (3, 3)), "epochs as the followers' fetches told them"
+    assert core.propose_expansion(3) is None, "one change at a time"
+
+
+def test_a_fetch_of_an_earlier_life_is_refused() -> None:
+    core = leader()
+    assert fetch(core, 3, 10, epoch=2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert core.followers[3].log_end_offset == -1
+    assert fetch(core, 3, 10, epoch=-1) is ErrorCode.NONE
+    assert fetch(core, 3, 10, epoch=4) is ErrorCode.NONE  # this node's metadata is behind
+
+
+def test_laggards_are_proposed_out_and_still_waited_for_until_the_controller_agrees() -> None:
+    core = leader()
+    fetch(core, 2, 10, 50)
+    assert core.propose_shrinking(LAG_MS) is None
+    proposal = core.propose_shrinking(LAG_MS + 1)
+    assert proposal is not None
+    assert (proposal.isr, proposal.maximal) == ((1, 2), (1, 2, 3))
+    assert not core.maybe_advance_high_watermark(LAG_MS + 1)
+    assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2), 1) is Altered.COMMITTED
+    assert core.maybe_advance_high_watermark(LAG_MS + 1)
+    assert core.log.high_watermark == 10
+
+
+def test_a_joining_follower_is_waited_for_while_the_change_is_on_its_way() -> None:
+    core = leader(isr=(1, 2))
+    fetch(core, 2, 10)
+    fetch(core, 3, 10)
+    proposal = core.propose_expansion(3)
+    core.log.log_end_offset = 20  # type: ignore[misc]
+    fetch(core, 2, 20, 10 * LAG_MS)
+    core.maybe_advance_high_watermark(10 * LAG_MS)
+    assert core.log.high_watermark == 10, "3 has not caught up for long, and is waited for all the same"
+    same = partition_image(replicas=(1, 2, 3), isr=(1, 2))
+    core.become(same, 10 * LAG_MS)
+    assert core.pending is proposal, "an image of the epoch the proposal builds on decides nothing"
+    core.become(replace(same, partition_epoch=1), 10 * LAG_MS)
+    assert core.pending is None
+
+
+def test_below_min_isr_the_high_watermark_stands_though_a_change_would_make_it_enough() -> None:
+    core = leader(isr=(1,), min_isr=2)
+    fetch(core, 2, 10)
+    proposal = core.propose_expansion(2)
+    assert proposal is not None
+    assert not core.maybe_advance_high_watermark(0)
+    assert core.may_have_min_isr()
+    assert not core.has_min_isr()
+    core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2), 1)
+    assert core.maybe_advance_high_watermark(0)
+
+
+ANSWERS = {
+    ErrorCode.OPERATION_NOT_ATTEMPTED: Altered.REJECTED,
+    ErrorCode.INELIGIBLE_REPLICA: Altered.REJECTED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Altered.AWAITING,
+    ErrorCode.UNKNOWN_TOPIC_ID: Altered.AWAITING,
+    ErrorCode.FENCED_LEADER_EPOCH: Altered.AWAITING,
+    ErrorCode.INVALID_UPDATE_VERSION: Altered.AWAITING,
+    ErrorCode.INVALID_REQUEST: Altered.AWAITING,
+    ErrorCode.NEW_LEADER_ELECTED: Altered.AWAITING,
+    ErrorCode.NOT_CONTROLLER: Altered.RETRY,
+    ErrorCode.UNKNOWN_SERVER_ERROR: Altered.RETRY,
+}
+
+
+@pytest.mark.parametrize(("error", "outcome"), ANSWERS.items())
+def test_what_each_refusal_means(error: ErrorCode, outcome: Altered) -> None:
+    core = leader(isr=(1, 2))
+    fetch(core, 3, 10)
+    proposal = core.propose_expansion(3)
+    assert proposal is not None
+    assert core.isr_altered(proposal, error) is outcome
+    assert core.isr == (1, 2)
+    assert core.maximal_isr() == ((1, 2) if outcome is Altered.REJECTED else (1, 2, 3))
+
+
+def test_answers_to_what_was_given_up_change_nothing() -> None:
+    core = leader(isr=(1, 2))
+    fetch(core, 3, 10)
+    proposal = core.propose_expansion(3)
+    assert proposal is not None
+    core.become(replace(partition_image(replicas=(1, 2, 3), isr=(1,)), partition_epoch=5), 0)
+    assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2, 3), 1) is Altered.OUTDATED
+    assert (core.isr, core.partition_epoch) == ((1,), 5)
+
+
+def test_the_low_watermark_is_of_live_replicas() -> None:
+    core = leader()
+    core.log.log_start_offset = 7
+    assert core.low_watermark() == -1
+    core.observe_fetch(2, 10, 5, 2, 0)
+    core.observe_fetch(3, 10, 2, 3, 0)
+    assert core.low_watermark() == 2
+    core.standing.brokers = {**core.standing.brokers, 3: broker_image(3, fenced=True)}
+    assert core.low_watermark() == 5
+
+
+def test_every_state_of_three_replicas_against_the_rule_in_words() -> None:
+    """The high watermark is the least end of the leader, of whoever may be in sync, and of who is about to join."""
+    ends = (-1, 4, 10)
+    checked = 0
+    for end2, end3, isr, pending, recent2, recent3 in product(
+        ends, ends, [(1,), (1, 2), (1, 2, 3)], [(), (2,), (3,)], (False, True), (False, True)
+    ):
+        core = leader(isr=isr)
+        now_ms = 1000
+        waited_for = {*isr, *pending}
+        expected = 10
+        for replica, end, recent in ((2, end2, recent2), (3, end3, recent3)):
+            state = core.followers[replica]
+            if end >= 0:
+                state.fetched(end, 0, 10, replica, now_ms)
+            state.last_caught_up_ms = now_ms if recent else -1000
+            about_to_join = end >= 0 and (recent or end == 10)
+            if replica in waited_for or about_to_join:
+                expected = min(expected, end)
+        if pending:
+            core.pending = PendingIsr(isr, tuple(sorted(waited_for)), (), 0, 0)
+        core.maybe_advance_high_watermark(now_ms)
+        assert core.log.high_watermark == max(0, expected)
+        checked += 1
+    assert checked == 324
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("append"), st.integers(1, 3)),
+            st.tuples(st.just("fetch2"), st.integers(0, 30)),
+            st.tuples(st.just("fetch3"), st.integers(0, 30)),
+            st.tuples(st.just("time"), st.integers(1, 80)),
+            st.tuples(st.just("shrink"), st.just(0)),
+            st.tuples(st.just("agree"), st.just(0)),
+            st.tuples(st.just("refuse"), st.just(0)),
+        )
+    )
+)
+def test_whoever_the_controller_may_count_in_has_everything_below_the_high_watermark(
+    events: list[tuple[str, int]],
+) -> None:
+    core = leader(end=0)
+    now_ms = 0
+    proposal: PendingIsr | None = None
+    told = core.isr
+    for kind, number in events:
+        before = core.log.high_watermark
+        if kind == "append":
+            core.log.log_end_offset += number
+        elif kind.startswith("fetch"):
+            replica = int(kind[-1])
+            at = min(core.log.log_end_offset, max(number, core.followers[replica].log_end_offset))
+            fetch(core, replica, at, now_ms)
+            if replica not in core.isr:
+                proposal = core.propose_expansion(replica) or proposal
+        elif kind == "time":
+            now_ms += number
+        elif kind == "shrink":
+            proposal = core.propose_shrinking(now_ms) or proposal
+        elif proposal is not None and core.pending is proposal:
+            if kind == "agree":
+                told = proposal.isr
+                core.isr_altered(proposal, ErrorCode.NONE, 0, told, core.partition_epoch + 1)
+            else:
+                core.isr_altered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+        core.maybe_advance_high_watermark(now_ms)
+        assert core.log.high_watermark >= before
+        may_count = set(told) | (set(core.pending.isr) if core.pending is not None else set())
+        for replica in may_count - {1}:
+            if core.log.high_watermark > 0:
+                assert core.followers[replica].log_end_offset >= core.log.high_watermark
