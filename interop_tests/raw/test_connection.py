@@ -61,8 +61,11 @@ SERVED = {
     "UpdateFeatures": (0, 2),
     "DescribeCluster": (0, 2),
     "DescribeProducers": (0, 0),
+    "UnregisterBroker": (0, 0),
     "ListConfigResources": (0, 1),
     "DescribeTopicPartitions": (0, 0),
+    "AddRaftVoter": (0, 1),
+    "RemoveRaftVoter": (0, 0),
 }
 # APIs that old clients use at their oldest version, with a body that is valid at all of them.
 ANY_METADATA = {"Topics": [{"Name": "nowhere-to-be-found"}], "AllowAutoTopicCreation": False}

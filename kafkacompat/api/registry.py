@@ -64,8 +64,11 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(57, "UpdateFeatures", "update_features", 0, 2),
     _entry(60, "DescribeCluster", "describe_cluster", 0, 2),
     _entry(61, "DescribeProducers", "describe_producers", 0, 0),
+    _entry(64, "UnregisterBroker", "unregister_broker", 0, 0),
     _entry(74, "ListConfigResources", "list_config_resources", 0, 1),
     _entry(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
+    _entry(80, "AddRaftVoter", "add_raft_voter", 0, 1),
+    _entry(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0),
 )
 
 CONTROLLER_ENTRIES: tuple[Entry, ...] = (

@@ -1,4 +1,4 @@
-"""Registration in order, producer ids without gaps in time, topics on demand one at a time."""
+"""Clean stops, producer ids without gaps in time, topics on demand one at a time."""
 
 from __future__ import annotations
 
@@ -6,83 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
-from kafkacompat.node.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState, previous_broker_epoch
+from kafkacompat.node.lifecycle import previous_broker_epoch
 from kafkacompat.node.producer_ids import BlockProducerIds
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
-
-
-class Controller:
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, Any]] = []
-        self.answers: list[Deferred[Any]] = []
-
-    def _call(self, name: str, value: Any) -> Deferred[Any]:
-        self.calls.append((name, value))
-        self.answers.append(Deferred())
-        return self.answers[-1]
-
-    def register_broker(self, request: Any) -> Deferred[int]:
-        return self._call("register", request)
-
-    def unfence_broker(self, broker_id: int, broker_epoch: int) -> Deferred[None]:
-        return self._call("unfence", (broker_id, broker_epoch))
-
-    def shut_down_broker(self, broker_id: int, broker_epoch: int) -> Deferred[None]:
-        return self._call("shut down", (broker_id, broker_epoch))
-
-
-def lifecycle(controller: Controller) -> BrokerLifecycle:
-    listeners = (EndPoint("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"), EndPoint("TLS", "h", 9094, "SSL"))
-    return BrokerLifecycle(
-        controller, BrokerIdentity(1, "c", b"\x01" * 16, listeners, (b"\x02" * 16,), "r", 7)
-    )
-
-
-def test_a_broker_registers_unfences_and_shuts_down_in_its_epoch() -> None:
-    controller = Controller()
-    life = lifecycle(controller)
-    life.register()
-    request = controller.calls[0][1]
-    assert [(each.name, each.port, each.security_protocol) for each in request.listeners] == [
-        ("PLAINTEXT", 9092, 0),
-        ("TLS", 9094, 1),
-    ]
-    assert {each.name for each in request.features} == {
-        "metadata.version",
-        "kraft.version",
-        "transaction.version",
-        "group.version",
-        "eligible.leader.replicas.version",
-        "share.version",
-        "streams.version",
-    }
-    assert (request.previous_broker_epoch, request.rack, request.log_dirs) == (7, "r", [b"\x02" * 16])
-    controller.answers[0].resolve(13)
-    assert life.state is BrokerState.RECOVERY
-    life.unfence()
-    controller.answers[1].resolve(None)
-    assert life.state is BrokerState.RUNNING
-    done = life.shut_down()
-    assert life.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
-    assert not done.done
-    controller.answers[2].resolve(None)
-    assert done.done
-    assert controller.calls[1:] == [("unfence", (1, 13)), ("shut down", (1, 13))]
-    assert life.broker_epoch == 13
-
-
-def test_a_broker_that_never_registered_has_nothing_to_shut_down() -> None:
-    controller = Controller()
-    assert lifecycle(controller).shut_down().done
-    assert controller.calls == []
-
-
-def test_steps_out_of_order_are_a_bug() -> None:
-    with pytest.raises(RuntimeError):
-        lifecycle(Controller()).unfence()
 
 
 @pytest.mark.parametrize(
