@@ -189,9 +189,9 @@ def poll_follower(state: QuorumState) -> int:
         if peer.correlation_id < 0:
             _discover(state, wake_ms)
         return min(wake_ms, peer.wake_ms())
-    update = membership.update_request(state, follower)
-    if update is not None:
-        state.send(leader_id, follower.endpoints, update)
+    change = membership.update_request(state, follower) or membership.join_request(state, follower)
+    if change is not None:
+        state.send(leader_id, follower.endpoints, change)
     elif follower.download is not None:
         _fetch_chunk(state, leader_id, follower.endpoints, follower.download)
     else:

@@ -275,6 +275,22 @@ def update_request(state: QuorumState, follower: Follower) -> UpdateRaftVoterReq
     return UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
 
 
+def join_request(
+    state: QuorumState, follower: Follower
+) -> AddRaftVoterRequest | RemoveRaftVoterRequest | None:
+    """What an observer asks that joins by itself: first that its former self goes, whose disk was lost, then to be added."""
+    member, voters = state.member, state.voters.latest
+    if not member.joins or state.is_voter or state.voters.kraft_version < 1:
+        return None
+    if state.now_ms < follower.update_voter_at_ms:
+        return None
+    follower.update_voter_at_ms = state.now_ms + state.settings.fetch_timeout_ms
+    if state.node_id in voters.ids:
+        return RemoveRaftVoterRequest(voters.key(state.node_id), member.cluster_id)
+    timeout_ms = state.settings.request_timeout_ms
+    return AddRaftVoterRequest(own_voter(state), timeout_ms, False, member.cluster_id)
+
+
 # kraft.version.
 
 

@@ -158,7 +158,8 @@ class QuorumCore(QuorumState):
                 self, response.error, response.epoch, response.leader_id, response.leader_endpoints
             )
             return lesson is not elections.Lesson.FAILED
-        return False
+        # A node that joins by itself asks again in time, whatever the leader said.
+        return asked is AddRaftVoterRequest or asked is RemoveRaftVoterRequest
 
     def _request_failed(self, event: effect.RequestFailed) -> None:
         taken = self.peers.take(event.correlation_id)

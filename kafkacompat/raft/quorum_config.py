@@ -70,5 +70,6 @@ def quorum_member(
         endpoints=own_endpoints,
         can_vote="controller" in config.roles,
         cluster_id=cluster_id,
+        joins=config.bool("controller.quorum.auto.join.enable"),
         bootstrap=tuple(each for each in bootstrap_servers(config) if each[1][0][1:] not in own),
     )

@@ -60,6 +60,8 @@ class Member:
     bootstrap: tuple[tuple[int, Endpoints], ...] = ()
     """Pseudo ids (-2, -3, ...) and addresses of controller.quorum.bootstrap.servers."""
     kraft_versions: tuple[int, int] = (0, 1)
+    joins: bool = False
+    """Asks by itself to be a voter, once it follows a quorum that can take it."""
 
 
 class QuorumState:

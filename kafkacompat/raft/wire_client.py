@@ -15,15 +15,19 @@ from kafkacompat.raft.batches import read_batches
 from kafkacompat.raft.voter_set import Endpoints, VoterSet
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import (
+    add_raft_voter_request,
     begin_quorum_epoch_request,
     end_quorum_epoch_request,
     fetch_request,
     fetch_snapshot_request,
+    remove_raft_voter_request,
     update_raft_voter_request,
     vote_request,
 )
 
 PRE_VOTE_SINCE = 2
+EARLY_ACKNOWLEDGEMENT_SINCE = 1
+"""AddRaftVoter version that may be answered before the change is committed."""
 REPLICA_STATE_SINCE = 15
 """Fetch version that carries the replica's identity as we state it."""
 
@@ -272,7 +276,38 @@ def _decode_fetch_snapshot(
     )
 
 
-# UpdateRaftVoter.
+# The voter set.
+
+
+def _encode_add(request: core.AddRaftVoterRequest) -> tuple[add_raft_voter_request.AddRaftVoterRequest, int]:
+    module = add_raft_voter_request
+    voter = request.voter
+    message = module.AddRaftVoterRequest(
+        cluster_id=request.cluster_id,
+        timeout_ms=request.timeout_ms,
+        voter_id=voter.id,
+        voter_directory_id=voter.directory_id,
+        listeners=[module.Listener(name=name, host=host, port=port) for name, host, port in voter.listeners],
+        ack_when_committed=request.ack_when_committed,
+    )
+    return message, 0 if request.ack_when_committed else EARLY_ACKNOWLEDGEMENT_SINCE
+
+
+def _encode_remove(
+    request: core.RemoveRaftVoterRequest,
+) -> tuple[remove_raft_voter_request.RemoveRaftVoterRequest, int]:
+    message = remove_raft_voter_request.RemoveRaftVoterRequest(
+        cluster_id=request.cluster_id,
+        voter_id=request.voter.id,
+        voter_directory_id=request.voter.directory_id,
+    )
+    return message, 0
+
+
+def _decode_change(
+    message: Any, listener_name: str, voters: VoterSet, kraft_version: int
+) -> core.RaftVoterResponse:
+    return core.RaftVoterResponse(_error(message.error_code), message.error_message)
 
 
 def _encode_update(
@@ -311,6 +346,8 @@ _ENCODERS: dict[type, Callable[[Any], tuple[Any, int]]] = {
     core.EndQuorumEpochRequest: _encode_end,
     core.FetchRequest: _encode_fetch,
     core.FetchSnapshotRequest: _encode_fetch_snapshot,
+    core.AddRaftVoterRequest: _encode_add,
+    core.RemoveRaftVoterRequest: _encode_remove,
     core.UpdateRaftVoterRequest: _encode_update,
 }
 _DECODERS: dict[type, Callable[[Any, str, VoterSet, int], core.Response]] = {
@@ -319,5 +356,7 @@ _DECODERS: dict[type, Callable[[Any, str, VoterSet, int], core.Response]] = {
     core.EndQuorumEpochRequest: _decode_epoch,
     core.FetchRequest: _decode_fetch,
     core.FetchSnapshotRequest: _decode_fetch_snapshot,
+    core.AddRaftVoterRequest: _decode_change,
+    core.RemoveRaftVoterRequest: _decode_change,
     core.UpdateRaftVoterRequest: _decode_update,
 }

@@ -223,6 +223,8 @@ class Node:
     """One node's disk, and its driver while it is up."""
 
     def __init__(self, cluster: Cluster, node_id: int, *, can_vote: bool = True) -> None:
+        self.joins = False
+        self.directory_id = directory_id(node_id)
         self.cluster = cluster
         self.id = node_id
         self.can_vote = can_vote
@@ -245,11 +247,12 @@ class Node:
         self.driver = QuorumDriver(
             member=Member(
                 self.id,
-                directory_id(self.id),
+                self.directory_id,
                 address(self.id) if self.can_vote else (),
                 self.can_vote,
                 CLUSTER_ID,
                 bootstrap,
+                joins=self.joins,
             ),
             settings=cluster.settings,
             listener_name=LISTENER,

@@ -298,6 +298,34 @@ def test_voters_are_added_and_removed() -> None:
     assert new.up.voters.ids == (2,)
 
 
+def test_a_controller_joins_by_itself() -> None:
+    cluster = started(voters=(1,))
+    new = cluster.nodes[2] = Node(cluster, 2)
+    new.joins = True
+    new.start()
+    cluster.run_until(lambda: new.up.voters.ids == (1, 2))
+    cluster.settle()
+    requests = [each for each in cluster.carried if each[2] == "AddRaftVoterRequest"]
+    cluster.run(10_000)
+    assert requests == [each for each in cluster.carried if each[2] == "AddRaftVoterRequest"]
+
+
+def test_a_controller_whose_disk_was_lost_takes_its_former_selfs_place() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    lost = cluster.followers()[0]
+    lost.kill()
+    lost.disk = type(lost.disk)()
+    lost.disk.make_directory(DIRECTORY)
+    lost.directory_id = bytes([8]) * 16
+    lost.joins = True
+    lost.start()
+    cluster.run_until(lambda: any(each.directory_id == bytes([8]) * 16 for each in leader.up.voters.voters))
+    cluster.settle()
+    assert lost.up.voters.ids == (1, 2, 3)
+    assert len([each for each in cluster.carried if each[2] == "RemoveRaftVoterRequest"]) == 1
+
+
 def test_an_added_voter_that_does_not_answer_is_refused() -> None:
     cluster = started(voters=(1,))
     leader = cluster.settle()

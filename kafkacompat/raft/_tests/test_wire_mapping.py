@@ -44,6 +44,8 @@ REQUESTS: list[core.Request] = [
     core.FetchRequest(KEY, 7, 100, 6, 500, 1000, -1, "cluster"),
     core.FetchSnapshotRequest(KEY, 7, OffsetAndEpoch(90, 5), 10, 1000, "cluster"),
     core.UpdateRaftVoterRequest(7, voter(2), "cluster"),
+    core.AddRaftVoterRequest(voter(2), 500, False, "cluster"),
+    core.RemoveRaftVoterRequest(KEY, "cluster"),
 ]
 
 
