@@ -2,8 +2,8 @@
 
 A pure core over the partitions' logs (a Protocol): it builds requests and takes responses, the fetcher moves them. Times are
 milliseconds of one monotonic clock. It knows neither sockets nor other leaders. Follows Kafka's fetcher threads: truncation by
-diverging epoch in Fetch itself (KIP-595), sessions (KIP-227), broker epoch (KIP-903). A partition's fetch offset is always its
-log's end; errors delay that one partition. Settings: replica.fetch.*.
+diverging epoch in Fetch itself (KIP-595), sessions (KIP-227), broker epoch (KIP-903, so Fetch from version 15 on).
+A partition's fetch offset is always its log's end; errors delay that one partition. Settings: replica.fetch.*.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class FollowerFetches:
         self._session_epoch = INITIAL_EPOCH
         self._changed: dict[Key, Followed] = {}
         """What the session may have to be told; everything else stands as it was asked."""
-        self._forget: dict[Key, TopicPartition] = {}
+        self._forget: dict[Key, None] = {}
         """In the session, and not to be asked for."""
         self._idle: dict[Key, Followed] = {}
         """Those that are not asked for: delayed, held back, failed, or waiting for the leader's offsets."""
@@ -125,7 +125,7 @@ class FollowerFetches:
         self._changed.pop(key, None)
         self._idle.pop(key, None)
         if followed is not None and followed.asked is not None:
-            self._forget[key] = followed.name
+            self._forget[key] = None
 
     def current(self, followed: Followed) -> Followed | None:
         """What stands in its place now: itself, unless it was taken out or begun afresh."""
@@ -165,7 +165,7 @@ class FollowerFetches:
             self._forget.pop(key, None)
             topic = topics.get(key[0])
             if topic is None:
-                topic = topics[key[0]] = FetchTopic(topic=followed.name.topic, topic_id=key[0])
+                topic = topics[key[0]] = FetchTopic(topic_id=key[0])
             topic.partitions.append(
                 FetchPartition(
                     partition=key[1],
@@ -179,15 +179,12 @@ class FollowerFetches:
         self._changed.clear()
         forgotten: dict[Uuid, ForgottenTopic] = {}
         if not is_full:
-            for (topic_id, partition), name in self._forget.items():
-                topic_forgotten = forgotten.setdefault(
-                    topic_id, ForgottenTopic(topic=name.topic, topic_id=topic_id)
-                )
+            for topic_id, partition in self._forget:
+                topic_forgotten = forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id))
                 topic_forgotten.partitions.append(partition)
         self._forget.clear()
         settings = self._settings
         return FetchRequest(
-            replica_id=self._node_id,
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
@@ -297,7 +294,7 @@ class FollowerFetches:
         self._changed.pop(key, None)
         if followed.asked is not None:
             followed.asked = None
-            self._forget[key] = followed.name
+            self._forget[key] = None
 
     def resolved(self, followed: Followed, delay_until_ms: int = 0) -> None:
         """The leader's offsets are taken, or could not be had: asked for again, at once or later."""

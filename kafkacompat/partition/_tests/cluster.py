@@ -24,7 +24,6 @@ from kafkacompat.partition._tests.fakes import (
     LISTENER,
     FakeClock,
     FakeTimers,
-    FakeWorkers,
     batch_of,
     broker_image,
     partition_image,
@@ -37,13 +36,17 @@ from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import Log
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.wire.codec import decode, encoder
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.alter_partition_response import (
     AlterPartitionResponse,
     PartitionData,
     TopicData,
 )
 from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.fetch_response import FetchResponse
+from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -70,11 +73,33 @@ SETTINGS = {
 SETTING_NAMES = {name.replace(".", "_"): name for name in SETTINGS}
 
 
+VERSIONS: dict[type[Message], int] = {
+    FetchRequest: 18,
+    FetchResponse: 18,
+    ListOffsetsRequest: 10,
+    ListOffsetsResponse: 10,
+}
+
+
+def carried(message: Any, version: int) -> Any:
+    """What the other side makes of its bytes."""
+    out = bytearray()
+    encoder(type(message), version)(message, out)
+    return decode(type(message), version, out)
+
+
 class Lost(Exception):
     pass
 
 
+class InlineWorkers:
+    def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
+        return Deferred.of(function())
+
+
 class FakeChannel:
+    """Messages go through the codecs, as they would through a socket."""
+
     def __init__(self, cluster: Cluster, source: ClusterNode, target_id: int, purpose: str) -> None:
         self.cluster = cluster
         self.source = source
@@ -84,7 +109,8 @@ class FakeChannel:
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]:
         reply: Deferred[Any] = Deferred()
-        self.cluster.put(self.link, lambda: self._arrive(message, reply))
+        sent = carried(message, VERSIONS[type(message)])
+        self.cluster.put(self.link, lambda: self._arrive(sent, reply))
         return reply
 
     def close(self) -> None:
@@ -108,7 +134,7 @@ class FakeChannel:
         if response is None or not self.cluster.are_connected(self.source, target):
             reply.fail(Lost("the connection was lost"))
         else:
-            reply.resolve(response)
+            reply.resolve(carried(response, VERSIONS[type(response)]))
 
 
 class ClusterNode:
@@ -140,7 +166,7 @@ class ClusterNode:
             logs,
             clock,
             timers,
-            FakeWorkers(),
+            InlineWorkers(),
             lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
             self.replication,
         )
@@ -164,7 +190,7 @@ class ClusterNode:
 
     def handle(self, message: Any) -> Deferred[Any]:
         if isinstance(message, FetchRequest):
-            context = RequestContext(1, 17, 0, None, 0, LISTENER, "127.0.0.1")
+            context = RequestContext(1, 18, 0, None, 0, LISTENER, "127.0.0.1")
             answer = fetch_api.handle(self, context, message)  # type: ignore[arg-type]  # as much of a Node as it uses
             if not isinstance(answer, Deferred):
                 answer = Deferred.of(answer)
@@ -378,13 +404,14 @@ class Cluster:
 
     def alter(self, node: ClusterNode, request: Any) -> Deferred[Any]:
         reply: Deferred[Any] = Deferred()
+        request = carried(request, 3)
 
         def answer(response: Any) -> None:
             if node.alive:
                 reply.resolve(response)
 
         def arrive() -> None:
-            response = self._altered(request)
+            response = carried(self._altered(request), 3)
             self.put(f"{node.id}/{node.epoch} altered", lambda: answer(response))
 
         self.put(f"{node.id}/{node.epoch} alters", arrive)

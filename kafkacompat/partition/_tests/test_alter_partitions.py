@@ -56,7 +56,7 @@ class Desk:
                 error_code=error,
                 leader_id=1,
                 leader_epoch=0,
-                isr=asked[index].new_isr,
+                isr=[state.broker_id for state in asked[index].new_isr_with_epochs],
                 partition_epoch=asked[index].partition_epoch + 1,
             )
             for index, error in errors.items()
@@ -91,7 +91,7 @@ def test_one_request_is_in_flight_and_the_next_takes_all_that_waited() -> None:
     assert (request.broker_id, request.broker_epoch) == (1, 50)
     row = request.topics[0].partitions[0]
     assert [(state.broker_id, state.broker_epoch) for state in row.new_isr_with_epochs] == [(1, 50), (2, 2)]
-    assert (row.new_isr, row.leader_epoch, row.partition_epoch) == ([1, 2], 0, 0)
+    assert (row.leader_epoch, row.partition_epoch) == (0, 0)
     desk.answer({0: 0})
     assert desk.outcomes == [(0, Altered.COMMITTED)]
     assert first.isr == (1, 2)
