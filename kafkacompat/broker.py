@@ -22,7 +22,7 @@ from kafkacompat.controller.replay import ReplayError
 from kafkacompat.data_directories import NodeDirectories, open_directories
 from kafkacompat.log.checkpoint import CheckpointCorrupt
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.net.channels import Channels
+from kafkacompat.net.channels import Channels, ChannelSettings
 from kafkacompat.net.runtime import (
     SystemClock,
     SystemRandom,
@@ -128,7 +128,9 @@ class RunningNode:
             disk=RealDisk(),
             timers=timers,
             workers=TrioWorkers(nursery),
-            channels=Channels(nursery, clock, timers, f"node-{config.node_id}"),
+            channels=Channels(
+                nursery, clock, timers, str(config.node_id), ChannelSettings.from_config(config)
+            ),
             nursery=nursery,
         )
         self._timers = timers

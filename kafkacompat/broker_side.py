@@ -20,7 +20,6 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings
 from kafkacompat.data_directories import NodeDirectories
-from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
@@ -29,13 +28,12 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
-from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.node.notices import SettingNotices
 from kafkacompat.node.periodic import PeriodicWork
-from kafkacompat.node.producer_ids import BlockProducerIds
+from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.manager import PartitionManager
@@ -43,8 +41,6 @@ from kafkacompat.partition.read_replicas import selects_by_rack
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.quorum_side import NodeDoors, QuorumSide, canonical_host_name
-from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
-from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +50,6 @@ CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 NO_CONNECTION = -1
 NEVER_MS = 2**53
 """As long as it takes, in milliseconds that a float can still count."""
-PRODUCER_IDS_TIMEOUT_MS = 60_000
-
-
-class ProducerIdsRefused(Exception):
-    """Asked for again with the next producer."""
 
 
 class BrokerSide:
@@ -118,8 +109,8 @@ class BrokerSide:
     def _build(self) -> ApiDispatcher:
         doors, config, settings, quorum = self._doors, self._doors.config, self._settings, self._quorum
         clock, timers, random = doors.clock, doors.timers, doors.random
-        self._alters = self._controller_channel("alter-partition")
-        self._requests = self._controller_channel("forwarding")
+        self._alters = self._quorum.controller_channel("alter-partition")
+        self._requests = self._quorum.controller_channel("forwarding")
         self._replication = Replication(
             config.node_id,
             config.inter_broker_listener_name,
@@ -181,7 +172,9 @@ class BrokerSide:
             fetches=fetches,
             controller=controller,
             groups=self._groups,
-            producer_ids=BlockProducerIds(self._allocate_producer_ids),
+            producer_ids=BlockProducerIds(
+                blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch)
+            ),
             log_manager=self._logs,
             image=MetadataImage(),
             auto_create=OnDemandTopics(
@@ -203,17 +196,11 @@ class BrokerSide:
             rack=config.str("broker.rack"),
             previous_broker_epoch=self._logs.previous_broker_epoch,
         )
-        life_settings = LifeSettings(
-            heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
-            session_timeout_ms=config.int("broker.session.timeout.ms"),
-            registration_timeout_ms=config.int("initial.broker.registration.timeout.ms"),
-            directory_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
-        )
         machine = self._quorum.machine
         life = BrokerHeartbeats(
             identity,
-            life_settings,
-            self._controller_channel("heartbeat"),
+            LifeSettings.from_config(config),
+            self._quorum.controller_channel("heartbeat"),
             doors.clock,
             doors.timers,
             lambda: machine.image.offset,
@@ -221,27 +208,6 @@ class BrokerSide:
         )
         machine.subscribe(life.on_image)
         return life
-
-    def _controller_channel(self, purpose: str) -> ControllerChannel:
-        doors, quorum = self._doors, self._quorum
-        channel = ControllerChannel(
-            doors.config.node_id,
-            purpose,
-            doors.channels,
-            doors.clock,
-            doors.timers,
-            quorum.active_address,
-            quorum.call_own,
-            doors.config.int("controller.socket.timeout.ms"),
-        )
-        quorum.machine.when_leader_changes.append(channel.leader_changed)
-        return channel
-
-    def _allocate_producer_ids(self) -> Deferred[tuple[int, int]]:
-        request = AllocateProducerIdsRequest(
-            broker_id=self._doors.config.node_id, broker_epoch=self._life.broker_epoch
-        )
-        return self._requests.request(request, PRODUCER_IDS_TIMEOUT_MS).then(_block)
 
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """In the order in which the parts lean on each other; the settings have followed already."""
@@ -314,12 +280,6 @@ class BrokerSide:
 
 def _topic_not_made(name: str, code: int, message: str | None) -> None:
     logger.warning("topic %s was not made on demand: error %d, %s", name, code, message)
-
-
-def _block(response: AllocateProducerIdsResponse) -> tuple[int, int]:
-    if response.error_code:
-        raise ProducerIdsRefused(f"the controller gives no producer ids: error {response.error_code}")
-    return response.producer_id_start, response.producer_id_len
 
 
 async def _run_in_thread(function: Callable[[], Any], limiter: trio.CapacityLimiter) -> None:

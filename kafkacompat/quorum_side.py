@@ -26,6 +26,7 @@ from kafkacompat.ids import Uuid
 from kafkacompat.net.channels import Channels, ProbeResult
 from kafkacompat.net.runtime import wait_for
 from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.raft.transport import ChannelTransport
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class QuorumSide:
         self._doors = doors
         self._settings = settings
         self._directories = directories
+        self._incarnation = incarnation
         self.server: Server | None = None
         self.controller: ActiveController | None = None
         self._dispatcher: ApiDispatcher | None = None
@@ -140,6 +142,7 @@ class QuorumSide:
         from kafkacompat.controller.active_controller import ActiveController
         from kafkacompat.controller.liveness import Liveness
         from kafkacompat.controller.sessions import BrokerSessions
+        from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 
         doors, config = self._doors, self._doors.config
         liveness = Liveness(
@@ -177,6 +180,12 @@ class QuorumSide:
         assert self.server is not None
         self._dispatcher = ApiDispatcher(node, CONTROLLER_APIS, liveness.connection_closed)
         self.server.dispatcher = self._dispatcher
+        registration = ControllerRegistration(
+            ControllerIdentity(config.node_id, self._incarnation, self.listeners),
+            self.controller_channel("controller-registration"),
+            doors.timers,
+        )
+        self.machine.subscribe(registration.on_image)
 
     def _is_refused(self, host: str, port: int) -> Deferred[bool]:
         probed = self._doors.channels.probe(host, port, PROBE_TIMEOUT_MS)
@@ -195,6 +204,22 @@ class QuorumSide:
             return None
         _, host, port = endpoints[0]
         return self.driver.leader_id, host, port
+
+    def controller_channel(self, purpose: str) -> ControllerChannel:
+        """A way from this node to the active controller."""
+        doors = self._doors
+        channel = ControllerChannel(
+            doors.config.node_id,
+            purpose,
+            doors.channels,
+            doors.clock,
+            doors.timers,
+            self.active_address,
+            self.call_own,
+            doors.config.int("controller.socket.timeout.ms"),
+        )
+        self.machine.when_leader_changes.append(channel.leader_changed)
+        return channel
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
         """A client's request, by this node's own controller. Fails with NotController where that is not active, or absent."""
