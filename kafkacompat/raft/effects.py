@@ -2,116 +2,145 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.messages import Batch, FetchResponse, FetchSnapshotResponse, Request, Response
+from kafkacompat.raft.step import Step
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
 from kafkacompat.wire.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Step):
     """`wake_ms` has come."""
 
-
-@dataclass(frozen=True, slots=True)
-class RequestReceived:
-    request_id: int
-    """The shell's name for it; exactly one Reply will carry it."""
-    request: Request
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseReceived:
-    correlation_id: int
-    response: Response
+class RequestReceived(Step):
+    __slots__ = ("request", "request_id")
+
+    def __init__(self, request_id: int, request: Request) -> None:
+        self.request_id = request_id
+        """The shell's name for it; exactly one Reply will carry it."""
+        self.request = request
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailed:
+class ResponseReceived(Step):
+    __slots__ = ("correlation_id", "response")
+
+    def __init__(self, correlation_id: int, response: Response) -> None:
+        self.correlation_id = correlation_id
+        self.response = response
+
+
+class RequestFailed(Step):
     """No answer will come: disconnected, or the peer does not know the API (UNSUPPORTED_VERSION)."""
 
-    correlation_id: int
-    error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE
+    __slots__ = ("correlation_id", "error")
+
+    def __init__(self, correlation_id: int, error: ErrorCode = ErrorCode.BROKER_NOT_AVAILABLE) -> None:
+        self.correlation_id = correlation_id
+        self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class PeerRefused:
+class PeerRefused(Step):
     """A peer's connection was closed and a new one refused: its process is gone. A close alone never counts."""
 
-    node_id: int
+    __slots__ = ("node_id",)
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(Step):
     """The state machine's records, one atomic batch."""
 
-    proposal_id: int
-    epoch: int
-    """The epoch its author leads; another one is refused."""
-    payload: Any
-    record_count: int
-    size_bytes: int
+    __slots__ = ("epoch", "payload", "proposal_id", "record_count", "size_bytes")
+
+    def __init__(
+        self, proposal_id: int, epoch: int, payload: Any, record_count: int, size_bytes: int
+    ) -> None:
+        self.proposal_id = proposal_id
+        self.epoch = epoch
+        """The epoch its author leads; another one is refused."""
+        self.payload = payload
+        self.record_count = record_count
+        self.size_bytes = size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(Step):
     """The fsync that the last Sync asked for is done. A failed one halts the node instead."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFrozen:
+
+class SnapshotFrozen(Step):
     """The state machine's snapshot, at or below the high watermark, is durable under its name."""
 
-    snapshot_id: OffsetAndEpoch
-    size_bytes: int
+    __slots__ = ("size_bytes", "snapshot_id")
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, size_bytes: int) -> None:
+        self.snapshot_id = snapshot_id
+        self.size_bytes = size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LogTrimmed:
+class LogTrimmed(Step):
     """The shell let the log start at this snapshot's end and dropped older snapshots."""
 
-    snapshot_id: OffsetAndEpoch
+    __slots__ = ("snapshot_id",)
+
+    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshot_id = snapshot_id
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInstalled:
+class SnapshotInstalled(Step):
     """InstallSnapshot is done: durable, and the log is empty behind it."""
 
-    snapshot_id: OffsetAndEpoch
-    size_bytes: int
-    voters: VoterSet | None
-    kraft_version: int
+    __slots__ = ("kraft_version", "size_bytes", "snapshot_id", "voters")
+
+    def __init__(
+        self, snapshot_id: OffsetAndEpoch, size_bytes: int, voters: VoterSet | None, kraft_version: int
+    ) -> None:
+        self.snapshot_id = snapshot_id
+        self.size_bytes = size_bytes
+        self.voters = voters
+        self.kraft_version = kraft_version
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotBroken:
+class SnapshotBroken(Step):
     """InstallSnapshot found that the bytes are no snapshot: the log stays as it was, the part file is gone."""
 
-    snapshot_id: OffsetAndEpoch
+    __slots__ = ("snapshot_id",)
+
+    def __init__(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.snapshot_id = snapshot_id
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Step):
     """Hand leadership on; the node stays."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class RaiseKraftVersion:
+
+class RaiseKraftVersion(Step):
     """Make the static quorum a dynamic one: kraft.version 0 to 1. AppendVoters or RefuseProposal carries the id."""
 
-    proposal_id: int
+    __slots__ = ("proposal_id",)
+
+    def __init__(self, proposal_id: int) -> None:
+        self.proposal_id = proposal_id
 
 
-@dataclass(frozen=True, slots=True)
-class VoterProbed:
+class VoterProbed(Step):
     """The answer to ProbeVoter: the kraft.version range of a node that asks to be a voter, None when it did not answer."""
 
-    voter: ReplicaKey
-    supported: tuple[int, int] | None
+    __slots__ = ("supported", "voter")
+
+    def __init__(self, voter: ReplicaKey, supported: tuple[int, int] | None) -> None:
+        self.voter = voter
+        self.supported = supported
 
 
 Event = (
@@ -132,157 +161,219 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PersistElection:
+class PersistElection(Step):
     """Make the election state durable before any later effect is carried out."""
 
-    state: ElectionState
+    __slots__ = ("state",)
+
+    def __init__(self, state: ElectionState) -> None:
+        self.state = state
 
 
-@dataclass(frozen=True, slots=True)
-class AppendEpochStart:
+class AppendEpochStart(Step):
     """Append the epoch's first control batch: LeaderChange, and with `voters` also KRaftVersion and Voters."""
 
-    base_offset: int
-    end_offset: int
-    epoch: int
-    leader_id: int
-    voter_ids: tuple[int, ...]
-    granting_ids: tuple[int, ...]
-    voters: VoterSet | None
-    kraft_version: int
+    __slots__ = (
+        "base_offset",
+        "end_offset",
+        "epoch",
+        "granting_ids",
+        "kraft_version",
+        "leader_id",
+        "voter_ids",
+        "voters",
+    )
+
+    def __init__(
+        self,
+        base_offset: int,
+        end_offset: int,
+        epoch: int,
+        leader_id: int,
+        voter_ids: tuple[int, ...],
+        granting_ids: tuple[int, ...],
+        voters: VoterSet | None,
+        kraft_version: int,
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.epoch = epoch
+        self.leader_id = leader_id
+        self.voter_ids = voter_ids
+        self.granting_ids = granting_ids
+        self.voters = voters
+        self.kraft_version = kraft_version
 
 
-@dataclass(frozen=True, slots=True)
-class AppendVoters:
+class AppendVoters(Step):
     """Append a control batch with one Voters record, with a KRaftVersion record before it where end_offset leaves room for two."""
 
-    base_offset: int
-    end_offset: int
-    epoch: int
-    voters: VoterSet
-    kraft_version: int
-    proposal_id: int = -1
+    __slots__ = ("base_offset", "end_offset", "epoch", "kraft_version", "proposal_id", "voters")
+
+    def __init__(
+        self,
+        base_offset: int,
+        end_offset: int,
+        epoch: int,
+        voters: VoterSet,
+        kraft_version: int,
+        proposal_id: int = -1,
+    ) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.epoch = epoch
+        self.voters = voters
+        self.kraft_version = kraft_version
+        self.proposal_id = proposal_id
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRecords:
+class AppendRecords(Step):
     """Append a proposal as one batch."""
 
-    base_offset: int
-    end_offset: int
-    epoch: int
-    payload: Any
-    proposal_id: int
+    __slots__ = ("base_offset", "end_offset", "epoch", "payload", "proposal_id")
+
+    def __init__(self, base_offset: int, end_offset: int, epoch: int, payload: Any, proposal_id: int) -> None:
+        self.base_offset = base_offset
+        self.end_offset = end_offset
+        self.epoch = epoch
+        self.payload = payload
+        self.proposal_id = proposal_id
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseProposal:
+class RefuseProposal(Step):
     """Not appended: this node does not lead that epoch (any more)."""
 
-    proposal_id: int
-    error: ErrorCode
+    __slots__ = ("error", "proposal_id")
+
+    def __init__(self, proposal_id: int, error: ErrorCode) -> None:
+        self.proposal_id = proposal_id
+        self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFetched:
+class AppendFetched(Step):
     """Append the leader's batches as they came."""
 
-    batches: tuple[Batch, ...]
+    __slots__ = ("batches",)
+
+    def __init__(self, batches: tuple[Batch, ...]) -> None:
+        self.batches = batches
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Step):
     """Cut the log so that it ends at offset."""
 
-    offset: int
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Step):
     """fsync everything appended so far, then say Synced. At most one is under way."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshotChunk:
+
+class WriteSnapshotChunk(Step):
     """Write at position of the snapshot's part file; position 0 begins it anew."""
 
-    snapshot_id: OffsetAndEpoch
-    position: int
-    data: bytes
+    __slots__ = ("data", "position", "snapshot_id")
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        self.snapshot_id = snapshot_id
+        self.position = position
+        self.data = data
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(Step):
     """The part file is whole: freeze it, truncate the log fully to it, then say SnapshotInstalled or SnapshotBroken."""
 
-    snapshot_id: OffsetAndEpoch
-    size_bytes: int
+    __slots__ = ("size_bytes", "snapshot_id")
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, size_bytes: int) -> None:
+        self.snapshot_id = snapshot_id
+        self.size_bytes = size_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Step):
     """A request for a node; every answer or failure comes back with the correlation id."""
 
-    node_id: int
-    endpoints: Endpoints
-    correlation_id: int
-    request: Request
+    __slots__ = ("correlation_id", "endpoints", "node_id", "request")
+
+    def __init__(self, node_id: int, endpoints: Endpoints, correlation_id: int, request: Request) -> None:
+        self.node_id = node_id
+        self.endpoints = endpoints
+        self.correlation_id = correlation_id
+        self.request = request
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    request_id: int
-    response: Response
+class Reply(Step):
+    __slots__ = ("request_id", "response")
+
+    def __init__(self, request_id: int, response: Response) -> None:
+        self.request_id = request_id
+        self.response = response
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyWithRecords:
+class ReplyWithRecords(Step):
     """Fill `records` from offset: whole batches up to max_bytes, at least one."""
 
-    request_id: int
-    response: FetchResponse
-    offset: int
-    max_bytes: int
+    __slots__ = ("max_bytes", "offset", "request_id", "response")
+
+    def __init__(self, request_id: int, response: FetchResponse, offset: int, max_bytes: int) -> None:
+        self.request_id = request_id
+        self.response = response
+        self.offset = offset
+        self.max_bytes = max_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyWithSnapshot:
+class ReplyWithSnapshot(Step):
     """Fill `data` with up to max_bytes of the snapshot from the response's position."""
 
-    request_id: int
-    response: FetchSnapshotResponse
-    max_bytes: int
+    __slots__ = ("max_bytes", "request_id", "response")
+
+    def __init__(self, request_id: int, response: FetchSnapshotResponse, max_bytes: int) -> None:
+        self.request_id = request_id
+        self.response = response
+        self.max_bytes = max_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark:
+class AdvanceHighWatermark(Step):
     """Everything below offset is committed: apply it."""
 
-    offset: int
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
-class BecameLeader:
+class BecameLeader(Step):
     """Leadership of an epoch begins; the state machine may propose once the high watermark reaches the epoch's start."""
 
-    epoch: int
+    __slots__ = ("epoch",)
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged:
+class LeaderChanged(Step):
     """Epoch or leader changed. A former leader's uncommitted proposals have an unknown outcome from here on."""
 
-    epoch: int
-    leader_id: int
+    __slots__ = ("epoch", "leader_id")
+
+    def __init__(self, epoch: int, leader_id: int) -> None:
+        self.epoch = epoch
+        self.leader_id = leader_id
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeVoter:
+class ProbeVoter(Step):
     """Ask a node that wants to vote for its kraft.version range (ApiVersions on its default listener), then say VoterProbed."""
 
-    voter: ReplicaKey
-    endpoints: Endpoints
+    __slots__ = ("endpoints", "voter")
+
+    def __init__(self, voter: ReplicaKey, endpoints: Endpoints) -> None:
+        self.voter = voter
+        self.endpoints = endpoints
 
 
 Effect = (
