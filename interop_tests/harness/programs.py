@@ -59,6 +59,21 @@ def franz_go_program() -> list[str]:
     return [str(folder / "franz_go")]
 
 
+def sarama_program(release: str) -> list[str]:
+    """The command of the Sarama program: of the release in go.mod ("new") or of the one in old.mod ("old")."""
+    go = require_program("go")
+    source = OTHERS / "sarama"
+    modules = {"new": "go", "old": "old"}[release]
+    folder = _build_once(
+        f"sarama_{release}",
+        [source / name for name in ("main.go", "go.mod", "go.sum", f"{modules}.mod", f"{modules}.sum")],
+        lambda folder: [
+            [go, "build", "-trimpath", f"-modfile={modules}.mod", "-o", str(folder / "sarama"), "."]
+        ],
+    )
+    return [str(folder / "sarama")]
+
+
 def kafkajs_program() -> list[str]:
     """The command of the kafkajs program."""
     node, npm = require_program("node"), require_program("npm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interop_tests.harness.programs import franz_go_program, kafkajs_program
+from interop_tests.harness.programs import franz_go_program, kafkajs_program, sarama_program
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +17,9 @@ def franz_go() -> list[str]:
 def kafkajs() -> list[str]:
     """The command of the kafkajs program."""
     return kafkajs_program()
+
+
+@pytest.fixture(scope="session", params=["old", "new"])
+def sarama(request: pytest.FixtureRequest) -> list[str]:
+    """The command of the Sarama program, of Sarama 1.41 and of a new release."""
+    return sarama_program(request.param)
