@@ -335,7 +335,12 @@ class QuorumDriver(QuorumView):
         self._pump.enter(effect.Resign())
 
     def shut_down(self, timeout_ms: int) -> Deferred[None]:
-        """Leave gracefully: a leader resigns and tells every voter. Resolves when they know, or in time. `close` follows."""
+        """Leave gracefully: a leader resigns and tells every voter. Resolves when they know, or in time. `close` follows.
+
+        A sole voter has nobody to hand over to, and leads on until it is closed.
+        """
+        if self.voters.ids == (self._member.node_id,):
+            return Deferred.of(None)
         leaving: Deferred[None] = Deferred()
         self._leaving = leaving
         self._timers.call_after(timeout_ms, self._left)

@@ -375,6 +375,15 @@ def test_a_resigning_leader_hands_over_soon() -> None:
     assert cluster.world.elapsed_ms - before_ms < 200
 
 
+def test_a_sole_voter_leads_until_it_is_closed() -> None:
+    cluster = started(voters=(1,))
+    node = cluster.settle()
+    outcome = node.propose(b"a")
+    assert node.up.shut_down(5000).done
+    node.up.flush_now()
+    assert outcome == ["committed"]
+
+
 def test_a_follower_leaves_at_once() -> None:
     cluster = started()
     cluster.settle()
