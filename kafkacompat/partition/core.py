@@ -27,6 +27,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.partition.sessions import SessionPartition
     from kafkacompat.ports import Log
 
 
@@ -180,6 +181,35 @@ class PartitionCore:
             offset, log_start_offset, self.log.log_end_offset, broker_epoch, now_ms
         )
         return ErrorCode.NONE
+
+    def observe_idle_fetch(
+        self, replica_id: int, asked: SessionPartition, broker_epoch: int, now_ms: int
+    ) -> bool:
+        """A follower in sync asks once more for what comes after the end, knows our watermarks, and its history is ours.
+
+        False, and nothing noted, when there is more to it. Followers of thousands of idle partitions ask this all the time.
+        """
+        if asked.settled_epoch != self.leader_epoch or not self.is_leader:
+            return False
+        log = self.log
+        end = log.log_end_offset
+        if (
+            asked.fetch_offset != end
+            or asked.told_high_watermark != log.high_watermark
+            or asked.told_log_start_offset != log.log_start_offset
+        ):
+            return False
+        follower = self.followers.get(replica_id)
+        if (
+            follower is None
+            or follower.log_end_offset != end
+            or follower.broker_epoch != broker_epoch
+            or replica_id not in self.isr
+        ):
+            return False
+        follower.last_fetch_ms = follower.last_caught_up_ms = now_ms
+        follower.last_fetch_leader_end = end
+        return True
 
     def propose_expansion(self, replica_id: int) -> PendingIsr | None:
         """Ask for a follower that has reached the high watermark and this epoch's start."""

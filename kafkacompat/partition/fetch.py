@@ -9,14 +9,15 @@ Follows KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-3
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.ids import Uuid
+from kafkacompat.partition.fetch_answers import UNKNOWN, FetchAnswers
 from kafkacompat.partition.read_replicas import nearest_replica
-from kafkacompat.partition.sessions import FetchContext, FetchSessionCache
+from kafkacompat.partition.sessions import FetchContext, FetchSessionCache, SessionPartition
 from kafkacompat.partition.waiters import Waiter, WaitList
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
@@ -24,16 +25,12 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
-    FetchableTopicResponse,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import FetchParameters, FetchRequestPartition
-    from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.partition.throttles import ReplicationThrottle
@@ -41,17 +38,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FIRST_VERSION_WITH_CURRENT_LEADER = 16
 FIRST_VERSION_WITH_RACK = 11
 """From here on consumers may read from followers."""
 ANSWER_NOW = -1
 """In place of a byte count: this partition ends the wait."""
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class ParkedFetch(Waiter):
-    """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes."""
+    """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes.
+
+    A follower's has only those of which there is something to tell; it is found by the replica's id, for it may follow thousands.
+    """
 
     __slots__ = ("answer", "asked", "context", "engine", "parameters", "parked_in", "sizes", "total")
 
@@ -67,11 +64,12 @@ class ParkedFetch(Waiter):
         self.total = 0
 
     def expire(self) -> None:
-        context = self.context
+        self.finish(self.context.partitions)
+
+    def finish(self, partitions: Iterable[Any]) -> None:
+        """Answer with what these can give now."""
         try:
-            response = self.engine.respond(
-                context, self.parameters, self.engine.read_all(context, self.parameters, arrived=False)[0]
-            )
+            response = self.engine.read_again(self.context, self.parameters, partitions)
         except Exception as error:
             self.answer.fail(error)
         else:
@@ -101,8 +99,9 @@ class FetchEngine:
         self._throttle = throttle
         self.consumers: WaitList[ParkedFetch] = WaitList(clock, timers)
         self.followers: WaitList[ParkedFetch] = WaitList(clock, timers)
-        manager.watch(partial(self._moved, self.consumers))
-        manager.watch_appends(partial(self._moved, self.followers))
+        self._answers = FetchAnswers(manager, clock)
+        manager.watch(self._advanced)
+        manager.watch_appends(self._appended)
 
     def parked_count(self) -> int:
         return len(self.consumers) + len(self.followers)
@@ -126,41 +125,65 @@ class FetchEngine:
             return FetchResponse(error_code=context.error)
         parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
-        answers, ready = self.read_all(context, parameters)
+        answers, ready = self.read_all(context, parameters, context.partitions, arrived=True)
         if ready or parameters.max_wait_ms <= 0:
-            return self.respond(context, parameters, answers)
+            return self._answers.respond(context, parameters, answers)
         waiter = ParkedFetch(self, context, parameters)
         parked_in = waiter.parked_in
-        for asked in context.partitions:
+        for asked, _ in answers:
             core = self._find(asked, parameters.uses_topic_ids)
             if core is None:
                 continue
             size = self._available(core, asked, parameters)
             if size == ANSWER_NOW:
-                return self.respond(context, parameters, answers)
+                return self._answers.respond(context, parameters, answers)
             waiter.asked[core.topic_partition] = asked
             waiter.sizes[core.topic_partition] = size
             waiter.total += size
-        if not waiter.asked or waiter.total >= parameters.min_bytes or parked_in.is_full():
-            return self.respond(context, parameters, answers)
+        is_follower = parameters.replica_id >= 0
+        if not (waiter.asked or is_follower) or waiter.total >= parameters.min_bytes or parked_in.is_full():
+            return self._answers.respond(context, parameters, answers)
         waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
-        parked_in.park(waiter, waiter.asked, parameters.max_wait_ms)
+        keys = [replica_key(parameters.replica_id)] if is_follower else waiter.asked
+        parked_in.park(waiter, keys, parameters.max_wait_ms)
         return waiter.answer
 
-    def _moved(self, parked: WaitList[ParkedFetch], core: PartitionCore) -> None:
-        """A partition's high watermark, end or role moved: answer whoever now has enough."""
+    def _advanced(self, core: PartitionCore) -> None:
+        """A partition's high watermark or role moved: answer the consumers that now have enough."""
+        for waiter in self.consumers.on(core.topic_partition):
+            if self._is_due(waiter, core, waiter.asked[core.topic_partition]):
+                self.consumers.remove(waiter)
+                waiter.expire()
+
+    def _appended(self, core: PartitionCore) -> None:
+        """A partition's end, start or role moved: answer the followers that now have enough."""
+        for replica in core.replicas:
+            for waiter in self.followers.on(replica_key(replica)):
+                asked = self._asked_by(waiter, core)
+                if asked is not None and self._is_due(waiter, core, asked):
+                    self.followers.remove(waiter)
+                    waiter.finish([waiter.asked[key] for key, size in waiter.sizes.items() if size])
+
+    def _asked_by(self, waiter: ParkedFetch, core: PartitionCore) -> Any:
+        """What a follower's fetch asks of a partition; None when it does not ask for it."""
+        session = waiter.context.session
+        if session is None:
+            return waiter.asked.get(core.topic_partition)
+        name = core.topic_partition
+        key = (core.topic_id if session.uses_topic_ids else name.topic, name.partition)
+        return session.partitions.get(key)
+
+    def _is_due(self, waiter: ParkedFetch, core: PartitionCore, asked: Any) -> bool:
+        """Take note of what a partition that moved could give; True when that is enough to answer."""
         key = core.topic_partition
-        for waiter in parked.on(key):
-            size = ANSWER_NOW
-            if self._manager.by_name.get(key) is core:
-                size = self._available(core, waiter.asked[key], waiter.parameters)
-            if size != ANSWER_NOW:
-                waiter.total += size - waiter.sizes[key]
-                waiter.sizes[key] = size
-                if waiter.total < waiter.parameters.min_bytes:
-                    continue
-            parked.remove(waiter)
-            waiter.expire()
+        size = ANSWER_NOW
+        if self._manager.by_name.get(key) is core:
+            size = self._available(core, asked, waiter.parameters)
+        if size != ANSWER_NOW:
+            waiter.total += size - waiter.sizes.get(key, 0)
+        waiter.asked[key] = asked
+        waiter.sizes[key] = size
+        return size == ANSWER_NOW or waiter.total >= waiter.parameters.min_bytes
 
     def _check(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> ErrorCode:
         """Whether this reader may read here: followers from the leader only, consumers of today from any replica."""
@@ -197,23 +220,46 @@ class FetchEngine:
             return manager.core_by_id(asked.topic_id, asked.partition)
         return manager.core((asked.topic, asked.partition))
 
+    def read_again(
+        self, context: FetchContext, parameters: FetchParameters, partitions: Iterable[Any]
+    ) -> FetchResponse:
+        """The answer after a wait."""
+        answers = self.read_all(context, parameters, partitions, arrived=False)[0]
+        return self._answers.respond(context, parameters, answers)
+
     def read_all(
-        self, context: FetchContext, parameters: FetchParameters, *, arrived: bool = True
+        self, context: FetchContext, parameters: FetchParameters, partitions: Iterable[Any], *, arrived: bool
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """(asked, answer) of each partition in order, and whether they answer the fetch without a wait.
 
-        `arrived`: the request has just come, so that a follower tells by it how far it is.
+        `arrived`: the request has just come, so that a follower tells by it how far it is. Left out are those of which a
+        follower has all and knows all.
         """
+        manager, replica_id = self._manager, parameters.replica_id
+        may_be_quiet = (
+            arrived
+            and replica_id >= 0
+            and context.session is not None
+            and not manager.standing.is_outlived(replica_id, parameters.replica_epoch)
+        )
+        now_ms = self._clock.monotonic_ms() if may_be_quiet else 0
         budget = parameters.max_bytes
         first = True
         known = ended = False
         total = 0
         answers = []
-        for asked in context.partitions:
+        for asked in partitions:
             core = self._find(asked, parameters.uses_topic_ids)
+            if (
+                may_be_quiet
+                and core is not None
+                and core.observe_idle_fetch(replica_id, asked, parameters.replica_epoch, now_ms)
+            ):
+                known = True
+                continue
             if core is None:
-                error = self._absent(asked, parameters.uses_topic_ids)
-                answer = self._refuse(asked, error, parameters)
+                error = self._answers.absent(asked, parameters.uses_topic_ids)
+                answer = self._answers.refuse(asked, error, parameters)
                 if error in UNKNOWN:
                     answers.append((asked, answer))
                     continue  # as in Kafka, what the metadata lacks does not end the wait for the rest
@@ -249,7 +295,7 @@ class FetchEngine:
         error = self._check(core, asked, parameters)
         log = core.log
         if error is not ErrorCode.NONE:
-            return self._refuse(asked, error, parameters)
+            return self._answers.refuse(asked, error, parameters)
         offset = asked.fetch_offset
         answer = PartitionData(
             partition_index=asked.partition,
@@ -262,19 +308,21 @@ class FetchEngine:
         if asked.last_fetched_epoch >= 0:
             found = log.end_offset_for_epoch(asked.last_fetched_epoch)
             if found.epoch < 0:
-                return self._refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+                return self._answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
             if found.epoch < asked.last_fetched_epoch or found.offset < offset:
                 answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
                 return answer
+        if replica_id >= 0 and isinstance(asked, SessionPartition):
+            asked.settled_epoch = core.leader_epoch
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return self._refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+            return self._answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
         if replica_id >= 0:
             if arrived:
                 error = self._manager.follower_fetched(
                     core, replica_id, offset, asked.log_start_offset, parameters.replica_epoch
                 )
                 if error is not ErrorCode.NONE:
-                    return self._refuse(asked, error, parameters)
+                    return self._answers.refuse(asked, error, parameters)
                 answer.high_watermark = log.high_watermark
             if self._is_held_back(core, replica_id):
                 return answer
@@ -291,13 +339,13 @@ class FetchEngine:
         try:
             read = log.read(offset, max_bytes, end, minimum_one_batch)
         except LogRefused as refused:
-            return self._refuse(asked, refused.code, parameters)
+            return self._answers.refuse(asked, refused.code, parameters)
         except BatchCorrupt as damage:
             logger.error("%s is damaged on disk before offset %d: %s", core.topic_partition, end, damage)
-            return self._refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
+            return self._answers.refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
         except OSError as error_of_disk:
             logger.error("read of %s failed: %s", core.topic_partition, error_of_disk)
-            return self._refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
+            return self._answers.refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
         if not read.first_batch_truncated or minimum_one_batch:
             answer.records = read.records
             if replica_id >= 0 and self._throttle is not None:
@@ -313,68 +361,10 @@ class FetchEngine:
     def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
         return self._throttle is not None and self._throttle.holds_back(core, replica_id)
 
-    def _absent(self, asked: Any, uses_topic_ids: bool) -> ErrorCode:
-        image = self._manager.image
-        if uses_topic_ids:
-            topic = image.topics_by_id.get(asked.topic_id)
-            if topic is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            return self._manager.leader_error(TopicPartition(topic.name, asked.partition))
-        return self._manager.leader_error(TopicPartition(asked.topic, asked.partition))
 
-    def _refuse(self, asked: Any, error: ErrorCode, parameters: FetchParameters) -> PartitionData:
-        answer = PartitionData(
-            partition_index=asked.partition,
-            error_code=error,
-            high_watermark=-1,
-            aborted_transactions=[] if error in UNKNOWN else None,
-            records=EMPTY_RECORDS,
-        )
-        if parameters.version >= FIRST_VERSION_WITH_CURRENT_LEADER and error in STALE_LEADER:
-            leader = self._leader_of(asked, parameters.uses_topic_ids)
-            if leader is not None:
-                answer.current_leader = LeaderIdAndEpoch(
-                    leader_id=leader.leader, leader_epoch=leader.leader_epoch
-                )
-        return answer
-
-    def _leader_of(self, asked: Any, uses_topic_ids: bool) -> PartitionImage | None:
-        image = self._manager.image
-        topic = image.topics_by_id.get(asked.topic_id) if uses_topic_ids else image.topics.get(asked.topic)
-        return None if topic is None else topic.partitions.get(asked.partition)
-
-    def respond(
-        self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
-    ) -> FetchResponse:
-        """The message of these answers, partitions of one topic that follow each other put together."""
-        session_id, selected = context.select(answers, self._clock.monotonic_ms())
-        topics: list[FetchableTopicResponse] = []
-        leaders: set[int] = set()
-        last_name: str | None = None
-        last_id: Uuid = ZERO_UUID
-        for asked, answer in selected:
-            if not topics or asked.topic != last_name or asked.topic_id != last_id:
-                last_name, last_id = asked.topic, asked.topic_id
-                topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
-            topics[-1].partitions.append(answer)
-            if answer.current_leader is not None:
-                leaders.add(answer.current_leader.leader_id)
-        response = FetchResponse(session_id=session_id, responses=topics)
-        if leaders:
-            response.node_endpoints = self._endpoints(leaders, parameters.listener_name)
-        return response
-
-    def _endpoints(self, leaders: set[int], listener_name: str) -> list[NodeEndpoint]:
-        brokers = self._manager.image.brokers
-        endpoints = []
-        for leader in sorted(leaders):
-            broker = brokers.get(leader)
-            endpoint = None if broker is None else broker.endpoints.get(listener_name)
-            if broker is not None and endpoint is not None:
-                endpoints.append(
-                    NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-                )
-        return endpoints
+def replica_key(replica_id: int) -> tuple[str, int]:
+    """What a follower's parked fetch is found by; no topic has an empty name."""
+    return "", replica_id
 
 
 def readable_end(core: PartitionCore, parameters: FetchParameters) -> int:

@@ -44,6 +44,7 @@ class SessionPartition:
         "log_start_offset",
         "partition",
         "partition_max_bytes",
+        "settled_epoch",
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
@@ -64,6 +65,8 @@ class SessionPartition:
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
+        self.settled_epoch = -1
+        """Of a follower: the leader epoch in which its history was found not to part from ours."""
         if asked.topic is not None:
             self.topic = asked.topic
 

@@ -92,11 +92,6 @@ class Lost(Exception):
     pass
 
 
-class InlineWorkers:
-    def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
-        return Deferred.of(function())
-
-
 class FakeChannel:
     """Messages go through the codecs, as they would through a socket."""
 
@@ -166,7 +161,7 @@ class ClusterNode:
             logs,
             clock,
             timers,
-            InlineWorkers(),
+            SimpleNamespace(submit=self._work),
             lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
             self.replication,
         )
@@ -183,6 +178,11 @@ class ClusterNode:
 
     def _channel(self, host: str, port: int, purpose: str) -> FakeChannel:
         return FakeChannel(self.cluster, self, self.by_address[host], purpose)
+
+    def _work(self, function: Callable[[], Any]) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.cluster.put(f"{self.id}/{self.epoch} worker", lambda: done.resolve(function()))
+        return done
 
     def take_image(self, image: MetadataImage) -> None:
         old, self.image = self.image, image

@@ -1,0 +1,102 @@
+"""What a fetch is told besides records: refusals, the current leader, and the message that holds it all.
+
+Duty: answers from the metadata and the session. It knows no logs and does not wait. Follows KIP-227 (which partitions an
+incremental response carries) and KIP-951 (current leader).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.ports import EMPTY_RECORDS
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import FetchParameters
+    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.sessions import FetchContext
+    from kafkacompat.ports import Clock
+
+FIRST_VERSION_WITH_CURRENT_LEADER = 16
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class FetchAnswers:
+    __slots__ = ("_clock", "_manager")
+
+    def __init__(self, manager: PartitionManager, clock: Clock) -> None:
+        self._manager = manager
+        self._clock = clock
+
+    def absent(self, asked: Any, uses_topic_ids: bool) -> ErrorCode:
+        image = self._manager.image
+        if uses_topic_ids:
+            topic = image.topics_by_id.get(asked.topic_id)
+            if topic is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            return self._manager.leader_error(TopicPartition(topic.name, asked.partition))
+        return self._manager.leader_error(TopicPartition(asked.topic, asked.partition))
+
+    def refuse(self, asked: Any, error: ErrorCode, parameters: FetchParameters) -> PartitionData:
+        answer = PartitionData(
+            partition_index=asked.partition,
+            error_code=error,
+            high_watermark=-1,
+            aborted_transactions=[] if error in UNKNOWN else None,
+            records=EMPTY_RECORDS,
+        )
+        if parameters.version >= FIRST_VERSION_WITH_CURRENT_LEADER and error in STALE_LEADER:
+            leader = self._leader_of(asked, parameters.uses_topic_ids)
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.leader, leader_epoch=leader.leader_epoch
+                )
+        return answer
+
+    def _leader_of(self, asked: Any, uses_topic_ids: bool) -> PartitionImage | None:
+        image = self._manager.image
+        topic = image.topics_by_id.get(asked.topic_id) if uses_topic_ids else image.topics.get(asked.topic)
+        return None if topic is None else topic.partitions.get(asked.partition)
+
+    def respond(
+        self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
+    ) -> FetchResponse:
+        """The message of these answers, partitions of one topic that follow each other put together."""
+        session_id, selected = context.select(answers, self._clock.monotonic_ms())
+        topics: list[FetchableTopicResponse] = []
+        leaders: set[int] = set()
+        last_name: str | None = None
+        last_id: Uuid = ZERO_UUID
+        for asked, answer in selected:
+            if not topics or asked.topic != last_name or asked.topic_id != last_id:
+                last_name, last_id = asked.topic, asked.topic_id
+                topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
+            topics[-1].partitions.append(answer)
+            if answer.current_leader is not None:
+                leaders.add(answer.current_leader.leader_id)
+        response = FetchResponse(session_id=session_id, responses=topics)
+        if leaders:
+            response.node_endpoints = self._endpoints(leaders, parameters.listener_name)
+        return response
+
+    def _endpoints(self, leaders: set[int], listener_name: str) -> list[NodeEndpoint]:
+        brokers = self._manager.image.brokers
+        endpoints = []
+        for leader in sorted(leaders):
+            broker = brokers.get(leader)
+            endpoint = None if broker is None else broker.endpoints.get(listener_name)
+            if broker is not None and endpoint is not None:
+                endpoints.append(
+                    NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                )
+        return endpoints
