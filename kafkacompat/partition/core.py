@@ -119,6 +119,7 @@ class PartitionCore:
         for replica in self.replicas:
             if replica != self.node_id and replica not in self.followers:
                 in_sync = new_epoch and replica in self.isr
+                self.standing.expect(replica, now_ms)
                 self.followers[replica] = FollowerState(now_ms if in_sync else NEVER_MS)
         for replica in [replica for replica in self.followers if replica not in self.replicas]:
             del self.followers[replica]
@@ -210,6 +211,11 @@ class PartitionCore:
         follower.last_fetch_ms = follower.last_caught_up_ms = now_ms
         follower.last_fetch_leader_end = end
         return True
+
+    def has_yet_to_hear_from(self, replica_id: int) -> bool:
+        """Whether it is to follow and has not fetched in this epoch."""
+        follower = self.followers.get(replica_id)
+        return follower is not None and not follower.has_fetched
 
     def propose_expansion(self, replica_id: int) -> PendingIsr | None:
         """Ask for a follower that has reached the high watermark and this epoch's start."""

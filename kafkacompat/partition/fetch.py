@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_RACK = 11
 """From here on consumers may read from followers."""
+EXPECTED_WAIT_MS = 25
+"""Of followers that are about to ask for more partitions (see Standing.is_expected)."""
 ANSWER_NOW = -1
 """In place of a byte count: this partition ends the wait."""
 
@@ -144,8 +146,13 @@ class FetchEngine:
         if not (waiter.asked or is_follower) or waiter.total >= parameters.min_bytes or parked_in.is_full():
             return self._answers.respond(context, parameters, answers)
         waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
+        wait_ms = parameters.max_wait_ms
+        if is_follower and self._manager.standing.is_expected(
+            parameters.replica_id, self._clock.monotonic_ms()
+        ):
+            wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
         keys = [replica_key(parameters.replica_id)] if is_follower else waiter.asked
-        parked_in.park(waiter, keys, parameters.max_wait_ms)
+        parked_in.park(waiter, keys, wait_ms)
         return waiter.answer
 
     def _advanced(self, core: PartitionCore) -> None:
@@ -160,7 +167,12 @@ class FetchEngine:
         for replica in core.replicas:
             for waiter in self.followers.on(replica_key(replica)):
                 asked = self._asked_by(waiter, core)
-                if asked is not None and self._is_due(waiter, core, asked):
+                if asked is None:
+                    # It may have learned meanwhile that it follows this one, and cannot say so before it is answered.
+                    is_due = core.has_yet_to_hear_from(replica)
+                else:
+                    is_due = self._is_due(waiter, core, asked)
+                if is_due:
                     self.followers.remove(waiter)
                     waiter.finish([waiter.asked[key] for key, size in waiter.sizes.items() if size])
 

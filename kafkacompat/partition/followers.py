@@ -43,10 +43,23 @@ class FetchSettings:
     backoff_ms: int = 1000
 
 
+METADATA_ERRORS = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""A leader that has not heard of its office yet; mostly it will in a moment."""
+FIRST_BACKOFF_MS = 20
+"""After the first of these errors in a row; each time twice as long, up to replica.fetch.backoff.ms."""
+
+
 class Followed:
     """One partition in a fetcher. Its core's leader epoch may move on while `epoch` is what was assigned."""
 
-    __slots__ = ("asked", "core", "epoch", "failed", "ready_ms", "resolving")
+    __slots__ = ("asked", "core", "epoch", "failed", "ready_ms", "refusals", "resolving")
 
     def __init__(self, core: PartitionCore) -> None:
         self.core = core
@@ -59,6 +72,8 @@ class Followed:
         """Not asked for until the metadata gives it a new epoch."""
         self.resolving = False
         """Waits for the leader's offsets."""
+        self.refusals = 0
+        """Answers in a row that show the leader behind with its metadata."""
 
     @property
     def name(self) -> TopicPartition:
@@ -256,6 +271,7 @@ class FollowerFetches:
                 self._take_records(followed, answer, outcome) or self._position(followed) != asked
             ):
                 self._changed[key] = followed
+                followed.refusals = 0
                 return
         except LogRefused as refused:
             outcome.notes.append(f"{followed.name}: {refused}; fetched again later")
@@ -270,7 +286,11 @@ class FollowerFetches:
             outcome.notes.append(f"{followed.name}: leader epoch {asked[3]} is over; the metadata will tell")
         elif error != ErrorCode.NONE:
             outcome.notes.append(f"{followed.name}: the leader answered error {error}")
-        self._put_off(key, followed, now_ms + self._settings.backoff_ms)
+        delay_ms = self._settings.backoff_ms
+        if error in METADATA_ERRORS:
+            delay_ms = min(delay_ms, FIRST_BACKOFF_MS << min(followed.refusals, 16))
+            followed.refusals += 1
+        self._put_off(key, followed, now_ms + delay_ms)
 
     def _take_records(self, followed: Followed, answer: Any, outcome: Fetched) -> bool:
         """False when the answer should have changed the log; if it did not, asking at once again would give the same."""

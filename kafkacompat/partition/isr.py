@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerImage
 
 NEVER_MS = -(2**60)
+EXPECTED_MS = 2000
+"""How long after this node took a lead its followers' fetches are answered soon: acks=all waits for them to learn of it."""
 UNKNOWN_BROKER_EPOCH = -1
 """Sent by followers that state none, and to the controller for one that has not fetched yet: it checks nothing then."""
 
@@ -65,13 +67,22 @@ class FollowerState:
 
 
 class Standing:
-    """What the metadata says of brokers. One object a node; `brokers` is replaced with each image."""
+    """What the metadata says of brokers, and who is about to follow. One object a node; `brokers` is replaced with each image."""
 
-    __slots__ = ("brokers", "lag_time_max_ms")
+    __slots__ = ("_expected_until_ms", "brokers", "lag_time_max_ms")
 
     def __init__(self, lag_time_max_ms: int = 30_000) -> None:
         self.brokers: Mapping[int, BrokerImage] = {}
         self.lag_time_max_ms = lag_time_max_ms
+        self._expected_until_ms: dict[int, int] = {}
+
+    def expect(self, broker_id: int, now_ms: int) -> None:
+        """This node has begun to lead a partition that the broker is to follow, and does not know yet that it does."""
+        self._expected_until_ms[broker_id] = now_ms + EXPECTED_MS
+
+    def is_expected(self, broker_id: int, now_ms: int) -> bool:
+        """Whether it may want to ask for more partitions than its fetch on the way does."""
+        return self._expected_until_ms.get(broker_id, NEVER_MS) > now_ms
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)

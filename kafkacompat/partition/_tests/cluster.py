@@ -190,6 +190,7 @@ class ClusterNode:
 
     def handle(self, message: Any) -> Deferred[Any]:
         if isinstance(message, FetchRequest):
+            self.cluster.fetches += 1
             context = RequestContext(1, 18, 0, None, 0, LISTENER, "127.0.0.1")
             answer = fetch_api.handle(self, context, message)  # type: ignore[arg-type]  # as much of a Node as it uses
             if not isinstance(answer, Deferred):
@@ -257,6 +258,7 @@ class Cluster:
         self.timers = FakeTimers(self.clock)
         self.queues: dict[str, deque[Callable[[], None]]] = {}
         self.cut: set[frozenset[int]] = set()
+        self.fetches = 0
         self._sessions = 0
         self._epochs = 10
         self._offset = 0

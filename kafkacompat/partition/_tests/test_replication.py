@@ -199,6 +199,37 @@ def test_a_full_disk_delays_a_follower_and_nothing_else() -> None:
     assert values_of(cluster.nodes[3].log(), 9) == {0: b"a"}
 
 
+def test_a_new_partition_is_replicated_soon_though_the_followers_fetch_is_parked() -> None:
+    """The leader answers what is parked, so that the next fetch can name the partition; Kafka waits for its time to pass."""
+    cluster = Cluster(partitions=2)
+    cluster.settle()
+    cluster.change(1, leader=2)
+    cluster.publish()
+    cluster.drain()
+    waiting = cluster.nodes[2].produce(b"a", TopicPartition("t", 1))
+    cluster.settle(100)
+    assert waiting.result() is ErrorCode.NONE
+    cluster.settle(3000)
+    before = cluster.fetches
+    cluster.settle(10_000)
+    assert cluster.fetches - before <= 4 * 21, "four followings fetch twice a second again"
+
+
+def test_a_follower_that_hears_of_the_new_leader_first_asks_again_soon() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.change(leader=2)
+    cluster.publish()
+    told_last = f"image 2/{cluster.nodes[2].epoch}"
+    late = cluster.queues.pop(told_last)
+    cluster.settle(30)
+    cluster.queues[told_last] = late
+    cluster.drain()
+    waiting = cluster.nodes[2].produce(b"a")
+    cluster.settle(200)
+    assert waiting.result() is ErrorCode.NONE
+
+
 def test_several_partitions_of_one_leader_share_a_session() -> None:
     cluster = Cluster(partitions=5)
     cluster.settle()
