@@ -172,20 +172,24 @@ class Poller:
     async def run(self) -> None:
         while True:
             await trio.lowlevel.wait_readable(self._set.fileno())
-            self.serve()
+            while self.serve():
+                # Going to sleep before the next comes would cost more than the loop's turn does.
+                await trio.lowlevel.checkpoint()
 
-    def serve(self) -> None:
-        """Turns for whoever has received something, until nobody has or BUSY_S is over."""
+    def serve(self) -> bool:
+        """Turns for whoever is ready, until nobody is or BUSY_S is over; whether it was the time that ended it."""
         began_s = monotonic()
         lingers = self._may_linger and began_s - self._last_end_s < LINGER_S
         until_s = began_s + BUSY_S
         ready, readers = self._set.ready, self._readers
         self.serving = True
+        time_ended_it = True
         while monotonic() < until_s:
             fds = ready()
             if not fds and lingers:
                 fds = self._linger()
             if not fds:
+                time_ended_it = False
                 break
             for fd, events in fds:
                 reader = readers.get(fd)
@@ -199,6 +203,7 @@ class Poller:
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()
+        return time_ended_it
 
     def _linger(self) -> list[tuple[int, int]]:
         """The next that are ready: at once, or after a sleep in the kernel; none when nobody comes."""

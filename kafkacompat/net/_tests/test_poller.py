@@ -102,7 +102,7 @@ def test_requests_that_follow_each_other_are_served_without_the_loop_until_its_t
 
     poller.add(near.fileno(), Echo(near, answer), READ)
     far.send(b"x")
-    poller.serve()
+    assert poller.serve()
     assert trace == ["each", "each", "each", "all"]
     assert not poller.serving
     poller.close()
@@ -142,7 +142,7 @@ def test_a_socket_is_called_for_what_it_waits_for(sockets: SocketSet) -> None:
     fd = near.fileno()
     writer = Writer()
     poller.add(fd, writer, READ)
-    poller.serve()
+    assert not poller.serve()
     assert writer.turns == []  # it has room, which nobody waits for
     writer.then = lambda: poller.change(fd, READ)
     poller.change(fd, READ | WRITE)
@@ -189,4 +189,23 @@ def test_a_socket_that_the_set_does_not_take_is_not_kept() -> None:
     with pytest.raises(OSError):
         poller.add(near.fileno(), Writer(), READ)
     assert not poller._readers
+    poller.close()
+
+
+async def test_other_tasks_get_their_turns_while_requests_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_S", 0.0001)
+    poller = Poller(lambda: None, lambda: None)
+    near, far = pair()
+
+    def ask_again(data: bytes) -> None:
+        far.send(b"x")
+
+    poller.add(near.fileno(), Echo(near, ask_again), READ)
+    far.send(b"x")
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(poller.run)
+            for _ in range(100):
+                await trio.sleep(0)
+            nursery.cancel_scope.cancel()
     poller.close()
