@@ -8,7 +8,6 @@ Replica and the partition states of KIP-497 (a change that is on its way counts 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -103,19 +102,28 @@ class Standing:
         return follower.broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class PendingIsr:
-    """A change of the in-sync set that the controller has been asked for. Each is itself only: compared by identity."""
+    """A change of the in-sync set that the controller has been asked for. Compared by identity: each is itself only."""
 
-    isr: tuple[int, ...]
-    """As proposed."""
-    maximal: tuple[int, ...]
-    """Everybody who is in the set before or after: whom the high watermark waits for."""
-    members: tuple[tuple[int, int], ...]
-    """(broker id, broker epoch) of the proposed set; the leader's own epoch is left to whoever sends it."""
-    leader_epoch: int
-    partition_epoch: int
-    """What the proposal builds on."""
+    __slots__ = ("isr", "leader_epoch", "maximal", "members", "partition_epoch")
+
+    def __init__(
+        self,
+        isr: tuple[int, ...],
+        maximal: tuple[int, ...],
+        members: tuple[tuple[int, int], ...],
+        leader_epoch: int,
+        partition_epoch: int,
+    ) -> None:
+        self.isr = isr
+        """As proposed."""
+        self.maximal = maximal
+        """Everybody who is in the set before or after: whom the high watermark waits for."""
+        self.members = members
+        """(broker id, broker epoch) of the proposed set; the leader's own epoch is left to whoever sends it."""
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        """What the proposal builds on."""
 
 
 class Altered(Enum):

@@ -1,0 +1,253 @@
+"""What a follower makes of each answer of its leader: appended, truncated, put off, or asked for again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.partition._tests.fakes import batch_of
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
+from kafkacompat.partition.following import take_earliest, take_latest
+from kafkacompat.records.batch import stamp_offset_and_epoch
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+
+BACKOFF_MS = 1000
+
+
+def followed(partitions: int = 1) -> tuple[list[PartitionCore], FollowerFetches]:
+    """Node 2 follows node 1; its real fetcher is cut off, so that answers come from the test alone."""
+    cluster = Cluster((1, 2), partitions=partitions)
+    cluster.cut = {frozenset((1, 2))}
+    cluster.drain()
+    cores = [cluster.nodes[2].manager.by_name[TopicPartition("t", index)] for index in range(partitions)]
+    fetches = FollowerFetches(2, lambda: 12, FetchSettings(backoff_ms=BACKOFF_MS))
+    for core in cores:
+        fetches.add(core)
+    return cores, fetches
+
+
+def batch(offset: int, value: bytes = b"v", epoch: int = 0) -> bytes:
+    made = batch_of(value)
+    stamp_offset_and_epoch(made, offset, epoch)
+    return bytes(made)
+
+
+def answer(core: PartitionCore, *, session_id: int = 7, index: int = 0, **fields: Any) -> FetchResponse:
+    row = PartitionData(
+        partition_index=index, **{"records": b"", "high_watermark": 0, "log_start_offset": 0, **fields}
+    )
+    topics = [FetchableTopicResponse(topic_id=core.topic_id, partitions=[row])]
+    return FetchResponse(session_id=session_id, responses=topics)
+
+
+def asked_for(fetches: FollowerFetches, now_ms: int = 0) -> list[tuple[int, int]]:
+    """(partition, offset) of what the next request names."""
+    request = fetches.build(now_ms)
+    assert request is not None
+    return [(one.partition, one.fetch_offset) for topic in request.topics for one in topic.partitions]
+
+
+def test_a_session_names_only_what_changed() -> None:
+    cores, fetches = followed(3)
+    request = fetches.build(0)
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 12)  # type: ignore[union-attr]
+    assert len(request.topics[0].partitions) == 3
+    fetches.take(answer(cores[1], index=1, records=batch(0), high_watermark=0), 0)
+    request = fetches.build(0)
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (7, 1)
+    assert [(one.partition, one.fetch_offset) for one in request.topics[0].partitions] == [(1, 1)]
+    fetches.take(FetchResponse(session_id=7), 0)
+    fetches.remove(cores[0])
+    request = fetches.build(0)
+    assert request is not None
+    assert (request.session_epoch, request.topics) == (2, [])
+    assert request.forgotten_topics_data[0].partitions == [0]
+
+
+@pytest.mark.parametrize(
+    ("error", "session_id"),
+    [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)],
+)
+def test_a_lost_session_begins_anew_with_everything(error: ErrorCode, session_id: int) -> None:
+    cores, fetches = followed(2)
+    fetches.build(0)
+    fetches.take(answer(cores[0]), 0)
+    fetches.build(0)
+    fetches.take(FetchResponse(error_code=error), 0)
+    request = fetches.build(0)
+    assert request is not None
+    assert (request.session_id, request.session_epoch) == (session_id, 0)
+    assert len(request.topics[0].partitions) == 2
+
+
+def test_a_leader_that_gives_no_session_is_asked_for_everything_each_time() -> None:
+    cores, fetches = followed(2)
+    fetches.build(0)
+    fetches.take(answer(cores[0], session_id=0), 0)
+    assert asked_for(fetches) == [(0, 0), (1, 0)]
+
+
+def test_records_watermark_and_start_are_taken_over() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    outcome = fetches.take(
+        answer(core, records=batch(0, b"a") + batch(1, b"b"), high_watermark=9, log_start_offset=1), 0
+    )
+    log = core.log
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (1, 2, 2)
+    assert outcome.advanced == [core]
+    assert asked_for(fetches) == [(0, 2)]
+
+
+def test_a_cut_off_last_batch_is_asked_for_again() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    fetches.take(answer(core, records=batch(0, b"a") + batch(1, b"b")[:-1]), 0)
+    assert asked_for(fetches) == [(0, 1)]
+
+
+@pytest.mark.parametrize("records", [batch(0)[:-1] + b"?", batch(5)[:30] + batch(5)[:30] + batch(5)])
+def test_damaged_records_are_not_stored_and_asked_for_later(records: bytes) -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    fetches.take(answer(core, records=records), 0)
+    assert core.log.log_end_offset == 0
+    assert fetches.build(BACKOFF_MS - 1) is None
+    assert asked_for(fetches, BACKOFF_MS) == [(0, 0)]
+
+
+def test_answers_to_an_older_question_are_passed_over() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    core.log.append_as_follower(batch(0), 0)
+    fetches.take(answer(core, records=batch(0)), 0)
+    assert core.log.log_end_offset == 1
+    assert asked_for(fetches) == [(0, 1)]
+
+
+def test_a_fenced_epoch_waits_for_the_metadata_and_for_nothing_else() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    fetches.take(answer(core, error_code=ErrorCode.FENCED_LEADER_EPOCH), 0)
+    assert fetches.build(10**9) is None
+    assert fetches.next_ready_ms() is None
+    fetches.add(core)
+    assert asked_for(fetches) == [(0, 0)]
+
+
+def test_a_leader_that_has_not_heard_yet_is_asked_soon_and_then_less_and_less() -> None:
+    (core,), fetches = followed()
+    now_ms, waits = 0, []
+    for _ in range(8):
+        assert fetches.build(now_ms) is not None
+        fetches.take(answer(core, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
+        ready_ms = fetches.next_ready_ms()
+        assert ready_ms is not None
+        waits.append(ready_ms - now_ms)
+        now_ms = ready_ms
+    assert waits == [FIRST_BACKOFF_MS << turn for turn in range(6)] + [BACKOFF_MS, BACKOFF_MS]
+
+
+def test_other_errors_delay_only_their_partition() -> None:
+    cores, fetches = followed(2)
+    fetches.build(0)
+    fetches.take(answer(cores[0], error_code=ErrorCode.KAFKA_STORAGE_ERROR), 0)
+    request = fetches.build(0)
+    assert request is not None
+    assert request.forgotten_topics_data[0].partitions == [0]
+    fetches.take(FetchResponse(session_id=7), 0)
+    assert fetches.next_ready_ms() == BACKOFF_MS
+    assert asked_for(fetches, BACKOFF_MS) == [(0, 0)]
+
+
+def test_a_lost_connection_delays_all() -> None:
+    _, fetches = followed(2)
+    fetches.build(0)
+    fetches.lost(0)
+    assert fetches.build(BACKOFF_MS - 1) is None
+    assert asked_for(fetches, BACKOFF_MS) == [(0, 0), (1, 0)]
+
+
+def diverging(log_epochs: list[int], epoch: int, end: int) -> tuple[int, int]:
+    """(log end, latest epoch) after a log with one record in each of these epochs was told where the leader parted."""
+    (core,), fetches = followed()
+    core.leader_epoch = 99
+    fetches.add(core)
+    for offset, each in enumerate(log_epochs):
+        core.log.append_as_follower(batch(offset, epoch=each), 99)
+    core.log.set_high_watermark(1)
+    fetches.build(0)
+    told = EpochEndOffset(epoch=epoch, end_offset=end)
+    fetches.take(answer(core, diverging_epoch=told, high_watermark=50), 0)
+    assert core.log.high_watermark == min(1, core.log.log_end_offset)
+    return core.log.log_end_offset, core.log.latest_epoch()
+
+
+@pytest.mark.parametrize(
+    ("log_epochs", "epoch", "end", "left"),
+    [
+        ([1, 1, 2, 2], 2, 3, (3, 2)),  # the epoch ended earlier there
+        ([1, 1, 3, 3], 2, 4, (2, 1)),  # an epoch we do not know: back to the end of our largest smaller one
+        ([1, 1, 3, 3], 1, 1, (1, 1)),
+        ([1, 1, 3, 3], 1, 9, (2, 1)),  # ours ended earlier than theirs
+        ([2, 2], 1, 5, (0, -1)),  # all of ours is later than what they have
+    ],
+)
+def test_where_histories_part_is_decided_as_in_kafka(
+    log_epochs: list[int], epoch: int, end: int, left: tuple[int, int]
+) -> None:
+    assert diverging(log_epochs, epoch, end) == left
+
+
+def test_a_divergence_that_changes_nothing_is_not_asked_about_at_once() -> None:
+    (core,), fetches = followed()
+    core.log.append_as_follower(batch(0), 0)
+    fetches.build(0)
+    fetches.take(answer(core, diverging_epoch=EpochEndOffset(epoch=0, end_offset=5)), 0)
+    assert core.log.log_end_offset == 1
+    assert fetches.build(0) is None
+
+
+def test_out_of_range_is_settled_by_the_leaders_offsets() -> None:
+    (core,), fetches = followed()
+    for offset in range(3):
+        core.log.append_as_follower(batch(offset), 0)
+    fetches.build(0)
+    outcome = fetches.take(answer(core, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), 0)
+    (waiting,) = outcome.out_of_range
+    assert fetches.build(10 * BACKOFF_MS) is None, "until the leader's offsets are known"
+    assert not take_latest(core, 8)
+    take_earliest(core, 2)
+    assert core.log.log_end_offset == 3, "it reaches into the leader's log and goes on from its own end"
+    assert take_latest(core, 2)
+    assert core.log.log_end_offset == 2
+    take_earliest(core, 6)
+    assert (core.log.log_start_offset, core.log.log_end_offset) == (6, 6)
+    fetches.resolved(waiting)
+    assert asked_for(fetches) == [(0, 6)]
+
+
+def test_the_first_batch_of_an_empty_log_may_begin_before_it() -> None:
+    """The leader's log begins inside a batch, and it gives batches whole."""
+    (core,), fetches = followed()
+    core.log.truncate_fully_and_start_at(1)
+    fetches.build(0)
+    three = batch_of(b"a", b"b", b"c")
+    stamp_offset_and_epoch(three, 0, 0)
+    fetches.take(answer(core, records=bytes(three), high_watermark=3, log_start_offset=1), 0)
+    assert (core.log.log_start_offset, core.log.log_end_offset) == (1, 3)
+    assert values_of(core.log, 3)[2] == b"c"
+    assert core.topic_partition == T0
