@@ -180,11 +180,9 @@ class PartitionChange:
         if not self.elr_enabled:
             return
         partition = self.partition
-        if record.isr is not None and not record.isr and partition.last_known_elr != (partition.leader,):
+        if record.leader == NO_LEADER and not partition.last_known_elr:
             record.last_known_elr = [partition.leader]
-        elif partition.last_known_elr and (
-            record.leader >= 0 or (partition.leader != NO_LEADER and record.leader != NO_LEADER)
-        ):
+        elif record.leader >= 0 and partition.last_known_elr:
             record.last_known_elr = []
 
     def _state_assignment(self, record: PartitionChangeRecord) -> None:

@@ -327,7 +327,13 @@ class ImageBuilder:
             if any(each.eligible_leader_replicas or each.last_known_elr for each in current.values()):
                 partitions = self._editable_partitions(topic.id)
                 for index, each in partitions.items():
-                    partitions[index] = replace(each, eligible_leader_replicas=(), last_known_elr=())
+                    if each.eligible_leader_replicas or each.last_known_elr:
+                        partitions[index] = replace(
+                            each,
+                            eligible_leader_replicas=(),
+                            last_known_elr=(),
+                            partition_epoch=each.partition_epoch + 1,
+                        )
 
     def _register_controller(self, record: RegisterControllerRecord) -> None:
         self._editable_opaque(CONTROLLERS)[record.controller_id] = record

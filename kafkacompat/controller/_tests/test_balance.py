@@ -11,7 +11,11 @@ from kafkacompat.controller.balance import (
     unclean_elections,
     unclean_interval_ms,
 )
+from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.machine.result import Result
+from kafkacompat.wire.messages import alter_partition_reassignments_request as reassigning
+from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -67,3 +71,29 @@ def test_a_setting_that_allows_unclean_elections_makes_them_due() -> None:
     assert allows_unclean_elections([record("retention.ms", "true"), record(UNCLEAN, "true")])
     assert not allows_unclean_elections([record(UNCLEAN, "false"), record(UNCLEAN, None)])
     assert not allows_unclean_elections([])
+
+
+def test_clearing_eligible_leaders_is_a_change_of_those_partitions_that_had_some() -> None:
+    """As in Apache Kafka, where an AlterPartition made before it is told of the newer partition epoch."""
+    image = cluster(
+        partition(1, 2, isr=(1,), eligible_leader_replicas=(2,)),
+        partition(1, 2, isr=(), leader=-1, last_known_elr=(1,)),
+        partition(1, 2),
+    )
+    cleared = after(image, Result((MetadataRecord(ClearElrRecord(topic_name="t"), 0),), None))
+    found = cleared.topics["t"].partitions.values()
+    assert [each.partition_epoch for each in found] == [10, 10, 9]
+    assert not any(each.eligible_leader_replicas or each.last_known_elr for each in found)
+
+
+def test_the_last_known_leader_is_noted_when_the_partition_loses_its_leader_whatever_its_isr_says() -> None:
+    """A cancelled move may list a fenced replica as in sync and still find no leader; seen in Apache Kafka 4.3.0."""
+    moving = partition(3, 4, isr=(3,), adding_replicas=(3,), leader=3)
+    configs = {(2, "t"): {UNCLEAN: "true"}}
+    image = cluster(moving, brokers=(broker(3), broker(4, fenced=True)), configs=configs)
+    topic = reassigning.ReassignableTopic(
+        name="t", partitions=[reassigning.ReassignablePartition(partition_index=0, replicas=None)]
+    )
+    request = reassigning.AlterPartitionReassignmentsRequest(topics=[topic])
+    new = after(image, alter_partition_reassignments(image, settings(), request)).topics["t"].partitions[0]
+    assert (new.replicas, new.isr, new.leader, new.last_known_elr) == ((4,), (4,), -1, (3,))

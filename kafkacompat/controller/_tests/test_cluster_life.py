@@ -105,14 +105,9 @@ class ClusterLife(RuleBasedStateMachine):
                 new = topic.partitions[index]
                 assert new.partition_epoch >= old.partition_epoch
                 assert new.leader_epoch >= old.leader_epoch
-                assert new == old or new.partition_epoch > old.partition_epoch or self.elr_cleared(old, new)
+                assert new == old or new.partition_epoch > old.partition_epoch
                 assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
                 assert set(old.replicas) <= set(new.replicas) or new.leader_epoch > old.leader_epoch
-
-    @staticmethod
-    def elr_cleared(old: PartitionImage, new: PartitionImage) -> bool:
-        """By a ClearElrRecord, which is no change of the partition."""
-        return (old.isr, old.leader, old.replicas) == (new.isr, new.leader, new.replicas)
 
     @property
     def next_offset(self) -> int:
