@@ -72,6 +72,8 @@ class Cluster:
         self.root = root
         self.cluster_id = new_uuid()
         self.static_voters = static_voters
+        self.is_spoiled = False
+        """A test has left it in a state that `mend` cannot undo."""
         self._settings = REPLICATED_BY_THREE | (settings or {})
         self._format_options = tuple(format_options)
         self.nodes: dict[int, ClusterNode] = {}
@@ -97,7 +99,9 @@ class Cluster:
         taken = {port for node in self.nodes.values() for port in (node.port, node.controller_port)}
         ports = iter(lambda: node_port(place.host), 0)
         port, controller_port = (next(each for each in ports if each not in taken) for _ in range(2))
-        folder = self.root / f"node-{node_id}"
+        # A node that came and went leaves its folder and its log.
+        tries = (self.root / f"node-{node_id}{suffix}" for suffix in ("", *(f"-{n}" for n in range(2, 100))))
+        folder = next(each for each in tries if not each.exists())
         listeners = {
             BROKER: f"PLAINTEXT://{place.host}:{port}",
             CONTROLLER: f"CONTROLLER://{place.host}:{controller_port}",

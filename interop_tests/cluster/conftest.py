@@ -64,12 +64,21 @@ def _shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]
         cluster.close()
 
 
+def is_as_made(cluster: Cluster) -> bool:
+    """Three nodes, which vote, but for what the quorum cannot tell just now."""
+    found = cluster.quorum()
+    voters = {1, 2, 3} if found is None else set(found.voters)
+    return not cluster.is_spoiled and set(cluster.nodes) == voters == {1, 2, 3}
+
+
 @pytest.fixture
 def cluster(_shared: list[Cluster], kind: str, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """The shared cluster of three combined nodes with Kafka's default times, whole."""
     if _shared:
         try:
+            assert is_as_made(_shared[0])
             _shared[0].mend()
+            assert is_as_made(_shared[0])
         except AssertionError:
             _shared.pop().close()
     if not _shared:

@@ -30,7 +30,10 @@ class Scenario:
     def __init__(self, cluster: Cluster, at_work: AtWork, topic: str, measure: Measure) -> None:
         self.cluster = cluster
         self.topic = cluster.create_topic(topic, PARTITIONS)
-        self.works, self.follower = at_work(cluster, self.topic, PARTITIONS)
+        try:
+            self.works, self.follower = at_work(cluster, self.topic, PARTITIONS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{cluster.logs()}") from None
         self._measure = measure
 
     def goes_on(self, timeout_s: float = 60.0) -> float:

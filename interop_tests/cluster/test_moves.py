@@ -33,6 +33,8 @@ def grown(cluster: Cluster, kind: str) -> Iterator[Cluster]:
     """The shared cluster with brokers 4 and 5, which are gone and unregistered afterwards."""
     added = [cluster.add_node(kind, node_id) for node_id in NEW]
     yield cluster
+    left = cluster.ask(views.all_partitions) or {}
+    cluster.is_spoiled = any(set(each.replicas) & set(NEW) for each in left.values())
     for node in added:
         cluster.forget(node)
     for node in added:
@@ -73,7 +75,7 @@ class Plan:
 def throttles(tools: KafkaTools, cluster: Cluster) -> str:
     """What kafka-configs shows of brokers' and topics' throttles."""
     arguments = ["--bootstrap-server", cluster.bootstrap, "--describe", "--entity-type"]
-    said = [tools.run("ConfigCommand", *arguments, each).out for each in ("brokers", "topics")]
+    said = [tools.run("kafka.admin.ConfigCommand", *arguments, each).out for each in ("brokers", "topics")]
     return "\n".join(line for line in "".join(said).splitlines() if "throttled" in line)
 
 
@@ -129,10 +131,6 @@ def test_partitions_move_to_new_brokers(
     assert found is not None
     assert (set(found.replicas), set(found.isr)) == ({4, 2, 1}, {1, 2})
     assert "is still in progress" in plan.run("--verify", status=None)
-    # A second plan is refused while the first one is under way, unless it is said to be meant.
-    assert "Cannot execute because there is an existing partition assignment" in plan.run(
-        "--execute", status=1
-    )
     said = plan.run("--execute", "--additional", "--throttle", "50000000")
     assert "The inter-broker throttle limit was set to 50000000 B/s" in said
     said = plan.wait_until_complete()
@@ -181,7 +179,7 @@ def test_a_move_is_cancelled(grown: Cluster, tools: KafkaTools, unique: Unique, 
         lambda: (found := grown.partition(topic)) and set(found.replicas) == {1, 2, 3, 4, 5},
         "it is under way",
     )
-    assert f"Successfully cancelled partition reassignments for: {topic}-0" in plan.run("--cancel")
+    assert f"Successfully cancelled partition reassignment for: {topic}-0" in plan.run("--cancel")
     is_replicated_on(grown, topic, 0, 1, 2, 3)
     after = grown.partition(topic)
     assert before is not None

@@ -19,7 +19,8 @@ QUORUM = "MetadataQuorumCommand"
 
 def quorum(tools: KafkaTools, cluster: Cluster, *words: str, status: int | None = 0) -> str:
     output = tools.run(QUORUM, "--bootstrap-server", cluster.bootstrap, *words, status=status)
-    return output.out + output.err
+    # One of its lines has two blanks in a row.
+    return re.sub(r" +", " ", output.out + output.err)
 
 
 def directory_id(node: ClusterNode) -> str:
@@ -81,6 +82,11 @@ def test_a_controller_is_added_and_removed(cluster: Cluster, tools: KafkaTools, 
         cluster.nodes[active].kill()
         cluster.wait(lambda: cluster.active_controller() != active, "another controller is active")
         cluster.mend()
+        if cluster.active_controller() == 6:
+            # A leader that removes itself may resign before it answers.
+            node.kill()
+            cluster.wait(lambda: cluster.active_controller() != 6, "another controller is active")
+            cluster.mend()
         wrong = [
             "remove-controller",
             "--controller-id",
