@@ -68,6 +68,12 @@ class ParkedFetch(Waiter):
     def expire(self) -> None:
         self.finish(self.context.partitions)
 
+    def moved(self) -> Iterable[Any]:
+        """The partitions that can give something. A full fetch is told of all: its session is made of what it was told."""
+        if self.context.session is None:
+            return self.context.partitions
+        return [self.asked[key] for key, size in self.sizes.items() if size]
+
     def finish(self, partitions: Iterable[Any]) -> None:
         """Answer with what these can give now."""
         try:
@@ -174,7 +180,10 @@ class FetchEngine:
                     is_due = self._is_due(waiter, core, asked)
                 if is_due:
                     self.followers.remove(waiter)
-                    waiter.finish([waiter.asked[key] for key, size in waiter.sizes.items() if size])
+                    if waiter.context.session is None:
+                        waiter.expire()  # its session is made of what the answer names
+                    else:
+                        waiter.finish(waiter.moved())
 
     def _asked_by(self, waiter: ParkedFetch, core: PartitionCore) -> Any:
         """What a follower's fetch asks of a partition; None when it does not ask for it."""

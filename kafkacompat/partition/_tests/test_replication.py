@@ -215,6 +215,18 @@ def test_a_new_partition_is_replicated_soon_though_the_followers_fetch_is_parked
     assert cluster.fetches - before <= 4 * 21, "four followings fetch twice a second again"
 
 
+def test_a_first_fetch_that_an_append_ends_leaves_no_partition_out_of_the_session() -> None:
+    cluster = Cluster(partitions=3)
+    cluster.drain()
+    cluster.tick()
+    cluster.drain()
+    assert cluster.nodes[1].fetches.parked_count() == 2
+    for index in (1, 0, 2):
+        waiting = cluster.nodes[1].produce(b"a", TopicPartition("t", index))
+        cluster.drain()
+        assert waiting.result() is ErrorCode.NONE
+
+
 def test_a_follower_that_hears_of_the_new_leader_first_asks_again_soon() -> None:
     cluster = Cluster()
     cluster.settle()
@@ -228,6 +240,15 @@ def test_a_follower_that_hears_of_the_new_leader_first_asks_again_soon() -> None
     waiting = cluster.nodes[2].produce(b"a")
     cluster.settle(200)
     assert waiting.result() is ErrorCode.NONE
+
+
+def test_a_first_fetch_that_one_partition_wakes_takes_all_of_them_into_the_session() -> None:
+    cluster = Cluster(partitions=3)
+    cluster.settle(1)
+    assert cluster.nodes[1].fetches.parked_count() == 2, "the followers' first fetches wait"
+    waiting = [cluster.nodes[1].produce(b"a", TopicPartition("t", index)) for index in (1, 0, 2)]
+    cluster.drain()
+    assert [each.result() for each in waiting] == [ErrorCode.NONE] * 3
 
 
 def test_several_partitions_of_one_leader_share_a_session() -> None:
