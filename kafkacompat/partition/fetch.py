@@ -180,10 +180,7 @@ class FetchEngine:
                     is_due = self._is_due(waiter, core, asked)
                 if is_due:
                     self.followers.remove(waiter)
-                    if waiter.context.session is None:
-                        waiter.expire()  # its session is made of what the answer names
-                    else:
-                        waiter.finish(waiter.moved())
+                    waiter.finish(waiter.moved())
 
     def _asked_by(self, waiter: ParkedFetch, core: PartitionCore) -> Any:
         """What a follower's fetch asks of a partition; None when it does not ask for it."""

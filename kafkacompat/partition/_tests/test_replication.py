@@ -242,15 +242,6 @@ def test_a_follower_that_hears_of_the_new_leader_first_asks_again_soon() -> None
     assert waiting.result() is ErrorCode.NONE
 
 
-def test_a_first_fetch_that_one_partition_wakes_takes_all_of_them_into_the_session() -> None:
-    cluster = Cluster(partitions=3)
-    cluster.settle(1)
-    assert cluster.nodes[1].fetches.parked_count() == 2, "the followers' first fetches wait"
-    waiting = [cluster.nodes[1].produce(b"a", TopicPartition("t", index)) for index in (1, 0, 2)]
-    cluster.drain()
-    assert [each.result() for each in waiting] == [ErrorCode.NONE] * 3
-
-
 def test_several_partitions_of_one_leader_share_a_session() -> None:
     cluster = Cluster(partitions=5)
     cluster.settle()
