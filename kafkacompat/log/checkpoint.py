@@ -46,6 +46,9 @@ def format_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]]:
+    """The file is not synced with every change, so a crash may leave a part of it: it must end with a whole line."""
+    if data and not data.endswith(b"\n"):
+        raise CheckpointCorrupt("the last line has no end")
     result = []
     for line in _parse(data):
         try:

@@ -122,6 +122,14 @@ def test_damaged_checkpoints_are_noticed(text: bytes) -> None:
         parse_offsets(text)
 
 
+def test_no_part_of_an_epoch_file_passes_for_the_whole() -> None:
+    """The file is not synced with every change; "1 2" for "1 20" would have the log's history part from the leader's."""
+    whole = format_epochs([(0, 0), (1, 20)])
+    for length in range(1, len(whole)):
+        with pytest.raises(CheckpointCorrupt):
+            parse_epochs(whole[:length])
+
+
 def deletable(*segments: tuple[int, int, int], **limits: object) -> int:
     settings: dict[str, object] = {
         "high_watermark": 1000,
