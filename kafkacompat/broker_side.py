@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from kafkacompat.advertised import broker_addresses
 from kafkacompat.api.context import Node, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.config import EndPoint, ServerConfig
@@ -40,7 +41,7 @@ from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.read_replicas import selects_by_rack
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
-from kafkacompat.quorum_side import NodeDoors, QuorumSide, canonical_host_name
+from kafkacompat.quorum_side import NodeDoors, QuorumSide
 
 logger = logging.getLogger(__name__)
 
@@ -261,13 +262,7 @@ class BrokerSide:
         config = self._doors.config
         listeners = server.bind(config.broker_listeners())
         self.bound = tuple(replace(each.endpoint, port=each.port) for each in listeners)
-        ports = {each.listener_name: each.port for each in self.bound}
-        return tuple(
-            replace(
-                each, host=each.host or canonical_host_name(), port=each.port or ports[each.listener_name]
-            )
-            for each in config.advertised_broker_listeners()
-        )
+        return broker_addresses(config, {each.listener_name: each.port for each in self.bound})
 
     def _follow_settings(self, config: ServerConfig) -> None:
         """Connection bounds hold from now on; what else is dynamic is read where it is used."""

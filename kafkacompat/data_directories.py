@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.config import EndPoint, ServerConfig, parse_voters
-from kafkacompat.ids import ZERO_UUID, uuid_to_text
+from kafkacompat.ids import uuid_to_text
 from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
 from kafkacompat.raft.contracts import QuorumTransport
-from kafkacompat.raft.driver import RaftDriver
 from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import (
@@ -143,53 +142,6 @@ def controller_listeners(config: ServerConfig) -> tuple[tuple[str, str, int], ..
             advertised.get(endpoint.listener_name, endpoint) for endpoint in config.controller_listeners()
         )
     )
-
-
-@dataclass(slots=True)
-class MetadataStore:
-    """The metadata log's files and the driver over them."""
-
-    log: PartitionMetadataLog
-    driver: RaftDriver
-
-    def close(self) -> None:
-        """After everything is committed: leave the files as Kafka does at a clean stop. Blocks."""
-        self.log.close()
-
-
-def open_metadata_store(
-    config: ServerConfig,
-    directories: NodeDirectories,
-    disk: Disk,
-    workers: Workers,
-    clock: Clock,
-    *,
-    fail: Callable[[BaseException], None],
-    note: Callable[[str], None],
-) -> MetadataStore:
-    """Open `__cluster_metadata-0`. Every batch is checked at each start, as in Kafka: a quorum rests on it."""
-    identity = directories.identity
-    log_config = metadata_log_config(
-        config.int("metadata.log.segment.bytes"), config.int("metadata.log.segment.ms")
-    )
-    log = open_metadata_log(disk, identity.metadata_directory, log_config, clock, clean=False, note=note)
-    voters = tuple(
-        Voter(node_id, ZERO_UUID, ((config.controller_listener_names[0], host, port),))
-        for node_id, (host, port) in parse_voters(config).items()
-    )
-    driver = RaftDriver(
-        node_id=config.node_id,
-        directory_id=identity.metadata_directory_id,
-        directory=posixpath.join(identity.metadata_directory, METADATA_PARTITION),
-        log=log,
-        disk=disk,
-        workers=workers,
-        clock=clock,
-        static_voters=voters,
-        own_listeners=controller_listeners(config),
-        fail=fail,
-    )
-    return MetadataStore(log, driver)
 
 
 @dataclass(slots=True)

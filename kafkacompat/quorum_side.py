@@ -8,13 +8,13 @@ them; it knows no partition, no group and no client.
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kafkacompat.advertised import controller_addresses
 from kafkacompat.api.context import NotController, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.core import ControllerCore
@@ -124,15 +124,9 @@ class QuorumSide:
         self.server = Server(
             NotYet(), NetworkSettings.from_config(config), self._doors.clock, self._doors.workers
         )
-        bound = {
-            each.endpoint.listener_name: each for each in self.server.bind(config.controller_listeners())
-        }
-        advertised = {each.listener_name: each for each in config.advertised_listeners()}
-        # The default one first: the quorum speaks there.
-        self.listeners = tuple(
-            replace(told, host=told.host or canonical_host_name(), port=told.port or bound[name].port)
-            for name in config.controller_listener_names
-            for told in [advertised.get(name, bound[name].endpoint)]
+        bound = self.server.bind(config.controller_listeners())
+        self.listeners = controller_addresses(
+            config, {each.endpoint.listener_name: each.port for each in bound}
         )
 
     def _build_controller(self) -> None:
@@ -264,8 +258,3 @@ class NotYet:
 
     def connection_closed(self, connection: object) -> None:
         """No connection was made."""
-
-
-def canonical_host_name() -> str:
-    """What clients are told in place of an empty host, as Kafka does: this machine's own full name."""
-    return socket.getfqdn()

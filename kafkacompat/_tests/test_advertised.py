@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
-from typing import Any
 
 import pytest
-import trio
 
-from kafkacompat import broker
-from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.advertised import broker_addresses, controller_addresses
+from kafkacompat.config import ServerConfig, defaults_without_file
 
-
-class Bound:
-    def __init__(self, endpoint: EndPoint) -> None:
-        self.endpoint = endpoint
-        self.port = endpoint.port or 4711
+PORTS = {"PLAINTEXT": 4711, "CONTROLLER": 4712}
 
 
-class Server:
-    """Binds nothing."""
-
-    def bind(self, endpoints: Iterable[EndPoint]) -> tuple[Bound, ...]:
-        return tuple(map(Bound, endpoints))
-
-
-async def told(**changes: str) -> list[tuple[str, str, int]]:
+def configured(**changes: str) -> ServerConfig:
     settings = {name.replace("_", "."): text for name, text in changes.items()}
-    config = ServerConfig.from_properties(defaults_without_file(), settings)
-    async with trio.open_nursery() as nursery:
-        node: Any = broker.RunningNode(config, nursery)
-        node._bind(Server())
-        return [(each.listener_name, each.host, each.port) for each in node._advertised]
-    raise AssertionError("the nursery ended early")
+    return ServerConfig.from_properties(defaults_without_file(), settings)
+
+
+def told(**changes: str) -> list[tuple[str, str, int]]:
+    addresses = broker_addresses(configured(**changes), PORTS)
+    return [(each.listener_name, each.host, each.port) for each in addresses]
 
 
 @pytest.fixture(autouse=True)
@@ -41,32 +27,30 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getfqdn", lambda: "node.example.org")
 
 
-async def test_an_empty_host_is_told_as_the_machines_name() -> None:
+def test_an_empty_host_is_told_as_the_machines_name() -> None:
     listeners = "PLAINTEXT://:0,CONTROLLER://127.0.0.1:0"
-    assert await told(listeners=listeners) == [("PLAINTEXT", "node.example.org", 4711)]
+    assert told(listeners=listeners) == [("PLAINTEXT", "node.example.org", 4711)]
     advertised = "PLAINTEXT://:9999"
-    assert await told(listeners=listeners, advertised_listeners=advertised) == [
+    assert told(listeners=listeners, advertised_listeners=advertised) == [
         ("PLAINTEXT", "node.example.org", 9999)
     ]
 
 
-async def test_what_is_set_is_told_as_it_stands() -> None:
+def test_what_is_set_is_told_as_it_stands() -> None:
     listeners = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
-    assert await told(listeners=listeners) == [("PLAINTEXT", "127.0.0.1", 9092)]
-    assert await told(listeners=listeners, advertised_listeners="PLAINTEXT://h:1") == [("PLAINTEXT", "h", 1)]
+    assert told(listeners=listeners) == [("PLAINTEXT", "127.0.0.1", 9092)]
+    assert told(listeners=listeners, advertised_listeners="PLAINTEXT://h:1") == [("PLAINTEXT", "h", 1)]
 
 
 def test_controllers_are_told_as_advertised() -> None:
     listeners = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://:9093"
-    config = ServerConfig.from_properties(defaults_without_file(), {"listeners": listeners})
-    assert [(each.host, each.port) for each in broker._advertised_controllers(config)] == [
-        ("node.example.org", 9093)
-    ]
-    config = ServerConfig.from_properties(
-        defaults_without_file(),
-        {
-            "listeners": listeners,
-            "advertised.listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://c:9094",
-        },
+    (controller,) = controller_addresses(configured(listeners=listeners), PORTS)
+    assert (controller.host, controller.port) == ("node.example.org", 9093)
+    advertised = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://c:7"
+    (controller,) = controller_addresses(
+        configured(listeners=listeners, advertised_listeners=advertised), PORTS
     )
-    assert [(each.host, each.port) for each in broker._advertised_controllers(config)] == [("c", 9094)]
+    assert (controller.host, controller.port) == ("c", 7)
+    anywhere = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:0"
+    (controller,) = controller_addresses(configured(listeners=anywhere), PORTS)
+    assert controller.port == 4712

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkacompat.api.context import RequestContext
-    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.controller.image import BrokerImage, MetadataImage
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 
@@ -187,23 +187,21 @@ class ActiveController:
     def broker_registration(
         self, request: BrokerRegistrationRequest, context: RequestContext
     ) -> Deferred[Any]:
-        from kafkacompat.controller.brokers import register_broker
-        from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
+        from kafkacompat.controller.registration import broker_registration
+
+        liveness = self._liveness
+        endpoints = {(each.host, each.port) for each in request.listeners}
+
+        def is_live(broker: BrokerImage) -> bool:
+            # A node that registers with the controller in its own process has died before: there is no session to wait for.
+            return broker.id != self._settings.node_id and liveness.is_live(broker, endpoints)
 
         def register() -> Result[MetadataRecord, Any]:
-            image, liveness = self._image, self._liveness
-            existing = image.brokers.get(request.broker_id)
-            # A node that registers with the controller in its own process has died before: there is no session to wait for.
-            is_live = (
-                existing is not None
-                and request.broker_id != self._settings.node_id
-                and liveness.is_live(existing, {(each.host, each.port) for each in request.listeners})
+            result = broker_registration(
+                self._image, self._settings, liveness.sessions, request, self._driver.next_offset, is_live
             )
-            first = self._driver.next_offset
-            result = register_broker(image, self._settings, request, first, is_live)
-            liveness.sessions.registered(request.broker_id, result.response, first + len(result.records) - 1)
             liveness.heard(request.broker_id, context.connection_id)
-            return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))
+            return result
 
         return self._answer(request, register)
 

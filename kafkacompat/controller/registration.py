@@ -5,8 +5,10 @@ Image, sessions and request give records and response; brokers.py has the checks
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkacompat.controller.brokers import register_broker
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import BrokerImage, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
@@ -21,11 +23,14 @@ def broker_registration(
     sessions: BrokerSessions,
     request: BrokerRegistrationRequest,
     next_offset: int,
-    now_ms: int,
+    is_live: Callable[[BrokerImage], bool],
 ) -> Result[MetadataRecord, BrokerRegistrationResponse]:
-    """`next_offset`: where the first of the records would go. Raises BrokerRefused."""
+    """`next_offset`: where the first of the records would go; `is_live`: whether what is registered may still run.
+
+    Raises BrokerRefused.
+    """
     existing = image.brokers.get(request.broker_id)
-    live = existing is not None and sessions.is_live(existing.id, existing.epoch, now_ms)
+    live = existing is not None and is_live(existing)
     result = register_broker(image, settings, request, next_offset, live)
     sessions.registered(request.broker_id, result.response, next_offset + len(result.records) - 1)
     return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

@@ -53,7 +53,14 @@ def register(
 ) -> Result[Any, Any]:
     request = registration(previous_epoch, incarnation, broker_id=2, directories=[directory(2)])
     request.cluster_id = "cluster"
-    return broker_registration(image, settings(), sessions, request, 60, now_ms)
+    return broker_registration(
+        image,
+        settings(),
+        sessions,
+        request,
+        60,
+        lambda broker: sessions.is_live(broker.id, broker.epoch, now_ms),
+    )
 
 
 def test_another_process_of_the_same_id_waits_until_the_session_is_over() -> None:

@@ -141,7 +141,7 @@ class ClusterLife(RuleBasedStateMachine):
         live = existing is not None and self.sessions.is_live(broker_id, existing.epoch, self.now_ms)
         answer = self.do(
             lambda: broker_registration(
-                self.image, self.settings, self.sessions, request, self.next_offset, self.now_ms
+                self.image, self.settings, self.sessions, request, self.next_offset, lambda _: live
             )
         )
         assert (answer is None) == (live and not again)
