@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import trio
 
@@ -69,19 +69,34 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
         try:
             async with trio.open_nursery() as nursery:
                 node = RunningNode(config, nursery)
+                asked = trio.Event()
+                starting = trio.CancelScope()
+                nursery.start_soon(_wait_for_signal, signals, asked, starting)
                 try:
-                    await node.start(format_if_empty)
+                    with starting:
+                        await node.start(format_if_empty)
                 except START_PROBLEMS as problem:
                     node.abandon()
                     raise StartRefused(_reason(problem)) from problem
-                freeze_long_lived()
-                announce(node.ready_line())
-                async for _ in signals:
-                    break
-                await node.stop()
+                if starting.cancelled_caught:
+                    node.abandon()
+                else:
+                    freeze_long_lived()
+                    announce(node.ready_line())
+                    await asked.wait()
+                    await node.stop()
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise _only_cause(group) from None
+
+
+async def _wait_for_signal(
+    signals: AsyncIterator[int], asked: trio.Event, starting: trio.CancelScope
+) -> None:
+    """A node that still waits for its quorum is not kept from stopping by it."""
+    async for _ in signals:
+        asked.set()
+        starting.cancel()
 
 
 def _refuse_what_is_not_served(config: ServerConfig) -> None:
