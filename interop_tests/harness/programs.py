@@ -1,6 +1,6 @@
-"""Builds the Go and Node programs of others/ once, into the checkout's cache, and runs them.
+"""Builds the programs of others/ once, into the checkout's cache, and runs them.
 
-A build is done again when a source file has changed. A missing Go or Node raises MissingTool.
+A build is done again when a source file has changed. A missing tool raises MissingTool.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUILD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 90
 
 
-def _build_once(name: str, sources: list[Path], build: Callable[[Path], list[list[str]]]) -> Path:
+def build_once(name: str, sources: list[Path], build: Callable[[Path], list[list[str]]]) -> Path:
     """The folder .cache/others/<name> with the build of exactly these sources; build gives the commands."""
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     folder = CACHE_DIR / name
@@ -51,7 +51,7 @@ def franz_go_program() -> list[str]:
     """The command of the franz-go program."""
     go = require_program("go")
     source = OTHERS / "franz_go"
-    folder = _build_once(
+    folder = build_once(
         "franz_go",
         [source / name for name in ("main.go", "go.mod", "go.sum")],
         lambda folder: [[go, "build", "-trimpath", "-o", str(folder / "franz_go"), "."]],
@@ -64,7 +64,7 @@ def sarama_program(release: str) -> list[str]:
     go = require_program("go")
     source = OTHERS / "sarama"
     modules = {"new": "go", "old": "old"}[release]
-    folder = _build_once(
+    folder = build_once(
         f"sarama_{release}",
         [source / name for name in ("main.go", "go.mod", "go.sum", f"{modules}.mod", f"{modules}.sum")],
         lambda folder: [
@@ -78,7 +78,7 @@ def kafkajs_program() -> list[str]:
     """The command of the kafkajs program."""
     node, npm = require_program("node"), require_program("npm")
     source = OTHERS / "kafkajs"
-    folder = _build_once(
+    folder = build_once(
         "kafkajs",
         [source / name for name in ("main.js", "package.json", "package-lock.json")],
         lambda folder: [[npm, "ci", "--omit=dev", "--no-audit", "--no-fund", "--ignore-scripts"]],

@@ -1,1 +1,1 @@
-"""Clients of other languages, by small programs of our own: franz-go and Sarama in Go, kafkajs in Node."""
+"""Clients of other languages and of past years, by small programs of our own: Go, Node, Java and Python."""

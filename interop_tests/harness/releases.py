@@ -1,0 +1,79 @@
+"""Old releases of clients, each in a folder of its own in the checkout's cache, and the commands that run them.
+
+The registries are asked once a release. A missing pip, Java or Maven, or a release that does not install, raises
+MissingTool.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.programs import OTHERS, build_once
+
+JAVA_FLAGS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
+# It ignores PYTHONPATH and takes the release before what is installed beside pytest.
+RUN_WITH_RELEASE = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+
+
+def python_release(program: str, distribution: str, version: str) -> list[str]:
+    """The command of old_python/<program>, with this release of the distribution; its requirements are our own."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    folder = build_once(
+        f"{distribution}-{version}",
+        [],
+        lambda folder: [
+            [
+                *pip,
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--target",
+                str(folder / "site"),
+                f"{distribution}=={version}",
+            ]
+        ],
+    )
+    return [
+        sys.executable,
+        "-c",
+        RUN_WITH_RELEASE,
+        str(folder / "site"),
+        str(OTHERS / "old_python" / program),
+    ]
+
+
+def java_release(version: str) -> list[str]:
+    """The command of old_java/OldClient with this release of kafka-clients. The compiler comes with the jars."""
+    java, maven = require_program("java"), require_program("mvn")
+    source = OTHERS / "old_java"
+    folder = build_once(
+        f"kafka-clients-{version}",
+        [source / name for name in ("OldClient.java", "pom.xml")],
+        lambda folder: [
+            [
+                maven,
+                "-q",
+                "-B",
+                "dependency:copy-dependencies",
+                f"-Dclients={version}",
+                f"-DoutputDirectory={folder}/lib",
+            ],
+            [
+                java,
+                "-cp",
+                "lib/*",
+                COMPILER,
+                "-8",
+                "-nowarn",
+                "-proc:none",
+                "-extdirs",
+                "lib",
+                "-d",
+                "classes",
+                "OldClient.java",
+            ],
+        ],
+    )
+    return [java, *JAVA_FLAGS, "-cp", f"{folder}/classes:{folder}/lib/*", "OldClient"]

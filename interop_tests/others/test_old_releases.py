@@ -1,0 +1,155 @@
+"""Clients of past years, in the very releases, and new ones that are shown the versions of an older Kafka."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka
+import pytest
+
+from interop_tests.conftest import MakeBroker
+from interop_tests.harness.broker import free_port
+from interop_tests.harness.capped import KAFKA_2_6, Relay
+from interop_tests.harness.programs import OTHERS, run_program
+from interop_tests.harness.releases import java_release, python_release
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+PARTITIONS = ["0", "1", "2"]
+PER_LABEL = 20
+START_MS = 1_600_000_000_000
+PRODUCE, FETCH = 0, 1
+
+
+def check_records(seen: dict[str, Any], labels: list[str]) -> None:
+    """All records once, in their partitions' order, and every offset that the client asked for. The last label was
+    written when the others had been read and committed."""
+    total = len(labels) * PER_LABEL
+    assert seen["written"] == total
+    by_key = {record["key"]: record for record in seen["records"]}
+    assert len(seen["records"]) == len(by_key) == total
+    for place, label in enumerate(labels):
+        for n in range(PER_LABEL):
+            record = by_key[f"{label}-{n}"]
+            assert record["value"] == f"{label} {n} " * 10
+            assert record["headers"] == {"label": label}
+            assert record["partition"] == n % len(PARTITIONS)
+            assert record["timestamp"] == START_MS + place * PER_LABEL + n
+    early = [record for record in seen["records"] if not record["key"].startswith(labels[-1])]
+    middle_ms = START_MS + len(early) // 2
+    for partition in PARTITIONS:
+        offsets = [record["offset"] for record in seen["records"] if str(record["partition"]) == partition]
+        assert offsets == list(range(len(offsets)))
+        mine = [record for record in early if str(record["partition"]) == partition]
+        assert (seen["oldest"][partition], seen["newest"][partition]) == (0, len(mine))
+        assert seen["committed"][partition] == len(mine)
+        at_or_after = [record["offset"] for record in mine if record["timestamp"] >= middle_ms]
+        assert seen["by_time"][partition] == at_or_after[0]
+
+
+def check_confluent(seen: dict[str, Any], version: str) -> None:
+    assert seen["library"] == version
+    check_records(seen, [*CODECS, "idempotent", "later"])
+    assert (seen["again"], seen["retention"]) == ("TOPIC_ALREADY_EXISTS", "-1")
+    assert sorted(seen["shared"]) == [1, 2]
+    assert (seen["state"], seen["protocol_type"], seen["members"]) == ("Stable", "consumer", 2)
+
+
+def check_java(seen: dict[str, Any], version: str, codecs: list[str], retention: str) -> None:
+    assert seen["library"] == version
+    check_records(seen, [*codecs, "idempotent", "later"])
+    assert (seen["again"], seen["retention"]) == ("TopicExistsException", retention)
+    assert sorted(seen["shared"]) == [1, 2]
+    for partition in PARTITIONS:
+        assert seen["metadata"][partition] == f"as far as {seen['committed'][partition] - 1}"
+
+
+@pytest.mark.parametrize("version", ["2.0.2", "2.6.0"])
+def test_confluent_kafka(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
+    """T8: librdkafka 2.0.2, and 2.6.0 with its fault in Fetch: against these ranges it does not show."""
+    command = python_release("confluent.py", "confluent-kafka", version)
+    check_confluent(run_program(command, bootstrap, unique("topic"), unique("group")), version)
+
+
+@pytest.mark.parametrize("version", ["2.0.2", "2.3.3"])
+def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
+    """T5, T8: kafka-python of 2020, which asks in Metadata 0 and 1, and the last one before 3.0."""
+    command = python_release("pure.py", "kafka-python", version)
+    seen = run_program(command, bootstrap, unique("topic"), unique("group"))
+    assert seen["library"] == version
+    check_records(seen, [*CODECS, "later"])
+    assert seen["again"] == "TOPIC_ALREADY_EXISTS"
+    assert (seen["state"], seen["members"]) == ("Stable", 1)
+
+
+@pytest.mark.parametrize("version", ["2.1.1", "2.8.2", "3.9.1"])
+def test_java(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
+    """T8: Kafka's own client of 2.1, the oldest that Kafka 4 supports, and of later years."""
+    seen = run_program(java_release(version), bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
+    check_java(seen, version, CODECS, "-1")
+
+
+def test_java_older_than_supported(bootstrap: str, unique: Callable[[str], str]) -> None:
+    """T8: the client of 0.11 still reads and writes; its DescribeConfigs 0 is gone, and it says so by itself."""
+    codecs = CODECS[:-1]
+    command = java_release("0.11.0.3")
+    seen = run_program(command, bootstrap, unique("topic"), unique("group"), ",".join(codecs))
+    check_java(seen, "0.11.0.3", codecs, "UnsupportedVersionException")
+
+
+@pytest.fixture
+def relay(make_broker: MakeBroker) -> Iterator[Relay]:
+    """A relay that shows the versions of Kafka 2.6, before a broker that advertises the relay on a second listener."""
+    made = Relay(KAFKA_2_6)
+    second = free_port()
+    broker = make_broker(start=False)
+    for name, port in (("listeners", second), ("advertised.listeners", made.port)):
+        broker.settings[name] += f",SHOWN://127.0.0.1:{port}"
+    broker.settings["listener.security.protocol.map"] += ",SHOWN:PLAINTEXT"
+    broker.start()
+    made.serve(second)
+    yield made
+    made.close()
+
+
+def check_versions(relay: Relay, fetch: int) -> None:
+    """The client kept to what it was shown, and used Produce as new as that, and Fetch as new as it knows it."""
+    assert relay.too_new() == {}
+    assert (relay.asked[PRODUCE], relay.asked[FETCH]) == ({8}, {fetch})
+
+
+@pytest.mark.needs_control
+def test_confluent_kafka_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
+    """T6, T8: a new librdkafka without topic ids and without flexible Fetch."""
+    command = [sys.executable, str(OTHERS / "old_python" / "confluent.py")]
+    seen = run_program(command, relay.bootstrap, unique("topic"), unique("group"))
+    check_confluent(seen, confluent_kafka.libversion()[0])
+    check_versions(relay, 11)
+
+
+@pytest.mark.needs_control
+def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
+    relay: Relay, unique: Callable[[str], str]
+) -> None:
+    """T8: this release never asks in Fetch below 12, whatever is shown. What it asks is answered: 12 has no topic ids."""
+    command = python_release("confluent.py", "confluent-kafka", "2.6.0")
+    seen = run_program(command, relay.bootstrap, unique("topic"), unique("group"))
+    check_confluent(seen, "2.6.0")
+    assert relay.too_new() == {FETCH: {12}}
+
+
+@pytest.mark.needs_control
+def test_kafka_python_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
+    """T5, T6, T8: kafka-python derives from what is shown which release it speaks to."""
+    command = python_release("pure.py", "kafka-python", "2.3.3")
+    check_records(run_program(command, relay.bootstrap, unique("topic"), unique("group")), [*CODECS, "later"])
+    check_versions(relay, 10)
+
+
+@pytest.mark.needs_control
+def test_java_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
+    """T6, T8: a newer Java client in the versions of an older Kafka."""
+    arguments = (relay.bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
+    check_java(run_program(java_release("3.9.1"), *arguments), "3.9.1", CODECS, "-1")
+    check_versions(relay, 11)
