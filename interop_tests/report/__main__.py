@@ -1,8 +1,9 @@
 """Run the interop suite on kafkacompat and on Apache Kafka 4.3 and show both in docs/compatibility.md.
 
-python -m interop_tests.report [--only kafkacompat|apache] [--write-only] [--minutes N] [PYTEST_ARGUMENT ...]
+python -m interop_tests.report [--only kafkacompat|apache] [--group G] [--write-only] [--minutes N] [PYTEST_ARGUMENT ...]
 
-Each run leaves its JUnit file in .cache/interop/; the page is written when both are there.
+Each run leaves its JUnit file in .cache/interop/; the page is written when both are there. A group (a folder of the
+suite, such as raw) that is run by itself replaces what the last whole run said of it.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ OWN_TESTS = SUITE / "report"
 SETTLE_S = 30
 
 
-def run_suite(kind: str, minutes: float, extra: list[str]) -> None:
-    """One half, its output to the terminal; SystemExit when it brings no results or takes too long."""
+def run_suite(kind: str, group: str | None, minutes: float, extra: list[str]) -> None:
+    """One half or a group of it, its output to the terminal; SystemExit when it brings no results or takes too long."""
     FILES.mkdir(parents=True, exist_ok=True)
-    target = result_file(kind)
-    target.unlink(missing_ok=True)
+    target = result_file(kind, group)
+    for old in [target] if group else [target, *group_files(kind).values()]:
+        old.unlink(missing_ok=True)
     ignored = [OWN_TESTS]
     if kind == APACHE:
         ignored += [SUITE / group for group in sorted(BOTH_THEMSELVES)]
-    command = [sys.executable, "-m", "pytest", str(SUITE), "-q", f"--junitxml={target}"]
+    command = [sys.executable, "-m", "pytest", str(SUITE / (group or "")), "-q", f"--junitxml={target}"]
     command += [f"--ignore={path}" for path in ignored]
     # A missing tool is a failure here, not a skip: the page must not hide it.
     environment = {**os.environ, "INTEROP_BROKER": kind, "CI": "true"}
     environment.pop("BOOTSTRAP", None)
-    print(f"== the interop suite on {kind}", flush=True)
+    print(f"== {group or 'the interop suite'} on {kind}", flush=True)
     process = subprocess.Popen([*command, *extra], cwd=CHECKOUT, env=environment, start_new_session=True)
     try:
         process.wait(minutes * 60)
@@ -59,20 +61,29 @@ def run_suite(kind: str, minutes: float, extra: list[str]) -> None:
         raise SystemExit(f"the suite on {kind} brought no results (status {process.returncode})")
 
 
-def result_file(kind: str) -> Path:
-    return FILES / f"{kind}.xml"
+def result_file(kind: str, group: str | None = None) -> Path:
+    return FILES / (f"{kind}-{group}.xml" if group else f"{kind}.xml")
+
+
+def group_files(kind: str) -> dict[str, Path]:
+    """The results of groups that were run by themselves after the whole."""
+    return {path.stem.removeprefix(f"{kind}-"): path for path in sorted(FILES.glob(f"{kind}-*.xml"))}
 
 
 def write_page() -> bool:
     """Show the stored results; whether nothing failed on kafkacompat."""
     runs: dict[str, Run] = {}
+    newest = 0.0
     for kind in (KAFKACOMPAT, APACHE):
         if not result_file(kind).exists():
             raise SystemExit(
                 f"there are no results of {kind} yet: python -m interop_tests.report --only {kind}"
             )
         runs[kind] = read_run(result_file(kind))
-    newest = max(result_file(kind).stat().st_mtime for kind in runs)
+        newest = max(newest, result_file(kind).stat().st_mtime)
+        for group, path in group_files(kind).items():
+            runs[kind] = runs[kind].with_group(group, read_run(path))
+            newest = max(newest, path.stat().st_mtime)
     when = datetime.datetime.fromtimestamp(newest, datetime.UTC).date().isoformat()
     part = results_part(runs[KAFKACOMPAT], runs[APACHE], BOTH_THEMSELVES, when)
     PAGE.write_text(rewritten(PAGE.read_text("utf-8"), part), "utf-8")
@@ -80,17 +91,24 @@ def write_page() -> bool:
     return not runs[KAFKACOMPAT].failures()
 
 
+def groups() -> list[str]:
+    return sorted({path.parent.name for path in SUITE.glob("*/test_*.py")} - {OWN_TESTS.name})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="interop_tests.report", description=__doc__)
     parser.add_argument(
         "--only", choices=(KAFKACOMPAT, APACHE), help="run this half, keep the other's results"
+    )
+    parser.add_argument(
+        "--group", choices=groups(), help="run this folder of the suite, keep the others' results"
     )
     parser.add_argument("--write-only", action="store_true", help="run nothing, write what is stored")
     parser.add_argument("--minutes", type=float, default=30, help="bound of each half (30)")
     arguments, extra = parser.parse_known_args()
     if not arguments.write_only:
         for kind in (arguments.only,) if arguments.only else (KAFKACOMPAT, APACHE):
-            run_suite(kind, arguments.minutes, extra)
+            run_suite(kind, arguments.group, arguments.minutes, extra)
     if arguments.only and not all(result_file(kind).exists() for kind in (KAFKACOMPAT, APACHE)):
         return 0
     return 0 if write_page() else 1

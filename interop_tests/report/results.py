@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from xml.etree import ElementTree
 
+T = TypeVar("T")
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 BEGIN = "<!-- begin results: written by python -m interop_tests.report -->\n"
 END = "<!-- end results -->"
@@ -23,9 +25,27 @@ class Run:
     """One run of the suite. `outcomes` is by module, such as raw/test_fetch, then by the test's name."""
 
     outcomes: Mapping[str, Mapping[str, str]]
-    seconds: float
+    seconds: Mapping[str, float]
+    """What the tests took with their fixtures, by module."""
     reasons: Mapping[str, Counter[str]] = field(default_factory=dict)
     """Why tests were skipped, counted, by module."""
+
+    alone: frozenset[str] = frozenset()
+    """Groups whose results come from a run of their own."""
+
+    def with_group(self, group: str, run: Run) -> Run:
+        """This run where that one, of one group alone, says what happened in the group."""
+
+        def replaced(mine: Mapping[str, T], theirs: Mapping[str, T]) -> dict[str, T]:
+            kept = {module: each for module, each in mine.items() if module.split("/")[0] != group}
+            return kept | dict(theirs)
+
+        return Run(
+            replaced(self.outcomes, run.outcomes),
+            replaced(self.seconds, run.seconds),
+            replaced(self.reasons, run.reasons),
+            self.alone | {group},
+        )
 
     def counts(self, module: str) -> Counter[str]:
         return Counter(self.outcomes.get(module, {}).values())
@@ -48,13 +68,13 @@ def read_run(path: Path) -> Run:
     """The run that pytest wrote to a JUnit file. A test that also fails in its teardown counts as failed, once."""
     outcomes: dict[str, dict[str, str]] = {}
     reasons: dict[str, Counter[str]] = {}
-    seconds = 0.0
+    seconds: dict[str, float] = {}
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
-        seconds += float(suite.get("time", "0"))
         for case in suite.iter("testcase"):
             # A module that cannot be imported is a case without a class.
             module = module_of(case.get("classname") or "") or module_of(case.get("name") or "")
             tests = outcomes.setdefault(module, {})
+            seconds[module] = seconds.get(module, 0.0) + float(case.get("time") or "0")
             name = case.get("name") or ""
             skipped = case.find("skipped")
             if case.find("failure") is not None or case.find("error") is not None:
@@ -65,6 +85,10 @@ def read_run(path: Path) -> Run:
             else:
                 tests.setdefault(name, PASSED)
     return Run(outcomes, seconds, reasons)
+
+
+def _minutes(run: Run) -> str:
+    return f"{sum(run.seconds.values()) / 60:.0f}"
 
 
 def _cell(run: Run, module: str) -> str:
@@ -90,7 +114,7 @@ def results_part(ours: Run, apache: Run, both_themselves: frozenset[str], when: 
     """Markdown: a table by module, skipped tests with their reasons, and the failures by name."""
     lines = [
         f"Of {when}: the same unmodified clients and the same assertions, first on kafkacompat "
-        f"({ours.seconds / 60:.0f} minutes), then on Apache Kafka 4.3.0 ({apache.seconds / 60:.0f} minutes).",
+        f"({_minutes(ours)} minutes), then on Apache Kafka 4.3.0 ({_minutes(apache)} minutes).",
         "",
         "| tests | kafkacompat | Apache Kafka 4.3.0 |",
         "| --- | --- | --- |",
@@ -102,6 +126,8 @@ def results_part(ours: Run, apache: Run, both_themselves: frozenset[str], when: 
         )
     lines += [f"| **all** | **{_total(ours)}** | **{_total(apache)}** |", ""]
     for title, run in (("kafkacompat", ours), ("Apache Kafka", apache)):
+        if run.alone:
+            lines.append(f"- run by themselves on {title}, after the rest: {', '.join(sorted(run.alone))}")
         reasons: Counter[str] = Counter()
         for counted in run.reasons.values():
             reasons += counted

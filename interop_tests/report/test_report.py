@@ -58,3 +58,22 @@ def test_the_page_changes_between_the_markers_only() -> None:
     assert rewritten(page, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
     with pytest.raises(ValueError, match="begin results"):
         rewritten("no markers", "new")
+
+
+def test_a_group_run_by_itself_replaces_what_was_said_of_it(tmp_path: Path) -> None:
+    whole = read_run(write(tmp_path / "a.xml", two='<failure message="no"/>'))
+    group = tmp_path / "b.xml"
+    group.write_text(
+        '<testsuites><testsuite name="pytest" time="200"><testcase classname="interop_tests.raw.test_new" '
+        'name="test_five" time="120.5"/></testsuite></testsuites>',
+        "utf-8",
+    )
+    both = whole.with_group("raw", read_run(group))
+    assert sorted(both.outcomes) == ["cli/test_start", "raw/test_new", "storage/test_trip"]
+    assert sum(both.seconds.values()) == 122.5
+    assert both.failures() == []
+    part = results_part(both, whole, frozenset(), "2030-01-02")
+    assert "first on kafkacompat (2 minutes), then on Apache Kafka 4.3.0 (0 minutes)" in part
+    assert "- run by themselves on kafkacompat, after the rest: raw" in part
+    assert "by themselves on Apache Kafka" not in part
+    assert "- skipped on kafkacompat, 1: ours only" in part
