@@ -55,6 +55,7 @@ class ClusterNode:
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     is_paused: bool = False
+    jvm_options: Sequence[str] = ("-Xmx256m", *QUICK_JVM)
 
     def __post_init__(self) -> None:
         assert self.kind in (KAFKACOMPAT, APACHE), self.kind
@@ -123,7 +124,7 @@ class ClusterNode:
         assert not self.is_running, f"node {self.node_id} runs already"
         self._write_settings()
         if self.kind == APACHE:
-            command = [require_program("java"), "-Xmx256m", *QUICK_JVM, "-cp", kafka_classpath(), LOGGING]
+            command = [require_program("java"), *self.jvm_options, "-cp", kafka_classpath(), LOGGING]
             command += ["kafka.Kafka", str(self.settings_path)]
         else:
             command = [sys.executable, "-m", "kafkacompat", "start", str(self.settings_path)]

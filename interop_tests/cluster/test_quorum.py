@@ -127,9 +127,16 @@ def test_a_lost_disk_is_filled_again(
         work.wait_for_progress()
         work.stop()
         follower.wait_for(work)
-    tools.run(
-        "LeaderElectionCommand",
-        *("--bootstrap-server", cluster.bootstrap, "--election-type", "preferred", "--all-topic-partitions"),
+    elect = [
+        "--bootstrap-server",
+        cluster.bootstrap,
+        "--election-type",
+        "preferred",
+        "--all-topic-partitions",
+    ]
+    # A replica may lead once the controller knows which of the new directories it is in.
+    cluster.wait(
+        lambda: tools.run("LeaderElectionCommand", *elect, status=None).status == 0, "preferred leaders lead"
     )
     assert any(cluster.leader(topic, number) == node_id for number in range(3))
     assert_exact(cluster.bootstrap, topic, *works)

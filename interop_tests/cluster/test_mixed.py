@@ -1,0 +1,311 @@
+"""Nodes of kafkacompat and of Apache Kafka 4.3 in one cluster: replicas both ways, controllers that vote together.
+
+The cluster's features are those that both have: metadata.version 30, and transactions, groups of the new protocol, share
+groups and streams groups at level 0. These tests bring both kinds with them, whatever kind the others run with.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
+from interop_tests.cluster.conftest import Measure
+from interop_tests.cluster.node import ClusterNode
+from interop_tests.cluster.test_quorum import directory_id, observers, quorum, voters
+from interop_tests.cluster.workload import Follower, Work, assert_exact
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT
+from interop_tests.harness.java_tools import KafkaTools, dump_faults
+
+AtWork = Callable[..., tuple[list[Work], Follower]]
+Unique = Callable[[str], str]
+LEVEL_0 = ("transaction.version", "group.version", "share.version", "streams.version")
+FORMAT = [word for feature in LEVEL_0 for word in ("--feature", f"{feature}=0")]
+SETTINGS = {
+    "default.replication.factor": "2",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.state.topic.min.isr": "1",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+    # A handful of topics, or half a minute of NoOpRecords.
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+}
+KAFKA_VERSION = "4.3-IV0"
+
+
+@pytest.fixture(scope="module")
+def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
+    """One cluster of the two is alive at a time: each holds Java processes."""
+    alive: dict[str, Cluster] = {}
+
+    def get(name: str, kinds: list[str], roles: list[str]) -> Cluster:
+        if name not in alive:
+            while alive:
+                alive.popitem()[1].close()
+            root = tmp_path_factory.mktemp(name)
+            options: dict[str, Any] = {"settings": SETTINGS, "format_options": FORMAT}
+            alive[name] = Cluster(kinds, root, len(kinds), roles, **options).start()
+        else:
+            alive[name].mend()
+        return alive[name]
+
+    yield get
+    for cluster in alive.values():
+        cluster.close()
+
+
+@pytest.fixture
+def apache_quorum(_clusters: Callable[..., Cluster]) -> Cluster:
+    """Controllers 1 and 2 and broker 3 of Apache Kafka, broker 4 of ours."""
+    return _clusters("apache-quorum", [APACHE] * 3 + [KAFKACOMPAT], [CONTROLLER] * 2 + [BROKER] * 2)
+
+
+@pytest.fixture
+def our_quorum(_clusters: Callable[..., Cluster]) -> Cluster:
+    """Controller 1 and broker 2 of ours, broker 3 of Apache Kafka."""
+    return _clusters("our-quorum", [KAFKACOMPAT] * 2 + [APACHE], [CONTROLLER] + [BROKER] * 2)
+
+
+def elect_preferred(tools: KafkaTools, cluster: Cluster, topic: str, folder: Path) -> None:
+    """kafka-leader-election for both partitions of a topic."""
+    path = folder / "election.json"
+    path.write_text(json.dumps({"partitions": [{"topic": topic, "partition": each} for each in range(2)]}))
+    tools.run(
+        "LeaderElectionCommand",
+        *("--bootstrap-server", cluster.bootstrap, "--election-type", "preferred"),
+        *("--path-to-json-file", str(path)),
+    )
+
+
+def reassign(
+    tools: KafkaTools, cluster: Cluster, topic: str, replicas: list[list[int]], folder: Path
+) -> None:
+    """kafka-reassign-partitions, executed and verified until it is complete."""
+    path = folder / "reassignment.json"
+    moves = [
+        {"topic": topic, "partition": number, "replicas": wanted} for number, wanted in enumerate(replicas)
+    ]
+    path.write_text(json.dumps({"version": 1, "partitions": moves}))
+    command = ("--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(path))
+
+    def run(*words: str, status: int | None = 0) -> str:
+        return tools.run("reassign.ReassignPartitionsCommand", *command, *words, status=status).out
+
+    assert "Successfully started partition reassignments for" in run("--execute")
+    said = cluster.wait(
+        lambda: (said := run("--verify", status=None)) and "in progress" not in said and said,
+        f"the move of {topic} is complete",
+    )
+    for number in range(len(replicas)):
+        assert f"Reassignment of partition {topic}-{number} is completed." in said
+
+
+def dump(tools: KafkaTools, node: ClusterNode, topic: str, number: int) -> list[str]:
+    """What DumpLogSegments prints of a replica's log: positions, batches and records, without faults."""
+    (log,) = (node.log_dirs[0] / f"{topic}-{number}").glob("*.log")
+    output = tools.run("DumpLogSegments", "--print-data-log", "--files", str(log))
+    assert not dump_faults(output), dump_faults(output)[:5]
+    return output.lines[1:]
+
+
+def leads(cluster: Cluster, topic: str, *leaders: int) -> None:
+    """Wait until each partition has this leader."""
+
+    def probe() -> bool:
+        found = [cluster.partition(topic, number) for number in range(len(leaders))]
+        return [each.leader for each in found if each is not None] == list(leaders)
+
+    cluster.wait(probe, f"the leaders of {topic} are {leaders}")
+
+
+def leadership_goes_to_and_fro(
+    cluster: Cluster,
+    tools: KafkaTools,
+    at_work: AtWork,
+    topic: str,
+    folder: Path,
+    measure: Measure,
+    theirs: int,
+    ours: int,
+) -> None:
+    """Each of two brokers is killed, or stops, while the other one leads, and comes back, while clients go on."""
+    cluster.create_topic(topic, assignment=[[theirs, ours], [ours, theirs]])
+    leads(cluster, topic, theirs, ours)
+    works, follower = at_work(cluster, topic, 2)
+
+    def goes_on() -> None:
+        try:
+            for work in works:
+                work.wait_for_progress()
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{cluster.logs()}") from None
+
+    goes_on()
+    for gone, left in ((ours, theirs), (theirs, ours)):
+        cluster.nodes[gone].kill()
+        leads(cluster, topic, left, left)
+        goes_on()
+        cluster.mend()
+        elect_preferred(tools, cluster, topic, folder)
+        leads(cluster, topic, theirs, ours)
+        goes_on()
+    for gone, left in ((ours, theirs), (theirs, ours)):
+        cluster.nodes[gone].terminate()
+        leads(cluster, topic, left, left)
+        assert cluster.nodes[gone].wait_until_ended() in (0, 143)
+        goes_on()
+        cluster.mend()
+        elect_preferred(tools, cluster, topic, folder)
+        leads(cluster, topic, theirs, ours)
+    goes_on()
+    reassign(tools, cluster, topic, [[ours], [theirs]], folder)
+    leads(cluster, topic, ours, theirs)
+    goes_on()
+    reassign(tools, cluster, topic, [[ours, theirs], [theirs, ours]], folder)
+    goes_on()
+    for work in works:
+        measure(f"leadership to and fro, {work.name}", work.stop())
+        follower.wait_for(work)
+    follower.stop()
+    assert_exact(cluster.bootstrap, topic, *works)
+    cluster.wait_until_replicated()
+    for number in range(2):
+        one, other = (dump(tools, cluster.nodes[node_id], topic, number) for node_id in (theirs, ours))
+        assert one == other
+        assert sum("| offset:" in line for line in one) >= sum(len(work.acknowledged[number]) for work in works)
+
+
+def test_our_broker_in_a_quorum_of_apache_kafka(
+    apache_quorum: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique, tmp_path: Path, measure: Measure
+) -> None:
+    """It gets partitions, replicates from and to the broker of Apache Kafka, takes leadership and gives it back."""
+    leadership_goes_to_and_fro(
+        apache_quorum, tools, at_work, unique("to-and-fro"), tmp_path, measure, theirs=3, ours=4
+    )
+
+
+def snapshots(node: ClusterNode) -> dict[str, bytes]:
+    """The snapshots of the metadata log by their names, but for the one that formatting makes."""
+    found = (node.log_dirs[0] / "__cluster_metadata-0").glob("*.checkpoint")
+    return {path.name: path.read_bytes() for path in found if not path.name.startswith("0" * 20)}
+
+
+def shared_snapshots(one: ClusterNode, other: ClusterNode) -> list[str]:
+    """The snapshots that both have byte for byte."""
+    theirs = snapshots(other)
+    return [name for name, content in snapshots(one).items() if theirs.get(name) == content]
+
+
+def test_our_controller_votes_with_apache_kafkas(
+    apache_quorum: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique
+) -> None:
+    """It joins from a snapshot of theirs, votes, leads, gives a snapshot to one of theirs, and leaves."""
+    cluster = apache_quorum
+    topic = cluster.create_topic(unique("voters"), assignment=[[3, 4], [4, 3]])
+    works, follower = at_work(cluster, topic, 2)
+    first = cluster.active_controller()
+    cluster.wait(lambda: snapshots(cluster.nodes[first]), "the active controller has a snapshot", 60)
+    ours = cluster.add_node(KAFKACOMPAT, 5, CONTROLLER)
+    cluster.wait(lambda: observers(cluster) >= {5}, "node 5 observes")
+    cluster.wait(lambda: shared_snapshots(ours, cluster.nodes[first]), "node 5 has their snapshot")
+    add = ["--command-config", str(ours.settings_path), "add-controller"]
+    assert "Added controller 5 with directory id" in quorum(tools, cluster, *add)
+    cluster.wait(lambda: voters(cluster) == {1, 2, 5}, "node 5 votes")
+
+    # Of three voters one is gone: nobody leads without the vote of ours.
+    second = 3 - first
+    cluster.nodes[first].kill()
+    epoch = cluster.wait(
+        lambda: (found := cluster.quorum()) and found.leader in (second, 5) and found.epoch,
+        "another controller is active",
+    )
+    cluster.create_topic(unique("voted"), assignment=[[3, 4]])
+    for work in works:
+        work.wait_for_progress()
+    cluster.mend()
+
+    # The one of theirs that lacks what the other two have committed cannot be elected when the leader dies.
+    active = cluster.active_controller()
+    if active != 5:
+        behind = cluster.nodes[3 - active]
+        cluster.wait(lambda: (found := cluster.quorum()) and found.voters.get(5, -1) > 0, "node 5 fetches")
+        behind.pause()
+        cluster.create_topic(unique("missed"), assignment=[[4, 3]])
+        cluster.wait(lambda: is_caught_up(cluster, 5), "node 5 has what was committed")
+        cluster.nodes[active].kill()
+        behind.resume()
+        cluster.wait(lambda: (found := cluster.quorum()) and found.leader == 5, "node 5 is active")
+        cluster.mend()
+    found = cluster.quorum()
+    assert found is not None
+    assert found.epoch >= epoch
+    cluster.create_topic(unique("led"), 4, replication_factor=2)
+    assert f"LeaderId: 5" in quorum(tools, cluster, "describe", "--status")
+    for work in works:
+        work.wait_for_progress()
+
+    # A controller of theirs comes with an empty disk, and gets a snapshot of ours.
+    lost = cluster.nodes[first]
+    old = directory_id(lost)
+    cluster.wait(lambda: snapshots(ours), "node 5 has a snapshot", 60)
+    lost.kill()
+    lost.lose_disk()
+    remove = ["remove-controller", "--controller-id", str(first), "--controller-directory-id", old]
+    assert f"Removed KRaft controller {first}" in quorum(tools, cluster, *remove)
+    cluster.format_joining(lost)
+    lost.start()
+    cluster.wait(lambda: observers(cluster) >= {first}, "the new disk's controller observes")
+    cluster.wait(lambda: shared_snapshots(ours, lost), "it has a snapshot of ours")
+    add = ["--command-config", str(lost.settings_path), "add-controller"]
+    assert f"Added controller {first} with directory id" in quorum(tools, cluster, *add)
+    cluster.wait(lambda: voters(cluster) == {1, 2, 5}, "the new disk's controller votes")
+    table = tools.run("MetadataQuorumCommand", "--bootstrap-server", cluster.bootstrap, "describe", "--replication")
+    rows = {int(row["NodeId"]): row["Status"] for row in table.rows("NodeId", "DirectoryId")}
+    assert rows == {1: "Follower", 2: "Follower", 5: "Leader", 3: "Observer", 4: "Observer"}
+
+    # Theirs lead again, and ours goes.
+    ours.terminate()
+    cluster.wait(lambda: (found := cluster.quorum()) and found.leader in (1, 2), "theirs lead")
+    assert ours.wait_until_ended() == 0
+    ours.start()
+    cluster.wait(lambda: is_caught_up(cluster, 5), "node 5 follows")
+    remove = ["remove-controller", "--controller-id", "5", "--controller-directory-id", directory_id(ours)]
+    assert "Removed KRaft controller 5 with directory id" in quorum(tools, cluster, *remove)
+    cluster.wait(lambda: voters(cluster) == {1, 2}, "node 5 votes no longer")
+    cluster.forget(ours)
+    for work in works:
+        work.wait_for_progress()
+        work.stop()
+        follower.wait_for(work)
+    assert_exact(cluster.bootstrap, topic, *works)
+    for name in LEVEL_0:
+        assert not re.search(rf"{name}.*FinalizedVersionLevel: [1-9]", features(tools, cluster))
+    assert f"FinalizedVersionLevel: {KAFKA_VERSION}" in features(tools, cluster)
+
+
+def is_caught_up(cluster: Cluster, node_id: int) -> bool:
+    """Whether the voter's log ends where the leader's does, but for the NoOpRecord of a moment ago."""
+    found = cluster.quorum()
+    return found is not None and found.leader > 0 and found.voters[node_id] >= found.voters[found.leader] - 1
+
+
+def features(tools: KafkaTools, cluster: Cluster) -> str:
+    return tools.run("FeatureCommand", "--bootstrap-server", cluster.bootstrap, "describe").out
+
+
+def test_a_broker_of_apache_kafka_in_our_quorum(
+    our_quorum: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique, tmp_path: Path, measure: Measure
+) -> None:
+    """As the other way round; its controller is ours."""
+    leadership_goes_to_and_fro(
+        our_quorum, tools, at_work, unique("to-and-fro"), tmp_path, measure, theirs=3, ours=2
+    )
