@@ -307,6 +307,8 @@ class LogDirStatus:
     total_bytes: int
     usable_bytes: int
     logs: Mapping[TopicPartition, Log] = field(default_factory=dict)
+    futures: Mapping[TopicPartition, Log] = field(default_factory=dict)
+    """Copies that are to take the place of current logs in other directories."""
 
 
 class PreparedLog(Protocol):
@@ -331,16 +333,25 @@ class LogManager(Protocol):
     """After a clean stop: nothing may be opened any more."""
 
     def get_or_create(
-        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        directory_id: Uuid | None = None,
+        *,
+        is_new: bool = True,
     ) -> Log:
-        """`is_new`: no earlier start of this node can have made its log. OSError, or LogRefused KAFKA_STORAGE_ERROR."""
+        """A new log goes into the directory of that id, if it is online. `is_new`: no earlier start of this node can have made
+        it. OSError, or LogRefused KAFKA_STORAGE_ERROR."""
         ...
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         """Whether the log is here, or may lie in a directory that is offline."""
         ...
 
-    def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> PreparedLog:
+    def prepare(
+        self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
+    ) -> PreparedLog:
         """For a partition without a log: run it in a worker, then `place` or `discard` it. LogRefused."""
         ...
 

@@ -39,8 +39,21 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(partition))
 
 
+def parse_future_directory(name: str) -> TopicPartition | None:
+    """The partition whose future log lives under this name; None for other directories."""
+    stem, dot, unique = name.removesuffix(FUTURE_SUFFIX).rpartition(".")
+    if not name.endswith(FUTURE_SUFFIX) or not dot or not unique:
+        return None
+    return parse_partition_directory(stem)
+
+
+def can_be_marked(topic_partition: TopicPartition) -> bool:
+    """Whether a marked name holds the whole topic, as a future log's must: a move of others is refused (KAFKA-4893)."""
+    return len(f"{topic_partition}.{'0' * 32}{FUTURE_SUFFIX}") <= LONGEST_NAME
+
+
 def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
-    """A unique name that says the directory is to be deleted or is a stray; the topic is cut if need be."""
+    """A unique name that says the directory is to be deleted, is a stray or holds a future log; the topic is cut if need be."""
     unique = uuid.uuid4().hex
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: LONGEST_NAME - len(tail)] + tail

@@ -21,6 +21,7 @@ from kafkacompat.log.directory import (
     FUTURE_SUFFIX,
     STRAY_SUFFIX,
     LogDirectory,
+    parse_future_directory,
     parse_partition_directory,
 )
 
@@ -37,8 +38,10 @@ class LoadTask:
         "clean",
         "directory",
         "high_watermark",
+        "is_future",
         "log_start",
         "name",
+        "path",
         "recovery_point",
         "result",
     )
@@ -48,7 +51,9 @@ class LoadTask:
         opener: Callable[[LoadTask], PartitionLog],
         directory: LogDirectory,
         name: TopicPartition,
+        path: str,
         *,
+        is_future: bool = False,
         clean: bool,
         recovery_point: int,
         log_start: int,
@@ -57,6 +62,8 @@ class LoadTask:
         self._opener = opener
         self.directory = directory
         self.name = name
+        self.path = path
+        self.is_future = is_future
         self.clean = clean
         self.recovery_point = recovery_point
         self.log_start = log_start
@@ -97,14 +104,18 @@ def look_into(
         path = f"{directory.path}/{name}"
         if name.endswith(DELETE_SUFFIX):
             doomed.append(path)
-        elif name.endswith((FUTURE_SUFFIX, STRAY_SUFFIX)):
+        elif name.endswith(STRAY_SUFFIX):
             note(f"{path} is left as it is")
-        elif (partition := parse_partition_directory(name)) is not None and partition.topic != METADATA_TOPIC:
+        elif (
+            partition := parse_future_directory(name) or parse_partition_directory(name)
+        ) is not None and partition.topic != METADATA_TOPIC:
             tasks.append(
                 LoadTask(
                     opener,
                     directory,
                     partition,
+                    path,
+                    is_future=name.endswith(FUTURE_SUFFIX),
                     clean=epoch is not None,
                     recovery_point=offsets[RECOVERY_POINT_FILE].get(partition, 0),
                     log_start=offsets[LOG_START_FILE].get(partition, 0),

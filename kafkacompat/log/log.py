@@ -386,6 +386,12 @@ class PartitionLog(ReadableLog):
             self.flush()
         self.release()
 
+    def relocate(self, directory: str, delete_later: DeleteLater) -> None:
+        """Its directory was renamed. No flush may be under way: it would miss its files."""
+        self.directory = directory
+        self._segments.relocate(directory, delete_later)
+        self._snapshots.relocate(directory)
+
     def release(self) -> None:
         """Let go of the files, writing nothing."""
         for segment in self._segments.items:

@@ -3,7 +3,8 @@
 Duty: load at start, create, delete, checkpoint, flush, retain, stop cleanly. Must not know: images, leaders, timers: the
 shell calls the periodic functions and moves the blocking parts (marked so) to worker threads. The metadata log lives in one
 of these directories too, but belongs to raft/, and is passed over here.
-A directory that fails with OSError is taken offline; its partitions are then unknown here until the next start.
+A directory that fails with OSError is taken offline; its partitions are then unknown here until the next start. A partition may
+have a future log in another directory beside its current one (future.py).
 """
 
 from __future__ import annotations
@@ -12,15 +13,11 @@ import errno
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
-    PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
-    CheckpointCorrupt,
-    format_partition_metadata,
-    parse_partition_metadata,
 )
 from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
@@ -30,10 +27,11 @@ from kafkacompat.log.directory import (
     marked_name,
     partition_directory,
 )
+from kafkacompat.log.future import FutureLogs
 from kafkacompat.log.loading import LoadTask, look_into
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.preparation import Preparation
-from kafkacompat.log.recovery import open_directory
 from kafkacompat.log.upkeep import log_starts
 from kafkacompat.ports import LogDirStatus, LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -44,21 +42,11 @@ if TYPE_CHECKING:
 
 Note = Callable[[str], None]
 NOTE_AGAIN_MS = 10_000
-SPARING_ERRORS = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-    }
-)
-"""No room, no leave, no descriptors: what is written is intact and can be read, and writing may work again later. Kafka
-gives the directory up, and with its only directory itself."""
+FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
+"""No room, no leave: what is written is intact and can be read, and writing may work again later. Kafka gives the directory up,
+and with its only directory itself; here that is done only where other brokers can take over (`spares_full`)."""
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Of the process, not of a directory."""
 
 
 class LogManager:
@@ -79,15 +67,24 @@ class LogManager:
         """
         self._disk = disk
         self._clock = clock
-        self._randrange = randrange
         self._note = note
         self.default_config = default_config
         self.directories = [LogDirectory(disk, path, directory_id) for path, directory_id in directories]
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.doomed = DeletionQueue(disk, clock, note)
+        self._opener = LogOpener(disk, clock, self.doomed.add_files, randrange, note)
+        self.futures = FutureLogs(disk, self._opener, self.doomed)
+        self.preferred: dict[TopicPartition, LogDirectory] = {}
+        """Where logs that are yet to be made were asked to lie (AlterReplicaLogDirs). In memory only, as in Kafka."""
+        self.cordoned: frozenset[Uuid] = frozenset()
+        """Directories that get no new log of their own accord (cordoned.log.dirs)."""
+        self.spares_full: Callable[[], bool] = lambda: True
+        """Whether a directory that takes no writes goes on being read, for nobody else has what is in it."""
         self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
         """Told which partitions a failed directory took along."""
+        self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
+        """Told once of each directory that failed, after `on_offline`."""
         self.closed = False
         self.previous_broker_epoch = -1
         """Of the clean stop before this start; -1 when there was none in every directory."""
@@ -123,6 +120,9 @@ class LogManager:
         """Take over what the tasks opened; a directory in which one failed goes offline."""
         for task in tasks:
             if isinstance(task.result, PartitionLog) and task.directory.online:
+                if task.is_future:
+                    self.futures.adopt(task.result, task.directory)
+                    continue
                 other = self._home.get(task.name)
                 if other is not None:
                     raise OSError(
@@ -136,8 +136,8 @@ class LogManager:
                 )
 
     def _open_found(self, task: LoadTask) -> PartitionLog:
-        return self.open_log(
-            task.directory,
+        return self._opener.open_log(
+            task.path,
             task.name,
             None,
             self.default_config,
@@ -145,56 +145,17 @@ class LogManager:
             recovery_point=task.recovery_point,
             log_start_offset=task.log_start,
             high_watermark=task.high_watermark,
+            moves=task.is_future,
         )
 
-    def open_log(
-        self,
-        directory: LogDirectory,
-        name: TopicPartition,
-        topic_id: Uuid | None,
-        config: LogConfig,
-        *,
-        clean: bool,
-        recovery_point: int = 0,
-        log_start_offset: int = 0,
-        high_watermark: int = 0,
+    def _make(
+        self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid, config: LogConfig
     ) -> PartitionLog:
-        """Open or create one partition's log without taking it over. With topic_id None it is read from the directory."""
         path = f"{directory.path}/{partition_directory(name)}"
-        metadata = f"{path}/{PARTITION_METADATA_FILE}"
-        parts = open_directory(
-            self._disk,
-            path,
-            config,
-            self._clock.now_ms(),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            note=self._note,
-        )
-        if topic_id is None:
-            topic_id = ZERO_UUID
-            if self._disk.exists(metadata):
-                try:
-                    topic_id = parse_partition_metadata(self._disk.read_bytes(metadata))
-                except CheckpointCorrupt as error:
-                    if clean:
-                        raise
-                    # A crash can leave it empty; the metadata log knows the id and `get_or_create` writes it again.
-                    self._note(f"{metadata}: {error}; the topic's id is taken from the metadata log")
-        elif not self._disk.exists(metadata):
-            self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
-        return PartitionLog(
-            self._disk,
-            path,
-            name,
-            topic_id,
-            config,
-            parts,
-            high_watermark=high_watermark,
-            delete_later=self.doomed.add_files,
-            randrange=self._randrange,
-        )
+        log = self._opener.open_log(path, name, topic_id, config, clean=True)
+        self._adopt(log, directory)
+        self.preferred.pop(name, None)
+        return log
 
     def shut_down(self, broker_epoch: int) -> None:
         """Flush and close all logs, write the checkpoints and, per directory where all went well, the clean mark. Blocks."""
@@ -209,9 +170,10 @@ class LogManager:
                     self._note(f"{directory.path} was not closed cleanly: {error}")
         self.logs.clear()
         self._home.clear()
+        self.futures.logs.clear()
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        logs = self.logs_in(directory)
+        logs = self.every_log_in(directory)
         for log in logs.values():
             log.close()
         for name, offsets in (
@@ -237,21 +199,15 @@ class LogManager:
         *,
         is_new: bool = True,
     ) -> PartitionLog:
-        """The partition's log; a new one goes into the given directory, else into the one with the fewest partitions.
+        """The partition's log; a new one goes into the given directory if it is online, else into the one with the fewest
+        partitions.
 
         Raises LogRefused KAFKA_STORAGE_ERROR when no directory serves, INCONSISTENT_TOPIC_ID when another topic of this
         name left the log. One that is not new is not made while a directory is offline: it may lie there.
         """
         log = self.logs.get(topic_partition)
         if log is not None:
-            if log.topic_id == ZERO_UUID:
-                self._disk.write_atomic(
-                    f"{log.directory}/{PARTITION_METADATA_FILE}",
-                    format_partition_metadata(topic_id),
-                    sync=False,
-                )
-                log.topic_id = topic_id
-            elif log.topic_id != topic_id:
+            if not self._opener.claim(log, topic_id):
                 raise LogRefused(
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is kept under another topic id"
                 )
@@ -260,22 +216,23 @@ class LogManager:
             raise LogRefused(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may lie in an offline directory"
             )
-        directory = self._directory_for_new(directory_id)
+        directory = self._directory_for_new(directory_id, topic_partition)
         try:
-            log = self.open_log(directory, topic_partition, topic_id, config, clean=True)
+            return self._make(directory, topic_partition, topic_id, config)
         except OSError as error:
             self.directory_failed(directory, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        self._adopt(log, directory)
-        return log
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         """Whether the log is here, or may lie in a directory that is offline."""
         return topic_partition in self.logs or len(self._online()) < len(self.directories)
 
-    def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> Preparation:
+    def prepare(
+        self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
+    ) -> Preparation:
         """What makes the files of a new log aside; run it in a thread, then `place` or `discard` it. LogRefused."""
-        return Preparation(self._disk, self._directory_for_new(None), topic_partition, topic_id)
+        directory = self._directory_for_new(directory_id, topic_partition)
+        return Preparation(self._disk, directory, topic_partition, topic_id)
 
     def place(self, prepared: Preparation, config: LogConfig) -> bool:
         """The prepared files become the partition's log. If they cannot they go, and `get_or_create` is to make it."""
@@ -285,7 +242,7 @@ class LogManager:
             if not prepared.made or name in self.logs or not directory.online or self._disk.exists(path):
                 raise OSError(errno.EEXIST, "the prepared log has no place", path)
             self._disk.rename(prepared.path, path)
-            self._adopt(self.open_log(directory, name, prepared.topic_id, config, clean=True), directory)
+            self._make(directory, name, prepared.topic_id, config)
         except OSError:
             self.discard(prepared)
             return False
@@ -300,6 +257,7 @@ class LogManager:
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
         """Rename the directory now, remove it after file.delete.delay.ms."""
+        self.futures.discard(topic_partition)
         self._retire(topic_partition, DELETE_SUFFIX)
 
     def mark_stray(self, topic_partition: TopicPartition) -> None:
@@ -317,6 +275,33 @@ class LogManager:
         if suffix == DELETE_SUFFIX:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
 
+    # -- moves between directories
+
+    def begin_future(self, name: TopicPartition, directory: LogDirectory) -> PartitionLog:
+        """An empty log in another directory that is to take the place of this one. LogRefused KAFKA_STORAGE_ERROR."""
+        if len(self._online()) < len(self.directories):
+            # There may be a future log of it in the one that is offline.
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
+        try:
+            return self.futures.begin(self.logs[name], directory)
+        except OSError as error:
+            self.directory_failed(directory, error)
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def promote_future(self, name: TopicPartition) -> PartitionLog:
+        """The future log becomes the current one, which goes after file.delete.delay.ms. OSError: nothing has changed."""
+        home = self.futures.home(name)
+        assert home is not None
+        log = self.futures.promote(name, self.logs.get(name), self._home.get(name))
+        self._adopt(log, home)
+        return log
+
+    def future_failed(self, name: TopicPartition, error: OSError) -> None:
+        """As `partition_failed`, of its future log."""
+        directory = self.futures.home(name)
+        if directory is not None:
+            self.directory_failed(directory, error)
+
     def log_dirs(self) -> list[LogDirStatus]:
         result = []
         for directory in self.directories:
@@ -331,6 +316,7 @@ class LogManager:
                     total,
                     usable,
                     self.logs_in(directory),
+                    self.futures.within(directory),
                 )
             )
         return result
@@ -343,7 +329,7 @@ class LogManager:
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read."""
-        if error.errno not in SPARING_ERRORS:
+        if error.errno not in SHORTAGES and (error.errno not in FULL_ERRORS or not self.spares_full()):
             self.fail_directory(directory, error)
             return
         now_ms = self._clock.monotonic_ms()
@@ -353,15 +339,21 @@ class LogManager:
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline with all its partitions, until the next start."""
-        if directory.failure is None:
+        fails_now = directory.failure is None
+        if fails_now:
             directory.failure = error
             self._note(f"log directory {directory.path} is offline: {error}")
+        for log in self.futures.within(directory).values():
+            log.release()
+            self.futures.forget(log.topic_partition)
         lost = list(self.logs_in(directory))
         for name in lost:
             self.logs.pop(name).release()
             del self._home[name]
         if lost:
             self.on_offline(lost)
+        if fails_now:
+            self.on_directory_failed(directory)
 
     def _adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
         self.logs[log.topic_partition] = log
@@ -371,16 +363,29 @@ class LogManager:
         return [directory for directory in self.directories if directory.online]
 
     def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
-        """Every log that lies in a directory; a copy."""
+        """Every current log that lies in a directory; a copy."""
         return {name: log for name, log in self.logs.items() if self._home[name] is directory}
 
-    def _directory_for_new(self, directory_id: Uuid | None) -> LogDirectory:
+    def every_log_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+        """Future logs as well: the checkpoints speak of both, and no directory has both of one partition."""
+        return self.logs_in(directory) | self.futures.within(directory)
+
+    def directory_at(self, path: str) -> LogDirectory | None:
+        """Of log.dirs, online or not."""
+        return next((each for each in self.directories if each.path == path), None)
+
+    def _directory_for_new(self, directory_id: Uuid | None, name: TopicPartition) -> LogDirectory:
         online = self._online()
         if not online:
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        preferred = self.preferred.get(name)
+        if preferred is not None and preferred.online:
+            return preferred
         for directory in online:
             if directory.directory_id == directory_id:
                 return directory
+        # The controller gives a broker whose directories are all cordoned nothing; what comes all the same has to lie somewhere.
+        online = [each for each in online if each.directory_id not in self.cordoned] or online
         if len(online) == 1:
             return online[0]
         counts = dict.fromkeys((directory.path for directory in online), 0)

@@ -28,7 +28,7 @@ SCAN_CHUNK = 16 * 1024
 """Bytes read at once while looking for a batch: several index intervals."""
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
+DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 
 
 def file_stem(directory: str, base_offset: int) -> str:
@@ -357,6 +357,10 @@ class Segment:
                 index.written = len(index.data)
             file.close()
         return holding
+
+    def relocate(self, directory: str) -> None:
+        """The directory has another name now; open files do not notice."""
+        self.stem = file_stem(directory, self.base_offset)
 
     def forget_indexes(self) -> None:
         """Let an old segment's index entries go from memory; they are read again when needed."""

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.segment import DELETED_SUFFIX, Segment
+from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
 if TYPE_CHECKING:
@@ -124,6 +124,13 @@ class SegmentList:
         self._bases.append(base_offset)
         return segment
 
+    def relocate(self, directory: str, delete_later: DeleteLater) -> None:
+        """The directory has another name now, and what is dropped from here on goes some time later."""
+        self.directory = directory
+        self._delete_later = delete_later
+        for segment in self.items:
+            segment.relocate(directory)
+
     def truncate_to(self, offset: int, now_ms: int) -> None:
         """Drop everything from the batch that holds the offset on; files of dropped segments go at once."""
         while len(self.items) > 1 and self.items[-1].base_offset > offset:
@@ -152,6 +159,36 @@ class SegmentList:
             segment.release()
         self.delete_later(renamed, delay_ms)
         return dropped
+
+    def replace(
+        self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int, delay_ms: int
+    ) -> Segment:
+        """Put the cleaned segment at the first one's base in the place of these neighbours, whose files go later.
+
+        `suffixes`: of its files, `.log` first. Whatever name a crash leaves, recovery.py ends either with all of the old
+        files or with all of the new.
+        """
+        first = replaced[0]
+        at = self.index_of(first.base_offset)
+        for suffix in suffixes:
+            self._disk.rename(first.stem + suffix + CLEANED_SUFFIX, first.stem + suffix + SWAP_SUFFIX)
+        renamed: list[str] = []
+        for segment in replaced:
+            for path in segment.paths():
+                self._disk.rename(path, path + DELETED_SUFFIX)
+                renamed.append(path + DELETED_SUFFIX)
+            segment.release()
+            if segment is self._indexed:
+                self._indexed = None
+        for suffix in suffixes:
+            self._disk.rename(first.stem + suffix + SWAP_SUFFIX, first.stem + suffix)
+        new = Segment(
+            self._disk, self.directory, first.base_offset, first.index_interval_bytes, now_ms, create=False
+        )
+        self.items[at : at + len(replaced)] = [new]
+        self._bases[at : at + len(replaced)] = [new.base_offset]
+        self.delete_later(renamed, delay_ms)
+        return new
 
     def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
         if self._delete_later is not None:

@@ -36,6 +36,9 @@ class SnapshotStore:
     def path(self, offset: int) -> str:
         return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
 
+    def relocate(self, directory: str) -> None:
+        self._directory = directory
+
     def take(self, state: ProducerState, *, sync: bool = False) -> None:
         """Write the state at its end offset, unless that is done already."""
         offset = state.end_offset

@@ -157,7 +157,7 @@ class LogUpkeep:
         writes = []
         for directory in self._manager.directories:
             if directory.online:
-                offsets = offsets_of(self._manager.logs_in(directory))
+                offsets = offsets_of(self._manager.every_log_in(directory))
                 if not directory.holds(name, offsets):
                     writes.append((directory, name, offsets))
         return CheckpointPlan(self._manager, writes) if writes else None

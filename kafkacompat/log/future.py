@@ -1,0 +1,100 @@
+"""Future logs: copies of partitions in another directory, which take the place of the current ones once they have all records.
+
+Duty: hold them by name and home, as `<topic>-<partition>.<uuid>-future` on the disk (KIP-113). Must not know: who copies, when,
+or what the metadata says of directories. The manager joins them with the current logs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.directory import DELETE_SUFFIX, FUTURE_SUFFIX, marked_name, partition_directory
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.log.deletion import DeletionQueue
+    from kafkacompat.log.directory import LogDirectory
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.opening import LogOpener
+    from kafkacompat.ports import Disk
+
+
+class FutureLogs:
+    """At most one a partition."""
+
+    __slots__ = ("_disk", "_doomed", "_home", "_opener", "logs")
+
+    def __init__(self, disk: Disk, opener: LogOpener, doomed: DeletionQueue) -> None:
+        self._disk = disk
+        self._opener = opener
+        self._doomed = doomed
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self._home: dict[TopicPartition, LogDirectory] = {}
+
+    def begin(self, current: PartitionLog, directory: LogDirectory) -> PartitionLog:
+        """An empty one beside a current log. OSError."""
+        name = current.topic_partition
+        path = f"{directory.path}/{marked_name(name, FUTURE_SUFFIX)}"
+        log = self._opener.open_log(path, name, current.topic_id, current.config, clean=True, moves=True)
+        self.adopt(log, directory)
+        return log
+
+    def promote(
+        self, name: TopicPartition, current: PartitionLog | None, origin: LogDirectory | None
+    ) -> PartitionLog:
+        """It takes the name of the current log in `origin`, if there is one. OSError: nothing has changed.
+
+        The current one is renamed first: a crash in between leaves a future log alone, which the metadata says is wanted, and
+        never two current ones, with which no node starts.
+        """
+        log, home = self.logs[name], self._home[name]
+        path = f"{home.path}/{partition_directory(name)}"
+        if current is None or origin is None:
+            self._disk.rename(log.directory, path)
+        else:
+            retired = f"{origin.path}/{marked_name(name, DELETE_SUFFIX)}"
+            self._disk.rename(current.directory, retired)
+            try:
+                self._disk.rename(log.directory, path)
+            except OSError:
+                self._disk.rename(retired, current.directory)
+                raise
+            log.set_high_watermark(current.high_watermark)
+            current.release()
+            self._doomed.add_directory(retired, current.config.file_delete_delay_ms)
+        self._opener.settle(log, path)
+        self.forget(name)
+        return log
+
+    def adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
+        """OSError when there is one already, as Kafka refuses to start with two."""
+        name = log.topic_partition
+        if name in self.logs:
+            raise OSError(
+                f"{name} has future logs in both {self._home[name].path} and {directory.path}; one must be removed"
+            )
+        self.logs[name] = log
+        self._home[name] = directory
+
+    def home(self, name: TopicPartition) -> LogDirectory | None:
+        return self._home.get(name)
+
+    def within(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
+        """Those in a directory; a copy."""
+        return {name: log for name, log in self.logs.items() if self._home[name] is directory}
+
+    def forget(self, name: TopicPartition) -> PartitionLog | None:
+        """Out of the books; files and names stay."""
+        self._home.pop(name, None)
+        return self.logs.pop(name, None)
+
+    def discard(self, name: TopicPartition) -> None:
+        """It is not wanted any more: renamed now, removed after file.delete.delay.ms."""
+        directory = self._home.get(name)
+        log = self.forget(name)
+        if log is None or directory is None:
+            return
+        log.release()
+        target = f"{directory.path}/{marked_name(name, DELETE_SUFFIX)}"
+        self._disk.rename(log.directory, target)
+        self._doomed.add_directory(target, log.config.file_delete_delay_ms)
