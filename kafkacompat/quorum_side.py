@@ -244,7 +244,8 @@ class QuorumSide:
         self.store.close()
 
     def abandon(self) -> None:
-        """A start that failed lets go of the listeners."""
+        """A start that failed lets go of the listeners, and waits for no disk any more."""
+        self.driver.close()
         if self.server is not None:
             for listener in self.server.listeners:
                 listener.close()

@@ -116,7 +116,9 @@ class EventPump:
             self.enter(effect.Tick())
 
     def halt(self, problem: BaseException) -> None:
-        """What is on the disk is unknown, or the quorum is broken: no answer may follow from it."""
+        """What is on the disk is unknown, or the quorum is broken: no answer may follow from it. Nothing follows after a close."""
+        if self.is_closed:
+            return
         self.close()
         self._fail(problem)
 
