@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -60,23 +60,42 @@ def create_topic(broker: BrokerProcess, name: str, partitions: int) -> float:
 
 
 def client(broker: BrokerProcess, *, expected_bytes: int = 0, **job: Any) -> dict[str, float]:
-    """Run benchmarks.client in a process of its own; its figures and the broker's CPU meanwhile.
-
-    `expected_bytes` is what the broker will write: see benchmarks.client.warm_memory.
-    """
-    job |= {"warm_bytes": expected_bytes * 5 // 4, "warm_folder": str(broker.root)}
+    """The figures of `run_client`, and the broker's CPU meanwhile."""
     before = cpu_seconds(broker)
+    figures = run_client(broker, expected_bytes=expected_bytes, **job)
+    figures["broker_cpu_s"] = cpu_seconds(broker) - before
+    return figures
+
+
+class Target(Protocol):
+    """Where a client works."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    @property
+    def root(self) -> Path: ...
+
+
+def run_client(target: Target, *, expected_bytes: int = 0, **job: Any) -> dict[str, float]:
+    """Run benchmarks.client in a process of its own; its figures.
+
+    `expected_bytes` is what the brokers will write: see benchmarks.client.warm_memory.
+    """
+    job |= {"warm_bytes": expected_bytes * 5 // 4, "warm_folder": str(target.root)}
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.client", json.dumps({"bootstrap": broker.bootstrap, **job})],
+        [sys.executable, "-m", "benchmarks.client", json.dumps({"bootstrap": target.bootstrap, **job})],
         capture_output=True,
         text=True,
         timeout=CLIENT_TIMEOUT_S,
         cwd=Path(__file__).resolve().parents[1],
     )
     if done.returncode != 0:
-        raise RuntimeError(f"{job['work']} failed on {broker.kind}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"{job['work']} failed on {target.kind}: {done.stderr[-2000:]}")
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    figures["broker_cpu_s"] = cpu_seconds(broker) - before
     return figures
 
 

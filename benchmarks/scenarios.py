@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
+from benchmarks import cluster
 from benchmarks.measure import (
     client,
     cpu_seconds,
@@ -261,4 +262,9 @@ SCENARIOS = (
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),
     Scenario("2,000 partitions", many_partitions(2000)),
+    Scenario("3 nodes: 1 kB, acks=all, 3 partitions", cluster.replicated_produce(1000, 200_000, 3)),
+    Scenario("3 nodes: end-to-end latency at 500 records/s", cluster.replicated_latency(500, 5_000)),
+    Scenario("3 nodes: failover", cluster.failover),
+    Scenario("3 nodes: 1,000 partitions", cluster.many_replicated(1000)),
+    Scenario("3 nodes: follower catch-up", cluster.catch_up(1000, 300_000)),
 )
