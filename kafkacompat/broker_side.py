@@ -225,11 +225,19 @@ class BrokerSide:
         clean mark."""
         assert self._server is not None
         await wait_for(self._life.shut_down())
+        if self._quorum.driver.leader_id < 0:
+            # What was passed on will not be answered, and must not keep its connections from draining.
+            self._requests.close()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await wait_for(self._periodic.stop())
         self._replication.close()
         self._alters.close()
+        self._requests.close()
+
+    def hurry(self) -> None:
+        """While it stops: do not wait for the controller any longer."""
+        self._life.give_up()
         self._requests.close()
 
     def close_logs(self) -> None:
