@@ -14,8 +14,12 @@ from kafkacompat import __version__
 
 COMMANDS = {
     "start": "start a broker and controller",
+    "cluster": "run several nodes on this machine as a cluster, show their state, stop them",
+    "node": "add a node to such a cluster, remove, start, stop or restart one",
     "format": "give data directories their identity, as kafka-storage format does",
     "topics": "list, describe, create, alter and delete topics",
+    "reassign": "move partitions between brokers, with a throttle and a progress bar",
+    "elect": "let preferred replicas lead again, or any live one",
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",
     "groups": "list and describe consumer groups, reset and delete their offsets",

@@ -71,7 +71,7 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
                 node = RunningNode(config, nursery)
                 asked = trio.Event()
                 starting = trio.CancelScope()
-                nursery.start_soon(_wait_for_signal, signals, asked, starting)
+                nursery.start_soon(_wait_for_signal, signals, asked, starting, node.hurry)
                 try:
                     with starting:
                         await node.start(format_if_empty)
@@ -91,10 +91,13 @@ async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable
 
 
 async def _wait_for_signal(
-    signals: AsyncIterator[int], asked: trio.Event, starting: trio.CancelScope
+    signals: AsyncIterator[int], asked: trio.Event, starting: trio.CancelScope, hurry: Callable[[], None]
 ) -> None:
-    """A node that still waits for its quorum is not kept from stopping by it."""
+    """A node that still waits for its quorum is not kept from stopping by it; a second signal says that there is no controller
+    to wait for, as when a whole cluster is stopped."""
     async for _ in signals:
+        if asked.is_set():
+            hurry()
         asked.set()
         starting.cancel()
 
@@ -191,6 +194,11 @@ class RunningNode:
             self._broker.close_logs()
         self._doors.channels.close_all()
         self._directories.locks.release()
+
+    def hurry(self) -> None:
+        """Stop without waiting for the controller any longer; files are left as at any stop."""
+        if self._broker is not None:
+            self._broker.hurry()
 
     def abandon(self) -> None:
         """A start that failed lets go of what it holds and leaves the files as they are."""

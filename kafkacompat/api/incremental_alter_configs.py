@@ -1,6 +1,7 @@
 """IncrementalAlterConfigs (key 44, versions 0-1): settings one by one; loggers here, everything else at the controller.
 
-Duty: take the BROKER_LOGGER resources out, since they live in this process, and put their answers back in their places.
+Duty: take the BROKER_LOGGER resources out, since they live in this process, and other brokers' settings, which only they may
+pass on; put their answers back in their places.
 KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST (T45).
 """
 
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api import loggers
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.node_names import wrong_node
+from kafkacompat.api.node_names import refused_here, wrong_node
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode
@@ -36,12 +37,15 @@ def handle(
         for one in request.resources
         if one.resource_type == ConfigResourceType.BROKER_LOGGER
     )
-    if not names:
+    refusals = [refused_here(node, one.resource_type, one.resource_name) for one in request.resources]
+    if not names and not any(refusals):
         return node.controller.incremental_alter_configs(request, context)
     own: dict[int, AlterConfigsResourceResponse] = {}
     others = []
-    for position, resource in enumerate(request.resources):
-        if resource.resource_type != ConfigResourceType.BROKER_LOGGER:
+    for position, (resource, refused) in enumerate(zip(request.resources, refusals, strict=True)):
+        if refused is not None:
+            own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, refused)
+        elif resource.resource_type != ConfigResourceType.BROKER_LOGGER:
             others.append(resource)
         elif names[resource.resource_name] > 1:
             text = "Each resource must appear at most once."

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.context import ControllerNode
+from kafkacompat.controller.image import ConfigResourceType
+
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
 
@@ -13,7 +16,14 @@ def wrong_node(node: AnyNode, name: str) -> str | None:
     try:
         node_id = int(name)
     except ValueError:
-        return f"AnyNode id must be an integer, but it is: {name}"
+        return f"Node id must be an integer, but it is: {name}"
     if node_id != node.node_id:
         return f"Unexpected broker id, expected {node.node_id}, but received {name}"
     return None
+
+
+def refused_here(node: AnyNode, resource_type: int, name: str) -> str | None:
+    """What to tell a client that has another broker's settings changed here; controllers change everybody's."""
+    if resource_type != ConfigResourceType.BROKER or not name or isinstance(node, ControllerNode):
+        return None
+    return wrong_node(node, name)

@@ -53,14 +53,19 @@ def check(code: int, what: str, message: str | None = None) -> None:
 class Connection:
     """One broker. Versions are the highest that both sides know."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """timeout_s: how long an answer may take."""
         try:
-            self._socket = socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
+            self._socket = socket.create_connection((host, port), timeout=min(timeout_s, CONNECT_TIMEOUT_S))
         except OSError as error:
             raise CommandFailed(f"no broker answers at {host}:{port}: {error}") from error
-        self._socket.settimeout(ANSWER_TIMEOUT_S)
+        self._socket.settimeout(timeout_s)
         self._correlation_id = 0
-        answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        try:
+            answer = self._exchange(ApiVersionsRequest(), 0, ApiVersionsResponse)
+        except CommandFailed:
+            self._socket.close()
+            raise
         self._versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
 
     def call(self, request: Message, response_type: type[M], max_version: int | None = None) -> M:
@@ -78,6 +83,11 @@ class Connection:
                 f"the broker serves {name} in versions {lowest} to {highest}, which are not known here"
             )
         return self._exchange(request, version, response_type)
+
+    def serves(self, api_key: int, version: int) -> bool:
+        """Whether the broker knows this version of an API."""
+        lowest, highest = self._versions.get(api_key, (0, -1))
+        return lowest <= version <= highest
 
     def close(self) -> None:
         self._socket.close()
@@ -122,8 +132,9 @@ class Connection:
 class Cluster:
     """Brokers reached by node id, found through bootstrap servers."""
 
-    def __init__(self, bootstrap: str) -> None:
-        """bootstrap: 'host:port[,host:port...]'; the first that answers is used."""
+    def __init__(self, bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        """bootstrap: 'host:port[,host:port...]'; the first that answers is used. timeout_s: for each answer."""
+        self._timeout_s = timeout_s
         self._any = self._first_of(bootstrap)
         self._connections: dict[int, Connection] = {}
         self._addresses: dict[int, tuple[str, int]] = {}
@@ -138,7 +149,7 @@ class Cluster:
                 self.metadata([])
             if node_id not in self._addresses:
                 raise CommandFailed(f"broker {node_id} is not alive")
-            self._connections[node_id] = Connection(*self._addresses[node_id])
+            self._connections[node_id] = Connection(*self._addresses[node_id], self._timeout_s)
         return self._connections[node_id]
 
     def node_ids(self) -> list[int]:
@@ -197,7 +208,7 @@ class Cluster:
             if not host or not port.isdigit():
                 raise CommandFailed(f"--bootstrap takes host:port[,host:port...], not {address!r}")
             try:
-                return Connection(host, int(port))
+                return Connection(host, int(port), self._timeout_s)
             except CommandFailed as failure:
                 failures.append(str(failure))
         raise CommandFailed("; ".join(failures))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 from kafkacompat.cli.failure import CommandFailed
 
 PROGRESS_INTERVAL_S = 0.5
+MOVE_LINE_INTERVAL_S = 5.0
+BAR_WIDTH = 30
 
 Command = Callable[[Any], int]
 
@@ -35,10 +38,32 @@ def failing_clearly(command: Command) -> Command:
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns as wide as their widest cell."""
+    for line in table_lines(titles, rows):
+        print(line)
+
+
+def table_lines(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of print_table."""
     cells = [tuple(titles), *(tuple(str(cell) for cell in row) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+class Screen:
+    """Lines on a terminal that take the place of the former ones. Not live where standard output is none."""
+
+    def __init__(self) -> None:
+        self.is_live = sys.stdout.isatty()
+        self._height = 0
+
+    def show(self, lines: Sequence[str]) -> None:
+        width = shutil.get_terminal_size().columns
+        back = f"\x1b[{self._height}A\x1b[J" if self._height else ""
+        print(back + "".join(f"{line[: width - 1]}\n" for line in lines), end="", flush=True)
+        self._height = len(lines)
 
 
 class Progress:
@@ -69,3 +94,46 @@ class Progress:
             file=sys.stderr,
         )
         sys.stderr.flush()
+
+
+class MoveProgress:
+    """How much of a known amount has been moved: a bar on a terminal's standard error, lines on standard output elsewhere."""
+
+    def __init__(self, size: int, count: int) -> None:
+        """size in bytes, count of replicas."""
+        self._size, self._count = size, count
+        self._started = time.monotonic()
+        self._said: tuple[int, float] | None = None
+        self._visible = sys.stderr.isatty()
+
+    def update(self, size: int, count: int) -> None:
+        """So many bytes and replicas are there."""
+        now = time.monotonic()
+        text = progress_text(size, self._size, count, self._count, now - self._started)
+        if self._visible:
+            print(f"\r{progress_bar(size, self._size)} {text}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif self._said is None or count != self._said[0] or now - self._said[1] >= MOVE_LINE_INTERVAL_S:
+            self._said = (count, now)
+            print(text, flush=True)
+
+    def finish(self) -> None:
+        """Everything is there."""
+        self.update(self._size, self._count)
+        if self._visible:
+            print(file=sys.stderr)
+
+
+def progress_bar(size: int, whole: int) -> str:
+    filled = BAR_WIDTH if whole == 0 else BAR_WIDTH * min(size, whole) // whole
+    return f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}]"
+
+
+def progress_text(size: int, whole: int, count: int, whole_count: int, seconds: float) -> str:
+    """Bytes and replicas of how many, the rate so far, and the time that is left at that rate."""
+    rate = size / max(seconds, 1e-6)
+    left = f", {max(whole - size, 0) / rate:,.0f} s left" if 0 < size < whole else ""
+    return f"{megabytes(size)} of {megabytes(whole)}, {count} of {whole_count} replicas, {megabytes(int(rate))}/s{left}"
+
+
+def megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -176,7 +176,7 @@ def _alter(
 def _alter_one(
     image: MetadataImage, settings: ControllerSettings, resource: ResourceChange, incremental: bool
 ) -> list[MetadataRecord]:
-    _check_shape(settings, resource)
+    _check_shape(image, settings, resource)
     current = image.config(resource.type, resource.name)
     wanted = dict(current) if incremental else {}
     written: dict[str, str | None] = {}
@@ -212,7 +212,7 @@ def _alter_one(
     return records
 
 
-def _check_shape(settings: ControllerSettings, resource: ResourceChange) -> None:
+def _check_shape(image: MetadataImage, settings: ControllerSettings, resource: ResourceChange) -> None:
     names = [change.name for change in resource.changes]
     if len(set(names)) < len(names):
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -229,15 +229,18 @@ def _check_shape(settings: ControllerSettings, resource: ResourceChange) -> None
     if resource.type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
     if resource.type == BROKER and resource.name:
-        try:
-            broker_id = int(resource.name)
-        except ValueError:
-            text = f"Node id must be an integer, but it is: {resource.name}"
-            raise ConfigRefused(ErrorCode.INVALID_REQUEST, text) from None
-        if broker_id != settings.node_id:
-            text = f"Unexpected broker id, expected {settings.node_id}, but received {resource.name}"
-            raise ConfigRefused(ErrorCode.INVALID_REQUEST, text)
+        _check_node(image, settings, resource.name)
     _check_lengths(change.value for change in resource.changes if change.value is not None)
+
+
+def _check_node(image: MetadataImage, settings: ControllerSettings, name: str) -> None:
+    """Any node that the cluster knows: that a client asks the node itself is for the broker to see to."""
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}") from None
+    if not (node_id in image.brokers or node_id in image.controllers or node_id == settings.node_id):
+        raise ConfigRefused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
 
 
 def _check_lengths(values: Iterable[str]) -> None:

@@ -146,6 +146,16 @@ class BrokerLife:
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._end()
 
+    def tell_offset(self, now_ms: int) -> None:
+        """The next heartbeat is due now: somebody waits for the metadata offset in it."""
+        if self._registered:
+            self._hurry(now_ms)
+
+    def give_up(self) -> None:
+        """A shutdown that waits for the controller does so no longer."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._end()
+
     def next_request(self, now_ms: int, metadata_offset: int) -> Request | None:
         """The request to send now; None when there is none to send. `metadata_offset`: the last one applied here."""
         if self.due_ms is None or now_ms < self.due_ms or self._in_flight is not None:

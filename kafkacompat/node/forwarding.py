@@ -3,7 +3,8 @@
 Duty: the ControllerService of broker listeners: call this node's own controller while it is active, else send the request in an
 Envelope, with who asked and from where. Must not know what is asked. The controller's answer goes to the client as it is;
 that there was none in time becomes REQUEST_TIMED_OUT, an envelope that could not be opened UNKNOWN_SERVER_ERROR, and a version
-that the controller does not know ends the client's connection, as in Kafka: the client then asks for the versions anew.
+that the controller does not know ends the client's connection, as in Kafka: the client then asks for the versions anew. So
+does this node's stop.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from kafkacompat.api.context import ControllerTimedOut, RequestContext
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.channels import RequestTimedOut
+from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.net.dispatcher import CloseConnection
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.wire.apis import response_class
@@ -58,6 +59,9 @@ class ForwardingController:
                     message = _opened(message, context)
             except RequestTimedOut as error:
                 answer.fail(ControllerTimedOut(str(error)))
+            except ConnectionLost as error:
+                # Of the whole way, since single connections are tried again: this node stops.
+                answer.fail(CloseConnection(str(error)))
             except Exception as error:
                 answer.fail(error)
             else:

@@ -96,6 +96,11 @@ class BrokerHeartbeats:
         self._step()
         return self.stopped
 
+    def give_up(self) -> None:
+        """`stopped` now, if a shutdown waits for the controller."""
+        self._life.give_up()
+        self._step()
+
     def directory_failed(self, directory_id: Uuid) -> None:
         now_ms = self._clock.monotonic_ms()
         self._life.directory_failed(directory_id, now_ms)
@@ -108,9 +113,19 @@ class BrokerHeartbeats:
         self._step()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """A registration from before directories were known is repeated once the cluster's metadata.version has them."""
+        """A registration from before directories were known is repeated once the cluster's metadata.version has them.
+
+        While another broker stops, the controller lets it go when everybody has heard of it: so it is told at once.
+        """
         if old.brokers is new.brokers and old.features is new.features:
             return
+        if any(
+            broker.in_controlled_shutdown and broker_id != self._identity.node_id
+            for broker_id, broker in new.brokers.items()
+            if broker is not old.brokers.get(broker_id)
+        ):
+            self._life.tell_offset(self._clock.monotonic_ms())
+            self._step()
         own = new.brokers.get(self._identity.node_id)
         if (
             own is not None

@@ -255,3 +255,25 @@ def test_list_config_resources() -> None:
     assert listed(api, 1) == (0, [(TOPIC, "t"), (BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (GROUP, "g")])
     assert listed(api, 1, GROUP, TOPIC) == (0, [(TOPIC, "t"), (GROUP, "g")])
     assert listed(api, 1, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
+def test_g4_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
+    """The controller, which may be another node, takes them of every broker."""
+    api = Api()
+    changes: list[tuple[str, int, str | None]] = [("log.cleaner.threads", 0, "2")]
+    assert outcome(alter(api, (BROKER, "2", changes), (BROKER, "x", changes))) == [42, 42]
+    resource = old.AlterConfigsResource(resource_type=BROKER, resource_name="2", configs=[])
+    assert outcome(api.call(old.AlterConfigsRequest(resources=[resource]), 2)) == [42]
+    assert api.controller.calls == []
+    pending = alter(api, (BROKER, "1", changes), (BROKER, "2", changes), (BROKER, "", changes))
+    ((name, passed_on, answer),) = api.controller.calls
+    assert name == "incremental_alter_configs"
+    assert [one.resource_name for one in passed_on.resources] == ["1", ""]
+    done = [AlterConfigsResourceResponse(resource_type=BROKER, resource_name=one) for one in ("1", "")]
+    answer.resolve(IncrementalAlterConfigsResponse(responses=done))
+    response = api.decoded(pending.reply.result(), 44, 1)
+    assert [(one.resource_name, one.error_code) for one in response.responses] == [
+        ("1", 0),
+        ("2", 42),
+        ("", 0),
+    ]

@@ -298,10 +298,10 @@ def alter(
             BROKER,
             "5",
             ("log.cleaner.threads", "2", SET),
-            42,
-            "Unexpected broker id, expected 1, but received 5",
+            102,
+            "No node with id 5 found.",
         ),
-        (BROKER, "x", ("log.cleaner.threads", "2", SET), 42, "Node id must be an integer, but it is: x"),
+        (BROKER, "x", ("log.cleaner.threads", "2", SET), 42, "Invalid broker name x"),
         (
             BROKER,
             "1",

@@ -241,6 +241,26 @@ def test_a_shutdown_does_not_wait_for_a_controller_that_is_silent() -> None:
     assert 9_000 <= w.now_ms - start_ms <= 18_000
 
 
+def test_a_shutdown_need_not_wait_for_a_controller_when_it_is_told_that_there_is_none() -> None:
+    w = Life()
+    w.run()
+    w.life.give_up()
+    assert w.life.state is BrokerState.RUNNING
+    w.life.begin_shutdown(w.now_ms)
+    w.request()
+    w.life.give_up()
+    assert (w.life.state, w.wait_ms()) == (BrokerState.SHUTTING_DOWN, None)
+
+
+def test_the_offset_is_told_at_once_when_somebody_waits_for_it() -> None:
+    w = Life()
+    w.life.tell_offset(w.now_ms)
+    w.run()
+    assert w.wait_ms() == 2_000
+    w.life.tell_offset(w.now_ms)
+    assert w.wait_ms() == 0
+
+
 def test_a_shutdown_that_never_comes_to_an_end_is_given_up() -> None:
     w = Life()
     w.run()

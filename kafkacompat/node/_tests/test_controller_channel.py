@@ -232,6 +232,13 @@ def test_a_client_hears_of_no_controller_in_time() -> None:
     assert failure(answer) is ControllerTimedOut
 
 
+def test_what_was_passed_on_ends_its_connection_when_this_node_stops() -> None:
+    w = World()
+    answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context())
+    w.channel.close()
+    assert failure(answer) is CloseConnection
+
+
 def test_an_active_controller_on_this_node_needs_no_envelope() -> None:
     w = World()
     w.active = (OWN_ID, "c1", 9093)

@@ -166,6 +166,22 @@ def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_t
     assert len(w.channels.sent) == count
 
 
+def test_others_tell_at_once_that_they_have_heard_of_a_broker_that_stops() -> None:
+    w = World()
+    w.run()
+    own = BrokerImage(1, 13, INCARNATION, {}, {}, None, False, False, ())
+    other = BrokerImage(2, 14, b"\x08" * 16, {}, {}, None, False, False, ())
+    running = MetadataImage(brokers={1: own, 2: other})
+    w.heartbeats.on_image(MetadataImage(), running)
+    count = len(w.channels.sent)
+    stopping = replace(running, brokers={1: own, 2: replace(other, in_controlled_shutdown=True)})
+    w.heartbeats.on_image(running, stopping)
+    assert len(w.channels.sent) == count + 1
+    assert isinstance(w.last.message, BrokerHeartbeatRequest)
+    w.heartbeats.on_image(stopping, replace(stopping, offset=9))
+    assert len(w.channels.sent) == count + 1
+
+
 def registered(incarnation: bytes, level: int = 30) -> MetadataImage:
     record = RegisterControllerRecord(controller_id=1, incarnation_id=incarnation)
     return MetadataImage(features={"metadata.version": level}, opaque={CONTROLLERS: {1: record}})

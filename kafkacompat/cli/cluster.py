@@ -1,0 +1,253 @@
+"""`kafkacompat cluster`: a cluster of real processes on one machine: made, started, watched, stopped.
+
+It knows the directory, the processes and what they say of themselves; a node is started as `kafkacompat start` and asked as
+any client asks. It restarts nothing by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, new_layout
+from kafkacompat.cli.cluster_status import TITLES, Report, changes_between, look, rows_of, summary_of
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.node_making import make_node, new_id
+from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_ended
+from kafkacompat.cli.output import Screen, failing_clearly, table_lines
+from kafkacompat.cli.settings import parse_overrides
+from kafkacompat.config import ConfigError
+
+DEFAULT_DATA = "kafkacompat-cluster"
+DEFAULT_NODES = 3
+DEFAULT_PORT = 9092
+LOOK_INTERVAL_S = 1.0
+START_INTERVAL_S = 0.1
+START_TIMEOUT_S = 60.0
+EVENTS_SHOWN_MAX = 6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Without an action: make the cluster if DIR has none, start its nodes, show their state until interrupted, then stop "
+        "them all. Nodes 1 to 3 are brokers and controllers, further ones brokers. Settings are in DIR/node-N/server.properties, "
+        "logs in DIR/node-N/node.log. `status` ends with 0 when every node runs and every replica is in sync, with 1 otherwise."
+    )
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("status", "stop"),
+        help="status: print the state once; stop: stop all nodes (default: run the cluster)",
+    )
+    add_data(parser)
+    parser.add_argument(
+        "--nodes", type=int, metavar="N", help=f"how many nodes to begin with (default {DEFAULT_NODES})"
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        metavar="PORT",
+        help=f"node N's broker listens on PORT+N-1 of {HOST}, its controller 1000 above that (default {DEFAULT_PORT})",
+    )
+    parser.add_argument("--racks", metavar="A,B,...", help="broker.rack of nodes 1, 2, ..., in turn")
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that goes into every node's server.properties when it is made; may be repeated",
+    )
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """The option --data, of all commands for a cluster on this machine."""
+    parser.add_argument(
+        "--data",
+        default=DEFAULT_DATA,
+        metavar="DIR",
+        help=f"the cluster's directory (default ./{DEFAULT_DATA})",
+    )
+
+
+@failing_clearly
+def run(arguments: argparse.Namespace) -> int:
+    files = ClusterFiles(arguments.data)
+    if arguments.action == "status":
+        return show_status(files)
+    if arguments.action == "stop":
+        stop_all(files.load(), NodeProcesses(files))
+        return 0
+    with files.locked("running", f"`kafkacompat cluster` runs in {files.root} already"):
+        return run_cluster(files, arguments)
+
+
+def show_status(files: ClusterFiles) -> int:
+    report = look(files.load(), NodeProcesses(files))
+    for line in (*table_lines(TITLES, rows_of(report)), summary_of(report)):
+        print(line)
+    return 0 if report.is_whole else 1
+
+
+def run_cluster(files: ClusterFiles, arguments: argparse.Namespace) -> int:
+    """Until a signal, or until no node is left; 1 when a node ended by itself and nobody asked for that."""
+    processes = NodeProcesses(files)
+    is_new = not files.exists()
+    layout = lay_out(arguments) if is_new else load_same(files, arguments)
+    with until_signalled() as ended:
+        if is_new:
+            check_ports(layout)
+            files.save(layout)
+        is_first_start = not all(node.is_formatted for node in layout.nodes)
+        for node in layout.nodes:
+            if not node.is_formatted:
+                layout = make_node(files, layout, node, is_first_set=True)
+        for node in layout.nodes:
+            if processes.pid(node) is None:
+                processes.start(node)
+        try:
+            wait_until_up(layout, processes, ended, is_first_start=is_first_start)
+        except CommandFailed:
+            stop_all(layout, processes)
+            raise
+        return watch(files, processes, ended)
+
+
+def lay_out(arguments: argparse.Namespace) -> Layout:
+    size = DEFAULT_NODES if arguments.nodes is None else arguments.nodes
+    try:
+        overrides = parse_overrides(arguments.override)
+    except ConfigError as error:
+        raise CommandFailed(str(error)) from error
+    return new_layout(
+        size,
+        DEFAULT_PORT if arguments.port is None else arguments.port,
+        new_id(),
+        [new_id() for _ in range(max(size, 0))],
+        [rack.strip() for rack in arguments.racks.split(",")] if arguments.racks else [],
+        overrides,
+    )
+
+
+def load_same(files: ClusterFiles, arguments: argparse.Namespace) -> Layout:
+    """The cluster that is there. CommandFailed when another one is asked for."""
+    layout = files.load()
+    if arguments.nodes not in (None, layout.initial_size, len(layout.nodes)):
+        raise CommandFailed(
+            f"{files.root} holds {len(layout.nodes)} nodes; `kafkacompat node add` and `remove` change that"
+        )
+    if arguments.port not in (None, layout.base_port):
+        raise CommandFailed(f"{files.root} was made with --port {layout.base_port}")
+    if arguments.racks or arguments.override:
+        raise CommandFailed(
+            f"--racks and --override are for a new cluster; edit server.properties below {files.root} instead"
+        )
+    return layout
+
+
+def check_ports(layout: Layout) -> None:
+    """CommandFailed if somebody listens where a node of ours is to."""
+    for node in layout.nodes:
+        for port in filter(None, (node.port, node.controller_port)):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError as error:
+                    raise CommandFailed(
+                        f"node {node.node_id} cannot listen on {HOST}:{port}: {error.strerror}; choose another --port"
+                    ) from error
+
+
+def wait_until_up(
+    layout: Layout, processes: NodeProcesses, ended: threading.Event, *, is_first_start: bool
+) -> None:
+    """Until every broker takes part. CommandFailed when one can't be had on a first start; later the others go on alone."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not ended.wait(START_INTERVAL_S):
+        report = look(layout, processes)
+        if report.down:
+            node = layout.node(report.down[0])
+            said = f"node {node.node_id} {report.endings[node.node_id]}: {processes.last_words(node)}"
+            if is_first_start:
+                raise CommandFailed(said)
+            print(f"kafkacompat: {said}", file=sys.stderr)
+            return
+        if report.are_all_brokers_there and report.active_controller is not None:
+            return
+        if time.monotonic() > deadline:
+            said = f"not every broker takes part after {START_TIMEOUT_S:.0f} s: {summary_of(report)}"
+            if is_first_start:
+                raise CommandFailed(said)
+            print(f"kafkacompat: {said}", file=sys.stderr)
+            return
+
+
+def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event) -> int:
+    """Show the state until a signal comes or nothing runs any more."""
+    screen = Screen()
+    before: Report | None = None
+    events: list[str] = []
+    has_failed = False
+    while not ended.is_set():
+        report = look(files.load(), processes)
+        changes = [
+            f"{time.strftime('%H:%M:%S', time.gmtime())} {line}" for line in changes_between(before, report)
+        ]
+        if before is None:
+            head = (
+                f"cluster {report.layout.cluster_id} bootstrap {report.layout.bootstrap} data in {files.root}"
+            )
+            changes.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {head}")
+            changes.append(f"{time.strftime('%H:%M:%S', time.gmtime())} {summary_of(report)}")
+        events = [*events, *changes][-EVENTS_SHOWN_MAX:]
+        if screen.is_live:
+            screen.show([*table_lines(TITLES, rows_of(report)), summary_of(report), "", *events])
+        else:
+            for line in changes:
+                print(line, flush=True)
+        has_failed = has_failed or any(processes.statuses.values())
+        before = report
+        if len(report.down) == len(report.layout.nodes):
+            print("no node runs any more", flush=True)
+            return 1 if has_failed else 0
+        ended.wait(LOOK_INTERVAL_S)
+    stop_all(files.load(), processes)
+    return 0
+
+
+def stop_all(layout: Layout, processes: NodeProcesses) -> None:
+    """Every node at once; says how each ended."""
+    pids = {node.node_id: pid for node in layout.nodes if (pid := processes.pid(node)) is not None}
+    if not pids:
+        print("no node runs", flush=True)
+        return
+    print(f"stopping {len(pids)} nodes", flush=True)
+    started_s = time.monotonic()
+    late = processes.stop(layout.nodes, is_whole_cluster=True)
+    for node in late:
+        print(f"node {node.node_id} did not stop in {STOP_TIMEOUT_S:.0f} s and was killed", flush=True)
+    for node_id, pid in pids.items():
+        status = processes.statuses.get(pid, 0)
+        if status != 0 and node_id not in [node.node_id for node in late]:
+            print(f"node {node_id} {how_it_ended(status)}", flush=True)
+    print(f"{len(pids)} nodes stopped in {time.monotonic() - started_s:.1f} s", flush=True)
+
+
+@contextmanager
+def until_signalled() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set."""
+    ended = threading.Event()
+    former = {
+        number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield ended
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,219 @@
+"""A cluster's state for a person: one row a node, one line for the whole, and what has changed since the last look.
+
+Duty: look at processes and ask a broker, then words. It changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kafkacompat.cli.client import Connection
+from kafkacompat.cli.cluster_files import HOST, Layout, Node
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.node_process import NodeProcesses, how_it_ended
+from kafkacompat.cli.view import Broker, Partition, Quorum, brokers_of, partitions_of, quorum_of
+
+ANSWER_TIMEOUT_S = 3.0
+TITLES = ("node", "roles", "pid", "address", "broker", "quorum", "leads", "replicas", "behind", "uptime")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What one broker says of the cluster."""
+
+    brokers: dict[int, Broker]
+    quorum: Quorum | None
+    partitions: list[Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One look. answers: None while no broker gives any. pids: None for a node that does not run."""
+
+    layout: Layout
+    pids: dict[int, int | None]
+    endings: dict[int, str]
+    uptimes_s: dict[int, float]
+    answers: Answers | None
+
+    @property
+    def active_controller(self) -> int | None:
+        quorum = self.answers.quorum if self.answers else None
+        return quorum.cluster_leader if quorum and quorum.cluster_leader >= 0 else None
+
+    @property
+    def down(self) -> list[int]:
+        return [node_id for node_id, pid in self.pids.items() if pid is None]
+
+    @property
+    def under_replicated(self) -> list[Partition]:
+        return [each for each in self.answers.partitions if each.is_under_replicated] if self.answers else []
+
+    @property
+    def without_leader(self) -> list[Partition]:
+        return [each for each in self.answers.partitions if each.leader < 0] if self.answers else []
+
+    @property
+    def are_all_brokers_there(self) -> bool:
+        return self.answers is not None and all(
+            node.node_id in self.answers.brokers and not self.answers.brokers[node.node_id].is_fenced
+            for node in self.layout.nodes
+            if node.is_broker
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        """Every node runs, every broker takes part, the quorum has a leader, every replica is in sync."""
+        return (
+            not self.down
+            and self.are_all_brokers_there
+            and self.active_controller is not None
+            and not self.under_replicated
+            and not self.without_leader
+        )
+
+
+def look(layout: Layout, processes: NodeProcesses) -> Report:
+    pids = {node.node_id: processes.pid(node) for node in layout.nodes}
+    now_s = time.time()
+    endings = {}
+    for node in layout.nodes:
+        if pids[node.node_id] is None:
+            last = processes.last_pid(node)
+            status = processes.statuses.get(last) if last is not None else None
+            endings[node.node_id] = "was never started" if last is None else how_it_ended(status)
+    return Report(
+        layout,
+        pids,
+        endings,
+        {node.node_id: now_s - processes.started_at_s(node) for node in layout.nodes},
+        ask_any(node for node in layout.nodes if node.is_broker and pids[node.node_id] is not None),
+    )
+
+
+def ask_any(brokers: Iterable[Node]) -> Answers | None:
+    """The answers of the first broker that gives them with a leader of the quorum, or else of any."""
+    found = None
+    for node in brokers:
+        try:
+            connection = Connection(HOST, node.port, ANSWER_TIMEOUT_S)
+        except CommandFailed:
+            continue
+        try:
+            answers = Answers(brokers_of(connection)[1], quorum_of(connection), partitions_of(connection))
+        except CommandFailed:
+            continue
+        finally:
+            connection.close()
+        if answers.quorum is not None:
+            return answers
+        found = answers
+    return found
+
+
+def rows_of(report: Report) -> list[tuple[object, ...]]:
+    """Cells for TITLES."""
+    return [_row(report, node) for node in report.layout.nodes]
+
+
+def _row(report: Report, node: Node) -> tuple[object, ...]:
+    node_id, answers = node.node_id, report.answers
+    pid = report.pids[node_id]
+    leads = replicas = behind = broker = quorum = "-"
+    if answers is not None and node.is_broker:
+        mine = [each for each in answers.partitions if node_id in each.replicas]
+        leads = str(sum(each.leader == node_id for each in mine))
+        replicas = str(len(mine))
+        behind = str(sum(node_id not in each.isr for each in mine))
+        known = answers.brokers.get(node_id)
+        broker = "unknown" if known is None else "fenced" if known.is_fenced else "alive"
+    if answers is not None and answers.quorum is not None:
+        found = answers.quorum
+        if node_id == found.cluster_leader:
+            quorum = "leader"
+        elif node_id in found.voters:
+            quorum = "voter"
+        elif node_id in found.observers:
+            quorum = "observer"
+    return (
+        node_id,
+        node.roles,
+        "down" if pid is None else pid,
+        node.address,
+        broker,
+        quorum,
+        leads,
+        replicas,
+        behind,
+        "-" if pid is None else duration(report.uptimes_s[node_id]),
+    )
+
+
+def summary_of(report: Report) -> str:
+    """One line of the whole."""
+    if report.answers is None:
+        return "no broker answers"
+    active = report.active_controller
+    count = len(report.answers.partitions)
+    parts = [
+        "no controller is active" if active is None else f"controller {active} is active",
+        f"{count} partitions, {len(report.under_replicated)} under-replicated, "
+        f"{len(report.without_leader)} without a leader",
+    ]
+    if report.down:
+        parts.append("down: " + ", ".join(f"node {each} {report.endings[each]}" for each in report.down))
+    return "; ".join(parts)
+
+
+def changes_between(before: Report | None, now: Report) -> list[str]:
+    """What somebody who reads along is to be told."""
+    said = []
+    old_pids = before.pids if before else {}
+    for node_id, pid in now.pids.items():
+        was = old_pids.get(node_id)
+        if pid is None and was is not None:
+            said.append(f"node {node_id} (pid {was}) {now.endings[node_id]}")
+        elif pid is not None and pid != was:
+            if was is not None:
+                said.append(f"node {node_id} (pid {was}) has ended")
+            said.append(f"node {node_id} runs with pid {pid}")
+    said += [f"node {each} is no longer part of the cluster" for each in old_pids if each not in now.pids]
+    if before is None or now.answers is None:
+        if before is not None and before.answers is not None:
+            said.append("no broker answers")
+        return said
+    if now.active_controller != before.active_controller:
+        said.append(
+            "no controller is active"
+            if now.active_controller is None
+            else f"controller {now.active_controller} is active"
+        )
+    fenced = {each for each, broker in now.answers.brokers.items() if broker.is_fenced}
+    was_fenced = (
+        {each for each, broker in before.answers.brokers.items() if broker.is_fenced}
+        if before.answers
+        else fenced
+    )
+    said += [f"broker {each} is fenced" for each in sorted(fenced - was_fenced)]
+    said += [f"broker {each} takes part again" for each in sorted(was_fenced - fenced) if each in now.pids]
+    for what, of_then, of_now in (
+        ("under-replicated", before.under_replicated, now.under_replicated),
+        ("without a leader", before.without_leader, now.without_leader),
+    ):
+        if len(of_then) != len(of_now):
+            said.append(f"{len(of_now)} partitions are {what}" if of_now else f"no partition is {what}")
+    return said
+
+
+def duration(seconds: float) -> str:
+    """59s, 3m12s, 5h07m, 2d04h."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02}h"

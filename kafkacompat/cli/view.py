@@ -1,0 +1,132 @@
+"""What a cluster says of itself: its brokers, its quorum, its partitions. A client's view, asked anew each time.
+
+It knows the protocol, and neither processes nor directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkacompat.cli.client import Connection, check
+from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
+from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
+from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
+from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsResponse
+from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumResponse
+from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkacompat.wire.messages.metadata_response import MetadataResponse
+
+QUORUM_TOPIC = "__cluster_metadata"
+TOPIC_RESOURCE = 2
+MIN_ISR = "min.insync.replicas"
+FENCED_SINCE_VERSION = 2
+"""The version of DescribeCluster that can name fenced brokers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """leader -1: none. offline: replicas on brokers or directories that are down."""
+
+    topic: str
+    number: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """Directory ids of voters and observers by node id, and how far each log reaches."""
+
+    cluster_leader: int
+    epoch: int
+    voters: dict[int, bytes]
+    observers: dict[int, bytes]
+    ends: dict[int, int]
+
+
+def quorum_of(connection: Connection) -> Quorum | None:
+    """None while no active controller is known."""
+    asked = TopicData(topic_name=QUORUM_TOPIC, partitions=[PartitionData(partition_index=0)])
+    answer = connection.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+    if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
+        return None
+    found = answer.topics[0].partitions[0]
+    everyone = (*found.current_voters, *found.observers)
+    return Quorum(
+        found.leader_id,
+        found.leader_epoch,
+        {each.replica_id: bytes(each.replica_directory_id) for each in found.current_voters},
+        {each.replica_id: bytes(each.replica_directory_id) for each in found.observers},
+        {each.replica_id: each.log_end_offset for each in everyone},
+    )
+
+
+def brokers_of(connection: Connection) -> tuple[str, dict[int, Broker]]:
+    """The cluster's id, and every registered broker by node id."""
+    include = connection.serves(ApiKey.DESCRIBE_CLUSTER, FENCED_SINCE_VERSION)
+    answer = connection.call(DescribeClusterRequest(include_fenced_brokers=include), DescribeClusterResponse)
+    check(answer.error_code, "the cluster's brokers", answer.error_message)
+    return answer.cluster_id, {
+        each.broker_id: Broker(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
+        for each in answer.brokers
+    }
+
+
+def partitions_of(connection: Connection, topics: Sequence[str] | None = None) -> list[Partition]:
+    """Every partition of these topics, or of all, in order. CommandFailed for a topic that there is not."""
+    named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    answer = connection.call(MetadataRequest(topics=named, allow_auto_topic_creation=False), MetadataResponse)
+    found = []
+    for topic in answer.topics:
+        check(topic.error_code, f"topic {topic.name}")
+        found += [
+            Partition(
+                topic.name or "",
+                each.partition_index,
+                each.leader_id,
+                tuple(each.replica_nodes),
+                tuple(each.isr_nodes),
+                tuple(each.offline_replicas),
+            )
+            for each in topic.partitions
+        ]
+    return sorted(found, key=lambda each: (each.topic, each.number))
+
+
+def min_isr_of(connection: Connection, topics: Iterable[str]) -> dict[str, int]:
+    """min.insync.replicas of these topics, whether they state it or the broker does."""
+    resources = [
+        DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[MIN_ISR]
+        )
+        for name in topics
+    ]
+    if not resources:
+        return {}
+    answer = connection.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+    found = {}
+    for result in answer.results:
+        check(result.error_code, f"settings of {result.resource_name}", result.error_message)
+        for entry in result.configs:
+            if entry.name == MIN_ISR:
+                found[result.resource_name] = int(entry.value or 1)
+    return found

@@ -1,0 +1,102 @@
+"""Voters of the metadata quorum come and go: AddRaftVoter and RemoveRaftVoter, asked of a broker. KIP-853.
+
+It knows the protocol; that a node is a process it does not know.
+"""
+
+from __future__ import annotations
+
+import time
+
+from kafkacompat.cli.client import Cluster, check
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.view import Quorum, brokers_of, quorum_of
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
+from kafkacompat.wire.messages.add_raft_voter_response import AddRaftVoterResponse
+from kafkacompat.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
+from kafkacompat.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+
+ANSWER_TIMEOUT_S = 35.0
+CHANGE_TIMEOUT_S = 60.0
+CHANGE_TIMEOUT_MS = 30_000
+RETRY_PAUSE_S = 0.3
+CONTROLLER_LISTENER = "CONTROLLER"
+TO_BE_TRIED_AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def quorum_now(bootstrap: str) -> Quorum:
+    """Waits while a controller is being elected; CommandFailed when that takes too long."""
+    deadline = time.monotonic() + CHANGE_TIMEOUT_S
+    while True:
+        found = None
+        try:
+            with Cluster(bootstrap, ANSWER_TIMEOUT_S) as cluster:
+                found = quorum_of(cluster.any())
+        except CommandFailed:
+            if time.monotonic() > deadline:
+                raise
+        if found is not None:
+            return found
+        if time.monotonic() > deadline:
+            raise CommandFailed("no controller is active")
+        time.sleep(RETRY_PAUSE_S)
+
+
+def add_voter(bootstrap: str, node_id: int, host: str, port: int) -> bytes:
+    """Make a controller that observes the quorum a voter; its directory id. CommandFailed when it can't become one."""
+    deadline = time.monotonic() + CHANGE_TIMEOUT_S
+    while True:
+        quorum = quorum_now(bootstrap)
+        if node_id in quorum.voters:
+            return quorum.voters[node_id]
+        if node_id in quorum.observers:
+            directory_id = quorum.observers[node_id]
+            with Cluster(bootstrap, ANSWER_TIMEOUT_S) as cluster:
+                request = AddRaftVoterRequest(
+                    cluster_id=brokers_of(cluster.any())[0],
+                    timeout_ms=CHANGE_TIMEOUT_MS,
+                    voter_id=node_id,
+                    voter_directory_id=directory_id,
+                    listeners=[Listener(name=CONTROLLER_LISTENER, host=host, port=port)],
+                )
+                answer = cluster.any().call(request, AddRaftVoterResponse)
+            if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
+                return directory_id
+            if answer.error_code not in TO_BE_TRIED_AGAIN or time.monotonic() > deadline:
+                check(answer.error_code, f"node {node_id} as a voter", answer.error_message)
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"controller {node_id} does not follow the quorum")
+        time.sleep(RETRY_PAUSE_S)
+
+
+def remove_voter(bootstrap: str, node_id: int) -> bool:
+    """Whether it was one. CommandFailed when it is to stay: it is the last one, or there is no majority."""
+    deadline = time.monotonic() + CHANGE_TIMEOUT_S
+    was_voter = False
+    while True:
+        quorum = quorum_now(bootstrap)
+        if node_id not in quorum.voters:
+            return was_voter
+        if len(quorum.voters) == 1:
+            raise CommandFailed(f"node {node_id} is the only voter of the quorum; add a controller first")
+        was_voter = True
+        code: int = ErrorCode.REQUEST_TIMED_OUT
+        message: str | None = None
+        try:
+            with Cluster(bootstrap, ANSWER_TIMEOUT_S) as cluster:
+                request = RemoveRaftVoterRequest(
+                    cluster_id=brokers_of(cluster.any())[0],
+                    voter_id=node_id,
+                    voter_directory_id=quorum.voters[node_id],
+                )
+                answer = cluster.any().call(request, RemoveRaftVoterResponse)
+                code, message = answer.error_code, answer.error_message
+        except CommandFailed as failure:
+            # A leader that removes itself may be gone before it answers; the next look tells.
+            message = str(failure)
+        if code not in (ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND):
+            if code not in TO_BE_TRIED_AGAIN or time.monotonic() > deadline:
+                check(code, f"node {node_id} as a voter", message)
+            time.sleep(RETRY_PAUSE_S)
+        elif time.monotonic() > deadline:
+            raise CommandFailed(f"node {node_id} is still a voter")
