@@ -116,6 +116,12 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make its renames and new names durable. Blocks."""
+        ...
+
     def usage(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the file system that holds path."""
         ...
@@ -206,6 +212,35 @@ class ProducerStateEntry:
     """-1 when none."""
 
 
+class Verification:
+    """A transactional producer that may open a transaction at a partition once its coordinator has said so (KIP-890).
+
+    Made before the coordinator is asked and handed to the append afterwards; a marker that came in between has ended it.
+    """
+
+    __slots__ = ("bumps_epochs", "epoch", "lowest_sequence", "timestamp_ms")
+
+    def __init__(self, epoch: int, lowest_sequence: int, bumps_epochs: bool, timestamp_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        """Of the batches that have come so far; -1 without sequences."""
+        self.bumps_epochs = bumps_epochs
+        """The client has an epoch a transaction (transaction.version 2), so each begins with sequence 0."""
+        self.timestamp_ms = timestamp_ms
+
+
+class TransactionTerms:
+    """What an append of a transaction's batch or marker is held to, besides the batch itself."""
+
+    __slots__ = ("marker_version", "verification")
+
+    def __init__(self, verification: Verification | None = None, marker_version: int = 0) -> None:
+        self.verification = verification
+        """For data: needed to open a transaction; one that is open already goes on without."""
+        self.marker_version = marker_version
+        """For a marker: the transaction.version whose rule of epochs it is held to."""
+
+
 class Log(Protocol):
     """The log of one partition: synchronous, one thread. Offsets are absolute, sizes in bytes.
 
@@ -225,8 +260,19 @@ class Log(Protocol):
         """First offset of the earliest open transaction, else the high watermark; never above it."""
         ...
 
-    def append_as_leader(self, batch: Any, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append one validated batch (records.validate.ValidatedBatch). Raises LogRefused for sequence and size errors."""
+    def append_as_leader(
+        self, batch: Any, leader_epoch: int, now_ms: int, terms: TransactionTerms | None = None
+    ) -> AppendInfo:
+        """Append one validated batch (records.validate.ValidatedBatch). Raises LogRefused for sequence and size errors.
+
+        With `terms` a transactional batch must be verified or its transaction open (INVALID_TXN_STATE).
+        """
+        ...
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
+    ) -> Verification | None:
+        """None when the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
         ...
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendInfo:

@@ -26,8 +26,6 @@ NOT_READING = {
 """They check settings or pass them on; nothing happens in them."""
 READ_WITHOUT_EFFECT = {"num.replica.alter.log.dirs.threads", "config.providers"}
 """Named in code only because the value hangs on other settings, or so as to refuse what it would bring about."""
-ONLY_ROLLS = {"max.compaction.lag.ms"}
-"""Read for rolling segments of compacted topics; its purpose, cleaning, is not served, so it is not said to be honoured."""
 
 
 @cache
@@ -59,13 +57,13 @@ def broker_setting_is_read(name: str) -> bool:
 
 
 def test_what_is_explained_is_read_and_what_is_read_is_explained_for_topics() -> None:
-    read = {name for name in topic_keys() if topic_setting_is_read(name)} - ONLY_ROLLS
+    read = {name for name in topic_keys() if topic_setting_is_read(name)}
     assert {name for name, key in topic_keys().items() if key.honoured} == read
 
 
 def test_what_is_explained_is_read_and_what_is_read_is_explained_for_brokers() -> None:
     read = {name for name in broker_keys() if broker_setting_is_read(name)}
-    read -= READ_WITHOUT_EFFECT | {TOPIC_TO_BROKER[name] for name in ONLY_ROLLS}
+    read -= READ_WITHOUT_EFFECT
     assert {name for name, key in broker_keys().items() if key.honoured} == read
 
 

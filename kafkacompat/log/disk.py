@@ -163,6 +163,12 @@ class RealDisk:
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def sync_directory(self, path: str) -> None:
+        sync_directory(path)
+
     def usage(self, path: str) -> tuple[int, int]:
         status = os.statvfs(path)
         return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize

@@ -9,7 +9,7 @@ the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
@@ -21,18 +21,14 @@ from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, rep
 from kafkacompat.log.retention import SegmentFacts, count_deletable
 from kafkacompat.log.segment import Segment
 from kafkacompat.log.segment_list import DeleteLater, SegmentList
-from kafkacompat.ports import (
-    AppendInfo,
-    Buffer,
-    LogRefused,
-)
+from kafkacompat.ports import AppendInfo, Buffer, LogRefused
 from kafkacompat.records.batch import BatchHeader, stamp_offset_and_epoch
 from kafkacompat.records.control import EndTransactionMarker
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.ports import Disk, File
+    from kafkacompat.ports import Disk, File, TransactionTerms
     from kafkacompat.records.validate import ValidatedBatch
 
 
@@ -47,8 +43,10 @@ class PartitionLog(ReadableLog):
         "_roll_after_ms",
         "_segment_bytes",
         "_snapshots",
+        "cleaned_to",
         "directory",
         "recovery_point",
+        "truncated",
     )
 
     def __init__(
@@ -74,6 +72,9 @@ class PartitionLog(ReadableLog):
         self._snapshots = parts.snapshots
         self._randrange = randrange
         self.recovery_point = parts.recovery_point
+        self.cleaned_to = -1
+        """Where the cleaner will begin; -1 when it has never been here. `truncated` tells it that what it read is gone."""
+        self.truncated = False
         self._state.on_high_watermark(self.high_watermark)
         self.config = config
 
@@ -92,7 +93,9 @@ class PartitionLog(ReadableLog):
 
     # -- appending
 
-    def append_as_leader(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_as_leader(
+        self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, terms: TransactionTerms | None = None
+    ) -> AppendInfo:
         size = batch.size
         if size > self._segment_bytes:
             raise LogRefused(
@@ -112,11 +115,16 @@ class PartitionLog(ReadableLog):
                 is_transactional=batch.is_transactional,
                 is_control=batch.is_control,
                 coordinator_epoch=marker.coordinator_epoch if marker is not None else -1,
+                marker_version=0 if terms is None else terms.marker_version,
                 from_client=batch.base_sequence >= 0,
             )
             if original is not None:
                 stamped = original.timestamp_ms if batch.log_append_time else -1
                 return AppendInfo(original.first_offset, original.last_offset, stamped, True)
+            if terms is not None and batch.is_transactional and marker is None:
+                self._state.check_verified(
+                    producer_id, batch.producer_epoch, batch.base_sequence, terms.verification
+                )
         first_offset = self.log_end_offset
         last_offset = first_offset + batch.last_offset_delta
         stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)
@@ -311,6 +319,8 @@ class PartitionLog(ReadableLog):
         self.high_watermark = offset
 
     def _after_truncation(self) -> None:
+        self.truncated = True
+        self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
         self._epochs.truncate_from_end(self.log_end_offset)
         self._write_epochs()
         self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
@@ -375,6 +385,12 @@ class PartitionLog(ReadableLog):
         self._epochs.truncate_from_start(self.log_start_offset)
         self._write_epochs()
         return count
+
+    def replace_segments(self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int) -> None:
+        """A cleaned segment, of which these files were written, takes the place of neighbours; see SegmentList.replace."""
+        self._segments.replace(replaced, suffixes, now_ms, self._config.file_delete_delay_ms)
+        for segment in replaced[1:]:
+            self._snapshots.remove(segment.base_offset)
 
     def close(self) -> None:
         """The last time index entry, the producers' state, everything durable, the files let go. Blocks. The end of it."""

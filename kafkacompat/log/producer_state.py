@@ -12,12 +12,17 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from kafkacompat.ports import LogRefused, ProducerStateEntry
+from kafkacompat.ports import LogRefused, ProducerStateEntry, Verification
 from kafkacompat.wire.errors import ErrorCode
 
 RETAINED_BATCHES = 5
 """Batches remembered per producer: a client may have five in flight and repeat any of them."""
 MAX_SEQUENCE = 0x7FFFFFFF
+MAX_EPOCH = 0x7FFF
+EPOCH_BUMP_VERSION = 2
+"""From this transaction.version on a marker carries a higher epoch than the data it ends (KIP-890)."""
+VERIFICATIONS_MAX = 100_000
+"""Producers of one partition that wait for their coordinator's word; the oldest are forgotten beyond."""
 NO_TRANSACTION = -1
 
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -75,7 +80,14 @@ class Producer:
 class ProducerState:
     """All producers of one partition, with the offset up to which they are known (`end_offset`, exclusive)."""
 
-    __slots__ = ("_ongoing", "_unreplicated", "end_offset", "first_unstable_offset", "producers")
+    __slots__ = (
+        "_ongoing",
+        "_unreplicated",
+        "_verifications",
+        "end_offset",
+        "first_unstable_offset",
+        "producers",
+    )
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
@@ -86,6 +98,8 @@ class ProducerState:
         """First offset -> producer id of open transactions."""
         self._unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for ended ones whose marker is at or above the high watermark."""
+        self._verifications: dict[int, Verification] = {}
+        """By producer id."""
 
     def check(
         self,
@@ -97,6 +111,7 @@ class ProducerState:
         is_transactional: bool,
         is_control: bool = False,
         coordinator_epoch: int = -1,
+        marker_version: int = 0,
         from_client: bool = True,
     ) -> RetainedBatch | None:
         """Judge a batch before it is written. The original when it is a repetition, else None.
@@ -118,6 +133,15 @@ class ProducerState:
                 f"producer {producer_id} has epoch {epoch}, but {producer.epoch} was seen",
             )
         if is_control:
+            if (
+                marker_version >= EPOCH_BUMP_VERSION
+                and epoch == producer.epoch != MAX_EPOCH
+                and producer.transaction_first_offset != NO_TRANSACTION
+            ):
+                raise LogRefused(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {producer_id} has its transaction open in epoch {epoch}, which the marker is to be above",
+                )
             if coordinator_epoch < producer.coordinator_epoch:
                 raise LogRefused(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -133,6 +157,59 @@ class ProducerState:
                 f"{producer.transaction_first_offset}",
             )
         return None
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
+    ) -> Verification | None:
+        """None when the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
+        producer = self.producers.get(producer_id)
+        if producer is not None:
+            if epoch < producer.epoch:
+                raise LogRefused(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {producer_id} has epoch {epoch}, but {producer.epoch} was seen",
+                )
+            if epoch == producer.epoch and producer.transaction_first_offset != NO_TRANSACTION:
+                return None
+        known = self._verifications.get(producer_id)
+        if known is None:
+            if len(self._verifications) >= VERIFICATIONS_MAX:
+                del self._verifications[next(iter(self._verifications))]
+            known = Verification(epoch, first_sequence, bumps_epochs, now_ms)
+            self._verifications[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, first_sequence
+        elif epoch == known.epoch and first_sequence < known.lowest_sequence:
+            known.lowest_sequence = first_sequence
+        return known
+
+    def check_verified(
+        self, producer_id: int, epoch: int, first_sequence: int, verification: Verification | None
+    ) -> None:
+        """Whether a transactional batch goes on with an open transaction, or may open one. `first_sequence` -1: none.
+
+        Raises LogRefused INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        producer = self.producers.get(producer_id)
+        if (
+            producer is not None
+            and producer.epoch == epoch
+            and producer.transaction_first_offset != NO_TRANSACTION
+        ):
+            return
+        if verification is None or self._verifications.get(producer_id) is not verification:
+            raise LogRefused(
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here"
+            )
+        if first_sequence < 0:
+            return
+        if first_sequence > verification.lowest_sequence or (
+            producer is None and verification.bumps_epochs and first_sequence != 0
+        ):
+            raise LogRefused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} opens its transaction with sequence {first_sequence}",
+            )
 
     def apply_data(
         self,
@@ -162,6 +239,7 @@ class ProducerState:
             producer.transaction_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
             self._refresh_unstable()
+            self._verifications.pop(producer_id, None)
         self.end_offset = last_offset + 1
 
     def apply_marker(
@@ -182,6 +260,7 @@ class ProducerState:
             producer.batches.clear()
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
+        self._verifications.pop(producer_id, None)
         self.end_offset = offset + 1
         first_offset = producer.transaction_first_offset
         if first_offset == NO_TRANSACTION:
@@ -218,6 +297,13 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
+        stale = [
+            producer_id
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.timestamp_ms >= expiration_ms
+        ]
+        for producer_id in stale:
+            del self._verifications[producer_id]
         return len(expired)
 
     def clear(self, end_offset: int) -> None:

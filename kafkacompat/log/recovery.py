@@ -22,9 +22,11 @@ from kafkacompat.log.producer_state import ProducerState
 from kafkacompat.log.reading import LogParts
 from kafkacompat.log.replay import apply_batch, replay_segments
 from kafkacompat.log.segment import (
+    CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     Segment,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.ports import Disk
 
-CLEANED_SUFFIX, SWAP_SUFFIX = ".cleaned", ".swap"
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 Note = Callable[[str], None]
 

@@ -6,7 +6,7 @@ Duty: headers for lookups, checked batches for recovery. Must not know: offsets 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkacompat.records.batch import (
@@ -53,23 +53,39 @@ def headers(file: File, start: int, limit: int, chunk: int) -> Iterator[BatchHea
 
 def checked_batches(file: File, limit: int) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Every batch up to the limit with its bytes. BatchCorrupt at the first that is not whole and sound."""
+    for header, batch in whole_batches(file, limit, ITERATE_CHUNK):
+        if not has_valid_crc(batch, header):
+            raise BatchCorrupt(f"the crc of the batch at {header.position} is wrong")
+        yield header, batch
+
+
+def whole_batches(
+    file: File, limit: int, chunk: int, on_read: Callable[[int], None] | None = None
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Every batch up to the limit with its bytes, unchecked. BatchCorrupt at the first that is not whole.
+
+    `on_read` is told of every read, in bytes, before it is made.
+    """
     position, data, data_at = 0, b"", 0
+
+    def read(length: int) -> bytes:
+        if on_read is not None:
+            on_read(min(length, limit - position))
+        return file.read_cold(position, min(length, limit - position))
+
     while position < limit:
         inside = position - data_at
         if len(data) - inside < HEADER_SIZE and data_at + len(data) < limit:
-            data, data_at, inside = file.read_cold(position, ITERATE_CHUNK), position, 0
+            data, data_at, inside = read(chunk), position, 0
         if len(data) - inside < MINIMUM_PREFIX:
             raise BatchCorrupt(f"{len(data) - inside} bytes at {position} are no batch")
         size = _LENGTH.unpack_from(data, inside + 8)[0] + LOG_OVERHEAD
         if size < _LEAST_SIZE or size > limit - position:
             raise BatchCorrupt(f"a batch of {size} bytes where {limit - position} remain")
         if inside + size > len(data):
-            data, data_at, inside = file.read_cold(position, max(size, ITERATE_CHUNK)), position, 0
+            data, data_at, inside = read(max(size, chunk)), position, 0
         header = _header(file, data, inside, position)
-        batch = memoryview(data)[inside : inside + size]
-        if not has_valid_crc(batch, header):
-            raise BatchCorrupt(f"the crc of the batch at {position} is wrong")
-        yield header, batch
+        yield header, memoryview(data)[inside : inside + size]
         position += size
 
 

@@ -123,6 +123,12 @@ class MemoryDisk:
     def modified_ms(self, path: str) -> int:
         return self.now_ms
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Everything was last changed now."""
+
+    def sync_directory(self, path: str) -> None:
+        """Names are durable at once."""
+
     def usage(self, path: str) -> tuple[int, int]:
         return 1 << 40, 1 << 39
 

@@ -1,0 +1,108 @@
+"""Which log is the dirtiest, and between which offsets it may be cleaned.
+
+Duty: the decision, from what a log tells of itself. Must not know: files, threads. The active segment is never cleaned, nothing at
+or above the last stable offset, nothing younger than min.compaction.lag.ms. Follows KIP-58 and KIP-354.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkacompat.log.log import PartitionLog
+
+NEVER_MS = (1 << 63) - 1
+
+
+class Candidate(NamedTuple):
+    """Offsets absolute; `segments` closed ones end at or below `end_offset`, which is a segment's base."""
+
+    log: PartitionLog
+    first_dirty_offset: int
+    end_offset: int
+    segments: int
+    ratio: float
+    overdue: bool
+
+
+def candidate(log: PartitionLog, now_ms: int) -> Candidate | None:
+    """What could be cleaned of a compacted log; None when nothing can. A start that lies outside the log is set right."""
+    first_dirty = first_dirty_offset(log)
+    end_offset, count = _cleanable_end(log, first_dirty, now_ms)
+    clean = dirty = 0
+    first_dirty_segment = -1
+    for at, segment in enumerate(log.segments[:count]):
+        next_offset = log.segments[at + 1].base_offset
+        if next_offset <= first_dirty:
+            clean += segment.size
+        else:
+            if first_dirty_segment < 0:
+                first_dirty_segment = at
+            dirty += segment.size
+    if not dirty:
+        return None
+    return Candidate(
+        log,
+        first_dirty,
+        end_offset,
+        count,
+        dirty / (clean + dirty),
+        _is_overdue(log, first_dirty_segment, now_ms),
+    )
+
+
+def first_dirty_offset(log: PartitionLog) -> int:
+    return (
+        log.cleaned_to
+        if log.log_start_offset <= log.cleaned_to <= log.log_end_offset
+        else log.log_start_offset
+    )
+
+
+def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[int, int]:
+    """The base of the first segment that must stay as it is, and how many lie before it."""
+    segments = log.segments
+    bound = log.last_stable_offset
+    count = len(segments) - 1
+    if bound < segments[count].base_offset:
+        while count and segments[count].base_offset > bound:
+            count -= 1
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for at in range(count):
+            if (
+                segments[at + 1].base_offset > first_dirty
+                and segments[at].largest_timestamp()[0] > now_ms - lag_ms
+            ):
+                count = at
+                break
+    return segments[count].base_offset, count
+
+
+def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> bool:
+    """Whether max.compaction.lag.ms is over for a closed segment that was never cleaned."""
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms >= NEVER_MS:
+        return False
+    for segment in log.segments[first_dirty_segment:-1]:
+        began_ms = segment.first_batch_timestamp()
+        if began_ms is not None and 0 < began_ms < now_ms - lag_ms:
+            return True
+    return False
+
+
+def dirtiest(logs: Iterable[PartitionLog], now_ms: int) -> Candidate | None:
+    """The one with the highest ratio of those that are dirty enough or overdue."""
+    best: Candidate | None = None
+    for log in logs:
+        if not log.config.compact or len(log.segments) < 2:
+            continue
+        found = candidate(log, now_ms)
+        if (
+            found is not None
+            and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)
+            and (best is None or found.ratio > best.ratio)
+        ):
+            best = found
+    return best

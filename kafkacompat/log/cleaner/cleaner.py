@@ -1,0 +1,236 @@
+"""The log cleaner of a node: picks logs, lets workers rewrite closed segments, swaps the results in.
+
+Duty: which partition is being cleaned, what became of it, the checkpoint of what is clean. Must not know: threads, timers (it
+gives plans whose `run` blocks; node/cleaning.py runs them). Everything but `run` is in the loop's thread, so that a reader finds
+either the old segments or the new one. What happens to a log meanwhile (truncation, retention, deletion) calls its cleaning off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.checkpoint import CLEANER_FILE
+from kafkacompat.log.cleaner.candidates import Candidate, dirtiest
+from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
+from kafkacompat.log.cleaner.filtering import LastRecord
+from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
+from kafkacompat.log.cleaner.work import CleanerStats, CleaningStopped, CleaningWork, Pace
+from kafkacompat.log.upkeep import CheckpointPlan
+from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
+
+if TYPE_CHECKING:
+    from kafkacompat.config import ServerConfig
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.log.directory import LogDirectory
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.segment import Segment
+    from kafkacompat.ports import Disk
+
+UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
+
+
+def cleaner_limits(config: ServerConfig) -> CleanerLimits:
+    """Of one thread: the buffers are shared out, and the I/O buffer is half for reading, half for writing, as in Kafka."""
+    threads = max(config.int("log.cleaner.threads"), 1)
+    return CleanerLimits(
+        config.int("log.cleaner.dedupe.buffer.size") // threads,
+        config.double("log.cleaner.io.buffer.load.factor"),
+        config.int("log.cleaner.io.buffer.size") // threads // 2,
+    )
+
+
+class Cleaning:
+    """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`."""
+
+    def __init__(
+        self, cleaner: LogCleaner, disk: Disk, found: Candidate, job: CleaningJob, pace: Pace
+    ) -> None:
+        self._cleaner = cleaner
+        self._disk = disk
+        self.log = found.log
+        self._segments: list[Segment] = list(found.log.segments[: found.segments])
+        self._sizes = [segment.size for segment in self._segments]
+        self._work = CleaningWork(disk, job, pace)
+        self._mapped = False
+        self._group = 0
+        self._suffixes: Sequence[str] = ()
+        self._error: Exception | None = None
+        self.done = False
+        self.log.truncated = False
+
+    @property
+    def stats(self) -> CleanerStats:
+        return self._work.stats
+
+    def run(self) -> None:
+        """The next step. Blocks; any thread; what goes wrong is kept for `finish`."""
+        work = self._work
+        try:
+            if not self._mapped:
+                work.build_map()
+            elif self._group < len(work.groups):
+                self._suffixes = work.clean_group(work.groups[self._group])
+            else:
+                self._disk.sync_directory(self.log.directory)
+        except Exception as error:
+            self._error = error
+
+    def finish(self, now_ms: int) -> None:
+        """Take over what the step came to. Raises what no step should run into; the partition is then left alone."""
+        if self._error is not None:
+            self.done = True
+            self._cleaner.failed(self, self._error)
+            return
+        if not self._mapped:
+            self._mapped = True
+            return
+        work = self._work
+        if self._group == len(work.groups):
+            self.done = True
+            self._cleaner.succeeded(self, work.end_offset)
+            return
+        count = len(work.groups[self._group])
+        if not self.intact():
+            self.done = True
+            remove_cleaned(self._disk, self._segments[0].stem)
+            self._cleaner.failed(self, CleaningStopped("the log has changed"))
+            return
+        try:
+            self.log.replace_segments(self._segments[:count], self._suffixes, now_ms)
+        except OSError as error:
+            self.done = True
+            self._cleaner.failed(self, error)
+            return
+        del self._segments[:count], self._sizes[:count]
+        self._group += 1
+
+    def intact(self) -> bool:
+        """Whether what is still to be replaced is as it was when the cleaning began, and the log still served."""
+        if self.log.truncated or not self._cleaner.serves(self.log):
+            return False
+        if not self._segments:
+            return True
+        log_segments = self.log.segments
+        for at, segment in enumerate(log_segments):
+            if segment is self._segments[0]:
+                now = log_segments[at : at + len(self._segments)]
+                return list(now) == self._segments and [one.size for one in now] == self._sizes
+        return False
+
+
+class LogCleaner:
+    """`limits` gives the settings in force, `pace_for` what a cleaning's work calls with the bytes it moves."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        disk: Disk,
+        limits: Callable[[], CleanerLimits],
+        pace_for: Callable[[], Pace],
+        note: Callable[[str], None],
+    ) -> None:
+        self._manager = manager
+        self._disk = disk
+        self._limits = limits
+        self._pace_for = pace_for
+        self._note = note
+        self._in_progress: set[TopicPartition] = set()
+        self.uncleanable: set[TopicPartition] = set()
+        """Partitions in which something could not be read; left alone until the next start, as in Kafka."""
+        self.cleaned_logs = 0
+
+    def load_checkpoints(self) -> None:
+        """Where each log's dirty part begins, from every directory's checkpoint. Blocks shortly; once."""
+        for directory in self._manager.directories:
+            if not directory.online:
+                continue
+            offsets, trouble = directory.read_offsets(CLEANER_FILE)
+            if trouble is not None:
+                self._note(f"{trouble}; its logs are cleaned from their start")
+            for name, log in self._manager.logs_in(directory).items():
+                log.cleaned_to = offsets.get(name, -1)
+
+    def begin(self, now_ms: int) -> Cleaning | None:
+        """The dirtiest log that nobody cleans yet; None when there is none to be cleaned. OSError takes its directory along."""
+        manager = self._manager
+        self.uncleanable &= manager.logs.keys()
+        found = dirtiest(
+            (
+                log
+                for name, log in manager.logs.items()
+                if name not in self._in_progress and name not in self.uncleanable
+            ),
+            now_ms,
+        )
+        if found is None:
+            return None
+        log = found.log
+        segments = [
+            SegmentFile(segment.stem, segment.base_offset, log.segments[at + 1].base_offset, segment.size)
+            for at, segment in enumerate(log.segments[: found.segments])
+        ]
+        config = log.config
+        job = CleaningJob(
+            log.directory,
+            segments,
+            found.first_dirty_offset,
+            found.end_offset,
+            [entry for segment in log.segments for entry in segment.txn_index.entries()],
+            {
+                producer_id: LastRecord(
+                    producer.batches[-1].last_offset if producer.batches else -1, producer.epoch
+                )
+                for producer_id, producer in log.producer_state.producers.items()
+            },
+            now_ms,
+            config.delete_retention_ms,
+            config.internal_segment_bytes or config.segment_bytes,
+            config.segment_index_bytes,
+            config.index_interval_bytes,
+            self._limits(),
+        )
+        self._in_progress.add(log.topic_partition)
+        return Cleaning(self, self._disk, found, job, self._pace_for())
+
+    def serves(self, log: PartitionLog) -> bool:
+        return self._manager.get(log.topic_partition) is log and not self._manager.closed
+
+    def succeeded(self, cleaning: Cleaning, end_offset: int) -> None:
+        log = cleaning.log
+        self._in_progress.discard(log.topic_partition)
+        self.cleaned_logs += 1
+        if not log.truncated:
+            log.cleaned_to = end_offset
+
+    def failed(self, cleaning: Cleaning, error: Exception) -> None:
+        """Nothing of it is in the log. Errors that tell of a bug are raised again."""
+        log = cleaning.log
+        name = log.topic_partition
+        self._in_progress.discard(name)
+        if isinstance(error, CleaningStopped) or not cleaning.intact():
+            return
+        if isinstance(error, OSError):
+            self._manager.partition_failed(name, error)
+            return
+        self.uncleanable.add(name)
+        self._note(f"{name} cannot be cleaned and is left as it is until the next start: {error}")
+        if not isinstance(error, UNREADABLE):
+            raise error
+
+    def checkpoint(self) -> CheckpointPlan | None:
+        """The checkpoint of every directory where something has moved."""
+        writes: list[tuple[LogDirectory, str, Mapping[TopicPartition, int]]] = []
+        for directory in self._manager.directories:
+            if directory.online:
+                offsets = {
+                    name: log.cleaned_to
+                    for name, log in self._manager.logs_in(directory).items()
+                    if log.cleaned_to >= 0
+                }
+                if not directory.holds(CLEANER_FILE, offsets):
+                    writes.append((directory, CLEANER_FILE, offsets))
+        return CheckpointPlan(self._manager, writes) if writes else None

@@ -1,0 +1,73 @@
+"""Which transactional records and markers a cleaning may drop, batch by batch in the order of the log.
+
+Duty: tell aborted data from committed, and markers that nothing in the log needs any more. Must not know: files, keys. The LSO
+bounds a cleaning, so every transaction it meets has ended. Follows KIP-98's rules for compacted logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkacompat.records.control import ControlType, parse_control_key
+
+if TYPE_CHECKING:
+    from kafkacompat.log.index import AbortedEntry
+    from kafkacompat.records.batch import BatchHeader
+
+
+class CleanedTransactions:
+    """`keep_entry` gets an aborted transaction whose marker stays while its data was met."""
+
+    __slots__ = ("_aborted", "_aborted_open", "_committed_open", "_met", "_next", "keep_entry")
+
+    def __init__(self, aborted: Sequence[AbortedEntry], from_offset: int) -> None:
+        """`aborted`: of the whole log; those that ended before `from_offset` are passed over."""
+        self._aborted = sorted(
+            (entry for entry in aborted if entry.last_offset >= from_offset),
+            key=lambda entry: entry.first_offset,
+        )
+        self._next = 0
+        self._aborted_open: dict[int, AbortedEntry] = {}
+        self._met: set[int] = set()
+        """Producers of open aborted transactions of which data was met."""
+        self._committed_open: set[int] = set()
+        self.keep_entry: Callable[[AbortedEntry], None] = lambda entry: None
+
+    def on_data(self, header: BatchHeader) -> bool:
+        """Whether a batch of data belongs to an aborted transaction and goes."""
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted_open:
+            self._met.add(header.producer_id)
+            return True
+        self._committed_open.add(header.producer_id)
+        return False
+
+    def on_control(self, header: BatchHeader, key: bytes | None) -> bool:
+        """Whether a control batch, whose first key is given (None when it is empty), ends a transaction without data."""
+        self._reach(header.last_offset)
+        if key is None:
+            return True
+        producer_id = header.producer_id
+        control_type = parse_control_key(key)
+        if control_type == ControlType.ABORT:
+            entry = self._aborted_open.pop(producer_id, None)
+            if entry is None or producer_id not in self._met:
+                return True
+            self._met.discard(producer_id)
+            self.keep_entry(entry)
+            return False
+        if control_type == ControlType.COMMIT:
+            if producer_id not in self._committed_open:
+                return True
+            self._committed_open.discard(producer_id)
+        return False
+
+    def _reach(self, offset: int) -> None:
+        aborted = self._aborted
+        while self._next < len(aborted) and aborted[self._next].first_offset <= offset:
+            entry = aborted[self._next]
+            self._next += 1
+            self._aborted_open.setdefault(entry.producer_id, entry)

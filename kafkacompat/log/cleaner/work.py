@@ -1,0 +1,175 @@
+"""The blocking part of a cleaning: read the dirty part into an offset map, then write each group of segments anew.
+
+Duty: walk files, feed filter and map. Must not know: the log as others see it (it reads closed files by their names), threads,
+clocks: `pace` is told how many bytes were moved and may wait, or raise CleaningStopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, cast
+
+from kafkacompat.log.cleaner.cleaned_segment import CleanedSegment
+from kafkacompat.log.cleaner.filtering import BatchFilter, key_of_control, open_body
+from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
+from kafkacompat.log.cleaner.offset_map import OffsetMap
+from kafkacompat.log.cleaner.transactions import CleanedTransactions
+from kafkacompat.log.scan import whole_batches
+from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kafkacompat.records.columns import read_columns
+from kafkacompat.records.legacy import iterate_legacy
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Disk
+    from kafkacompat.records.batch import BatchHeader
+
+Pace = Callable[[int], None]
+LEAST_READ_BYTES = 64 * 1024
+
+
+class CleaningStopped(Exception):
+    """The cleaning was called off."""
+
+
+class CleanerStats:
+    __slots__ = ("bytes_read", "bytes_written", "map_bytes_read")
+
+    def __init__(self) -> None:
+        self.map_bytes_read = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
+
+
+class CleaningWork:
+    """`build_map`, then `clean_group` for each of `groups`. Blocks; one thread at a time."""
+
+    def __init__(self, disk: Disk, job: CleaningJob, pace: Pace) -> None:
+        self._disk = disk
+        self._job = job
+        self._pace = pace
+        self._read_bytes = max(job.limits.io_bytes, LEAST_READ_BYTES)
+        self._map: OffsetMap | None = None
+        self._filter: BatchFilter | None = None
+        self._transactions = CleanedTransactions((), 0)
+        self._legacy_horizon_ms = 0
+        self.groups: list[list[SegmentFile]] = []
+        self.end_offset = job.first_dirty_offset
+        """Where the clean part will end."""
+        self.stats = CleanerStats()
+
+    def build_map(self) -> None:
+        """Raises CleaningStopped; BatchCorrupt, RecordMalformed, DecompressionFailed for what cannot be read; OSError."""
+        job = self._job
+        offset_map = self._map = OffsetMap(job.limits.map_bytes, job.limits.load_factor)
+        transactions = CleanedTransactions(job.aborted, job.first_dirty_offset)
+        for segment in job.segments:
+            if segment.end_offset <= job.first_dirty_offset:
+                continue
+            if not self._map_segment(segment, offset_map, transactions):
+                break
+            offset_map.latest_offset = max(offset_map.latest_offset, segment.end_offset - 1)
+        self.end_offset = max(offset_map.latest_offset + 1, job.first_dirty_offset)
+        segments = [segment for segment in job.segments if segment.base_offset < self.end_offset]
+        self.groups = group_segments(
+            segments,
+            [
+                (self._index_bytes(segment, INDEX_SUFFIX), self._index_bytes(segment, TIME_INDEX_SUFFIX))
+                for segment in segments
+            ],
+            segment_bytes=job.segment_bytes,
+            index_bytes=job.segment_index_bytes,
+        )
+        clean = [segment for segment in job.segments if segment.base_offset < job.first_dirty_offset]
+        if clean:
+            modified_ms = self._disk.modified_ms(clean[-1].stem + LOG_SUFFIX)
+            self._legacy_horizon_ms = modified_ms - job.delete_retention_ms
+        self._transactions = CleanedTransactions(job.aborted, job.segments[0].base_offset)
+        self._filter = BatchFilter(
+            offset_map,
+            self._transactions,
+            job.last_records,
+            round_end_offset=job.round_end_offset,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.delete_retention_ms,
+        )
+
+    def _map_segment(
+        self, segment: SegmentFile, offset_map: OffsetMap, transactions: CleanedTransactions
+    ) -> bool:
+        """False when the map was full before the segment's end."""
+        start = self._job.first_dirty_offset
+        for header, batch in self._batches(segment):
+            self.stats.map_bytes_read += header.size
+            if header.last_offset < start:
+                continue
+            if header.magic != 2:
+                found = [
+                    (record.key, offset)
+                    for offset, record in iterate_legacy(batch, header)
+                    if record.key is not None and offset >= start
+                ]
+                if not offset_map.has_room(len(found)):
+                    return False
+                offset_map.put([key for key, _ in found], [offset for _, offset in found])
+            elif header.is_control:
+                transactions.on_control(header, key_of_control(open_body(header, batch), header.record_count))
+            elif not transactions.on_data(header) and header.record_count:
+                if not offset_map.has_room(header.record_count):
+                    return False
+                self._map_batch(header, batch, offset_map)
+            offset_map.latest_offset = header.last_offset
+        return True
+
+    def _map_batch(self, header: BatchHeader, batch: memoryview, offset_map: OffsetMap) -> None:
+        columns = read_columns(open_body(header, batch), header.record_count)
+        base, count = header.base_offset, header.record_count
+        keys, deltas = columns.keys, columns.offset_deltas
+        start = self._job.first_dirty_offset
+        if columns.has_null_keys or base < start:
+            pairs = [
+                (key, base + delta)
+                for key, delta in zip(keys, deltas, strict=True)
+                if key is not None and base + delta >= start
+            ]
+            offset_map.put([key for key, _ in pairs], [offset for _, offset in pairs])
+        elif deltas[-1] == count - 1:
+            offset_map.put(cast("list[bytes]", keys), range(base, base + count))
+        else:
+            offset_map.put(cast("list[bytes]", keys), [base + delta for delta in deltas])
+
+    def clean_group(self, group: Sequence[SegmentFile]) -> list[str]:
+        """Write the group's cleaned segment, named after its first; the suffixes of its files. Raises as build_map does."""
+        job, stats, batch_filter = self._job, self.stats, self._filter
+        assert batch_filter is not None
+        base_offset = group[0].base_offset
+        cleaned = CleanedSegment(
+            self._disk, job.directory, base_offset, job.index_interval_bytes, self._read_bytes
+        )
+        self._transactions.keep_entry = cleaned.keep_entry
+        try:
+            modified_ms = 0
+            for segment in group:
+                modified_ms = self._disk.modified_ms(segment.stem + LOG_SUFFIX)
+                batch_filter.retain_legacy_deletes = modified_ms > self._legacy_horizon_ms
+                for header, batch in self._batches(segment):
+                    stats.bytes_read += header.size
+                    kept = batch_filter.filter(header, batch)
+                    if kept is not None:
+                        cleaned.append(kept)
+            self._pace(cleaned.size)
+            stats.bytes_written += cleaned.size
+            return cleaned.finish(modified_ms)
+        except BaseException:
+            cleaned.discard()
+            raise
+
+    def _index_bytes(self, segment: SegmentFile, suffix: str) -> int:
+        try:
+            return self._disk.file_size(segment.stem + suffix)
+        except FileNotFoundError:
+            return 0
+
+    def _batches(self, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
+        if segment.size:
+            file = self._disk.open(segment.stem + LOG_SUFFIX)
+            yield from whole_batches(file, segment.size, self._read_bytes, self._pace)

@@ -1,0 +1,129 @@
+"""Keeps the log cleaner going: as many cleanings at once as log.cleaner.threads says, a look for work every backoff.
+
+Duty: steps into worker threads, their ends back, the checkpoint after each cleaning. Must not know: what cleaning is. A cleaning
+that ends is followed by the next at once; log.cleaner.backoff.ms passes only when nothing was found, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.node.periodic import Lane, Numbers, Plan
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Clock, Timers, Workers
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1000
+
+
+class Step(Protocol):
+    """log.cleaner.cleaner.Cleaning."""
+
+    done: bool
+
+    def run(self) -> None: ...
+
+    def finish(self, now_ms: int) -> None: ...
+
+
+class Cleaner(Protocol):
+    """log.cleaner.cleaner.LogCleaner."""
+
+    def begin(self, now_ms: int) -> Step | None: ...
+
+    def checkpoint(self) -> Plan | None: ...
+
+
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
+class BackgroundCleaning:
+    """`start`, then `stop` before the logs are closed; both once, in the loop's thread."""
+
+    def __init__(
+        self,
+        dynamic: Numbers,
+        cleaner: Cleaner,
+        throttle: Stoppable,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+    ) -> None:
+        self._dynamic = dynamic
+        self._cleaner = cleaner
+        self._throttle = throttle
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._checkpoints = Lane(workers)
+        self._active = 0
+        self._stopped: Deferred[None] | None = None
+
+    def start(self) -> None:
+        self._look()
+
+    def stop(self) -> Deferred[None]:
+        """Begin nothing more, end what runs at its next read; there when no worker touches the logs any more."""
+        self._stopped = Deferred()
+        self._throttle.stop()
+        self._maybe_stopped()
+        return self._stopped
+
+    def _look(self) -> None:
+        if self._stopped is None:
+            self._timers.call_after(max(self._dynamic.int("log.cleaner.backoff.ms"), 1), self._look)
+            self._fill()
+            self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
+
+    def _fill(self) -> None:
+        """Begin cleanings while threads are free and logs dirty."""
+        while self._stopped is None and self._active < self._dynamic.int("log.cleaner.threads"):
+            try:
+                step = self._cleaner.begin(self._clock.now_ms())
+            except Exception:
+                logger.exception("no log could be picked for cleaning; another look follows")
+                return
+            if step is None:
+                return
+            self._active += 1
+            self._run(step)
+
+    def _run(self, step: Step) -> None:
+        self._workers.submit(step.run).on_done(lambda finished: self._ran(step, finished))
+
+    def _ran(self, step: Step, finished: Deferred[None]) -> None:
+        try:
+            finished.result()
+        except Exception:
+            # No thread was free: the step has not begun.
+            if self._stopped is None:
+                self._timers.call_after(RETRY_MS, lambda: self._run(step))
+            else:
+                self._ended()
+            return
+        try:
+            step.finish(self._clock.now_ms())
+        except Exception:
+            logger.exception("cleaning a log failed")
+            step.done = True
+        if not step.done and self._stopped is None:
+            self._run(step)
+            return
+        self._ended()
+        if self._stopped is None:
+            self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
+            self._fill()
+
+    def _ended(self) -> None:
+        self._active -= 1
+        self._maybe_stopped()
+
+    def _maybe_stopped(self) -> None:
+        stopped = self._stopped
+        if stopped is not None and not self._active and not stopped.done:
+            self._checkpoints.stop().on_done(lambda _: stopped.resolve(None))
