@@ -1,14 +1,24 @@
-"""Run simulated quorums: `python -m kafkacompat.sim --seed 7 --trace` shows one, `--seeds 1000` many. Exit code 1: a breach."""
+"""Run simulations: `python -m kafkacompat.sim --seed 7 --trace` shows one, `--seeds 1000` many. Exit code 1: a breach.
+
+Without --cluster a metadata quorum alone is simulated, with it a whole cluster.
+"""
 
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.sim.cluster_counters import ClusterCounters
+from kafkacompat.sim.cluster_options import draw_cluster_options
+from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.options import draw_options
 from kafkacompat.sim.quorum_node import SimulatedNode
 from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
@@ -38,6 +48,20 @@ def show(node: SimulatedNode, event: effect.Event, effects: list[effect.Effect])
         print_short(f"{'':11}   -> {each}")
 
 
+class ClusterTrace(logging.Handler):
+    """Prints the events of a cluster, and in between what its nodes log."""
+
+    def show(self, host: Host, what: str) -> None:
+        if what != "timer":
+            print(f"{host.simulation.scheduler.now_us / 1000:11.3f} node {host.id} {what}")
+
+    def tell(self, what: str) -> None:
+        print(f"{'':11}   => {what}")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"{'':11}   -> {record.getMessage()}")
+
+
 def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
     simulation = QuorumSimulation(seed, trace=show if trace else None)
     try:
@@ -47,25 +71,46 @@ def run_seed(seed: int, trace: bool, show_hash: bool) -> Counters:
             print(f"trace hash {simulation.trace_hash:08x} after {simulation.events} events")
 
 
+def run_cluster_seed(seed: int, trace: bool, show_hash: bool) -> ClusterCounters:
+    simulation = ClusterSimulation(seed)
+    root = logging.getLogger("kafkacompat")
+    if trace:
+        shown = ClusterTrace()
+        simulation.trace, simulation.tell = shown.show, shown.tell
+        root.addHandler(shown)
+        root.setLevel(logging.INFO)
+    else:
+        root.setLevel(logging.CRITICAL)
+    try:
+        return simulation.run()
+    finally:
+        if trace:
+            root.removeHandler(shown)
+        root.setLevel(logging.NOTSET)
+        if show_hash:
+            print(f"trace hash {simulation.trace_hash:08x} after {simulation.counters.events} events")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kafkacompat.sim", description=__doc__)
+    parser.add_argument("--cluster", action="store_true", help="whole clusters instead of quorums")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, from the first on")
     parser.add_argument("--trace", action="store_true", help="print every event with its effects")
     parser.add_argument("--hash", action="store_true", help="print the hash of the run")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failed seed")
     options = parser.parse_args(arguments)
-    total = Counters()
+    total: Any = ClusterCounters() if options.cluster else Counters()
+    run: Callable[[int, bool, bool], Any] = run_cluster_seed if options.cluster else run_seed
     failed = 0
     began = time.monotonic()
     for seed in range(options.seed, options.seed + options.seeds):
         try:
-            total.add(run_seed(seed, options.trace, options.trace or options.hash))
+            total.add(run(seed, options.trace, options.trace or options.hash))
         except Exception as error:
             failed += 1
-            print(
-                f"seed {seed}: {type(error).__name__}: {error}\n  options: {draw_options(seed)}", flush=True
-            )
+            drawn = draw_cluster_options(seed) if options.cluster else draw_options(seed)
+            print(f"seed {seed}: {type(error).__name__}: {error}\n  options: {drawn}", flush=True)
             if not options.keep_going:
                 traceback.print_exc()
                 break

@@ -6,15 +6,30 @@ Knows nodes by id and nothing of what they say.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.options import Options
 from kafkacompat.sim.scheduler import Scheduler
 
 
+class Weather(Protocol):
+    """What of a run's options concerns messages."""
+
+    @property
+    def delay_us(self) -> int: ...
+
+    @property
+    def delay_tail(self) -> float: ...
+
+    @property
+    def loss(self) -> float: ...
+
+    @property
+    def duplication(self) -> float: ...
+
+
 class Network:
-    def __init__(self, scheduler: Scheduler, options: Options, chance: Chance) -> None:
+    def __init__(self, scheduler: Scheduler, options: Weather, chance: Chance) -> None:
         self._scheduler = scheduler
         self._chance = chance
         self._delay_us = options.delay_us
@@ -57,12 +72,16 @@ class Network:
         if loss and uniform() < loss:
             self.lost += 1
             return
-        self._scheduler.after(self._draw_delay_us(), deliver, message)
+        self._scheduler.after(self.draw_delay_us(), deliver, message)
         if self._duplication and uniform() < self._duplication:
             self.duplicated += 1
-            self._scheduler.after(self._draw_delay_us(), deliver, message)
+            self._scheduler.after(self.draw_delay_us(), deliver, message)
 
-    def _draw_delay_us(self) -> int:
+    def is_lost(self) -> bool:
+        loss = self._loss + self.burst_loss
+        return loss > 0 and self._chance.uniform() < loss
+
+    def draw_delay_us(self) -> int:
         uniform = self._chance.uniform
         delay_us = int(self._delay_us * (0.5 + uniform()))
         if self._delay_tail and uniform() < self._delay_tail:

@@ -1,0 +1,331 @@
+"""What befalls a simulated cluster: kill -9 of any nodes, orderly restarts, power losses, pauses, partitions both ways and one way.
+
+Kafka acknowledges what is in the page caches of the ISR, so a power loss comes only where it keeps its promise: to a machine all
+of whose partitions have another replica in sync and at work, and nobody else falls until the controller has noticed. kill -9
+comes at will, to all at once as well. Each fault heals by itself after a while; `heal_all` ends them at once, for the liveness
+phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.image_oracles import Key, partitions_of
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.machine import SimulatedMachine
+
+FIRST_FAULT_US = 2_500_000
+"""Until then the cluster comes to life."""
+LOOK_AGAIN_US = 100_000
+
+
+class ClusterFaults:
+    def __init__(self, simulation: ClusterSimulation, chance: Chance) -> None:
+        self._simulation = simulation
+        self._chance = chance
+        self.count = 0
+        self._is_over = False
+        self._cut: list[list[tuple[int, int]]] = []
+        self._fragile: int | None = None
+        """The machine that lost power, until the controller counts on it no more."""
+        self._kinds: tuple[Callable[[], bool], ...] = (
+            self._kill_one,
+            self._kill_one,
+            self._kill_leader,
+            self._kill_controller,
+            self._kill_many,
+            self._stop_in_order,
+            self._lose_power,
+            self._lose_power,
+            self._lose_power,
+            self._lose_power_of_newcomer,
+            self._lose_power_of_newcomer,
+            self._pause_beyond_session,
+            self._pause,
+            self._split,
+            self._isolate,
+            self._isolate_leader,
+            self._cut_one_way,
+            self._reset_connections,
+        )
+        simulation.scheduler.after(FIRST_FAULT_US, self._strike)
+
+    def _strike(self, _: Any) -> None:
+        if self._is_over:
+            return
+        if self._fragile is not None:
+            self._simulation.scheduler.after(LOOK_AGAIN_US, self._strike)
+            return
+        if self._kinds[self._chance.randrange(len(self._kinds))]():
+            self.count += 1
+        mean_ms = self._simulation.options.fault_interval_ms
+        delay_us = int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform()))
+        self._simulation.scheduler.after(delay_us, self._strike)
+
+    def heal_all(self) -> None:
+        simulation = self._simulation
+        self._is_over = True
+        self._tell("all is healed")
+        simulation.network.calm(3_000)
+        for machine in simulation.ordered:
+            if machine.life is None:
+                machine.start()
+            elif machine.life.is_paused:
+                machine.life.resume()
+
+    def _tell(self, what: str) -> None:
+        if self._simulation.tell is not None:
+            self._simulation.tell(f"*** {what}")
+
+    def _later(self, call: Callable[[Any], None], argument: Any) -> None:
+        delay_ms = self._chance.between(20, self._simulation.options.fault_ms)
+        self._simulation.scheduler.after(delay_ms * 1000, call, argument)
+
+    def _any(self) -> SimulatedMachine:
+        machines = self._simulation.ordered
+        return machines[self._chance.randrange(len(machines))]
+
+    def _leader(self) -> SimulatedMachine:
+        """Of some partition."""
+        simulation = self._simulation
+        leaders = [
+            partition.leader
+            for _, partition in partitions_of(simulation.image_oracles.newest)
+            if partition.leader != NO_LEADER
+        ]
+        return simulation.machines[leaders[self._chance.randrange(len(leaders))]] if leaders else self._any()
+
+    # Ends of processes.
+
+    def _kill(self, machine: SimulatedMachine) -> bool:
+        if machine.life is None:
+            return False
+        self._simulation.counters.kills += 1
+        machine.kill()
+        self.restart_later(machine)
+        return True
+
+    def _kill_one(self) -> bool:
+        return self._kill(self._any())
+
+    def _kill_leader(self) -> bool:
+        return self._kill(self._leader())
+
+    def _kill_controller(self) -> bool:
+        for machine in self._simulation.ordered:
+            if machine.life is not None and machine.life.metadata.is_active:
+                return self._kill(machine)
+        return False
+
+    def _kill_many(self) -> bool:
+        killed = [self._kill(each) for each in self._simulation.ordered if self._chance.happens(0.6)]
+        return any(killed)
+
+    def _stop_in_order(self) -> bool:
+        machine = self._any()
+        life = machine.life
+        if life is None or life.is_paused:
+            return False
+        self._tell(f"node {life.id} is told to stop")
+        life.enter("stop", life.shut_down)
+        return True
+
+    def restart_later(self, machine: SimulatedMachine) -> None:
+        if self._is_over:
+            self._simulation.scheduler.after(50_000, self._restart, (machine, machine.lives))
+        else:
+            self._later(self._restart, (machine, machine.lives))
+
+    def _restart(self, planned: tuple[SimulatedMachine, int]) -> None:
+        machine, lives = planned
+        if machine.lives == lives and machine.life is None:
+            machine.start()
+
+    # Power.
+
+    def _lose_power(self) -> bool:
+        return self._cut_power(self._any(), None)
+
+    def _lose_power_of_newcomer(self) -> bool:
+        """Of one that is on its way into an ISR, and it is back at once."""
+        for machine in self._simulation.ordered:
+            for key, pending in _proposals_of(machine.life):
+                added = [each for each in pending.isr if each not in _isr(self._simulation, key)]
+                if added and self._cut_power(self._simulation.machines[added[0]], key):
+                    return True
+        return False
+
+    def _cut_power(self, machine: SimulatedMachine, joining: Key | None) -> bool:
+        """`joining`: the partition whose leader has asked for it, which does not stand in the way."""
+        if machine.life is None or not self._survives_without(machine, joining):
+            return False
+        simulation = self._simulation
+        simulation.counters.power_losses += 1
+        machine.lose_power()
+        simulation.partition_oracles.power_lost(machine.id)
+        if joining is None:
+            self.restart_later(machine)
+        else:
+            delay_us = self._chance.between(10_000, 60_000)
+            simulation.scheduler.after(delay_us, self._restart, (machine, machine.lives))
+        if machine.is_broker:
+            self._fragile = machine.id
+            known = simulation.image_oracles.newest.brokers.get(machine.id)
+            self._look_whether_noticed((machine.id, -1 if known is None else known.epoch))
+        return True
+
+    def _survives_without(self, machine: SimulatedMachine, joining: Key | None) -> bool:
+        """Whoever counts on this one's replicas has others that are in sync and at work."""
+        if self._cut or not machine.is_broker:
+            return not machine.is_broker
+        for key, partition in partitions_of(self._simulation.image_oracles.newest):
+            is_leaders_turn = key != joining and self._is_about_to_change(key)
+            if machine.id in partition.replicas and is_leaders_turn:
+                return False
+            others = set(partition.isr) - {machine.id}
+            if machine.id in _counted_on(partition) and not (others and all(map(self._is_at_work, others))):
+                return False
+        return True
+
+    def _is_at_work(self, machine_id: int) -> bool:
+        life = self._simulation.machines[machine_id].life
+        broker = self._simulation.image_oracles.newest.brokers.get(machine_id)
+        return (
+            life is not None
+            and not life.is_paused
+            and not life.is_stopping
+            and broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and life.heartbeats is not None
+            and life.heartbeats.broker_epoch == broker.epoch
+        )
+
+    def _is_about_to_change(self, key: Key) -> bool:
+        return any(
+            key == proposed_for
+            for machine in self._simulation.ordered
+            for proposed_for, _ in _proposals_of(machine.life)
+        )
+
+    def _look_whether_noticed(self, fragile: tuple[int, int]) -> None:
+        """The controller counts on the machine no more and will not, or has taken its next life in, by which it knows."""
+        machine_id, epoch = fragile
+        simulation = self._simulation
+        image = simulation.image_oracles.newest
+        broker = image.brokers.get(machine_id)
+        is_counted_on = any(machine_id in _counted_on(each) for _, each in partitions_of(image))
+        if broker is not None and broker.epoch == epoch and (is_counted_on or not broker.fenced):
+            simulation.scheduler.after(LOOK_AGAIN_US // 4, self._look_whether_noticed, fragile)
+            return
+        self._fragile = None
+        simulation.partition_oracles.power_is_harmless_again(machine_id)
+
+    # Pauses and the network.
+
+    def _pause(self) -> bool:
+        machine = self._leader() if self._chance.happens(0.5) else self._any()
+        life = machine.life
+        if life is None or life.is_paused:
+            return False
+        self._tell(f"node {life.id} is paused")
+        life.pause()
+        self._simulation.counters.pauses += 1
+        self._later(self._resume, life)
+        return True
+
+    def _pause_beyond_session(self) -> bool:
+        """Until just after the controller has given it up: it is taken back as the one that it was."""
+        life = self._any().life
+        if life is None or life.is_paused:
+            return False
+        self._tell(f"node {life.id} is paused")
+        life.pause()
+        self._simulation.counters.pauses += 1
+        session_ms = self._simulation.options.session_ms
+        self._simulation.scheduler.after(
+            self._chance.between(session_ms, session_ms + 300) * 1000, self._resume, life
+        )
+        return True
+
+    def _resume(self, life: Life) -> None:
+        if life.alive and life.is_paused:
+            self._tell(f"node {life.id} goes on")
+            life.resume()
+
+    def _sever(self, links: list[tuple[int, int]]) -> bool:
+        self._tell(f"cut: {links}")
+        self._simulation.network.cut(links)
+        self._cut.append(links)
+        self._later(self._mend, links)
+        return bool(links)
+
+    def _mend(self, links: list[tuple[int, int]]) -> None:
+        self._cut.remove(links)
+        self._tell(f"mended: {links}")
+        if not self._is_over:
+            self._simulation.network.mend(links)
+
+    def _split(self) -> bool:
+        ids = [each.id for each in self._simulation.ordered]
+        side = {each for each in ids if self._chance.happens(0.5)}
+        self._simulation.counters.partitions += 1
+        return self._sever([(a, b) for a in ids for b in ids if (a in side) != (b in side)])
+
+    def _isolate_one(self, lonely: int) -> bool:
+        others = [each.id for each in self._simulation.ordered if each.id != lonely]
+        self._simulation.counters.partitions += 1
+        return self._sever([(lonely, other) for other in others] + [(other, lonely) for other in others])
+
+    def _isolate(self) -> bool:
+        return self._isolate_one(self._any().id)
+
+    def _isolate_leader(self) -> bool:
+        return self._isolate_one(self._leader().id)
+
+    def _cut_one_way(self) -> bool:
+        lonely = self._any().id
+        others = [each.id for each in self._simulation.ordered if each.id != lonely]
+        self._simulation.counters.one_way_partitions += 1
+        if self._chance.happens(0.5):
+            return self._sever([(lonely, other) for other in others])
+        return self._sever([(other, lonely) for other in others])
+
+    def _reset_connections(self) -> bool:
+        self._simulation.network.burst_loss = 0.1 + 0.5 * self._chance.uniform()
+        self._later(self._end_burst, None)
+        return True
+
+    def _end_burst(self, _: Any) -> None:
+        self._simulation.network.burst_loss = 0.0
+
+
+def _isr(simulation: ClusterSimulation, key: Key) -> tuple[int, ...]:
+    partition = simulation.image_oracles.partition(key)
+    return () if partition is None else partition.isr
+
+
+def _proposals_of(life: Life | None) -> Iterator[tuple[Key, PendingIsr]]:
+    """The changes of in-sync sets that a node waits for."""
+    if life is not None and life.partitions is not None:
+        for key, core in life.partitions.by_id.items():
+            if core.is_leader and core.pending is not None:
+                yield key, core.pending
+
+
+def _counted_on(partition: PartitionImage) -> set[int]:
+    """By whom the controller thinks that they have everything."""
+    return {
+        *partition.isr,
+        *partition.eligible_leader_replicas,
+        *partition.last_known_elr,
+        partition.leader,
+    }

@@ -1,0 +1,448 @@
+"""One life of a simulated node: the product's own parts, joined as the composition root joins them, on simulated doors.
+
+Quorum driver, metadata machine, controller, logs, partitions, replication, fetches, heartbeats and request handlers are the real
+ones; clock, timers, workers, disk and connections are the simulation's. Decides nothing. Groups are not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, fields
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkacompat.api.context import ControllerNode, ControllerTimedOut, Node, NotController, RequestContext
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS
+from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.controller.active_controller import ActiveController
+from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.liveness import Liveness
+from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.sessions import BrokerSessions
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.deferred import Deferred
+from kafkacompat.log.manager import LogManager
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.net.channels import ConnectionLost, ProbeResult
+from kafkacompat.net.dispatcher import CloseConnection
+from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.node.forwarding import ForwardingController
+from kafkacompat.node.heartbeats import BrokerHeartbeats
+from kafkacompat.node.lifecycle import BrokerIdentity
+from kafkacompat.node.periodic import PeriodicWork
+from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
+from kafkacompat.node.settings import NodeSettings
+from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.replication import Replication
+from kafkacompat.partition.sessions import FetchSessionCache
+from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
+from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
+from kafkacompat.raft.quorum_driver import QuorumDriver
+from kafkacompat.raft.storage import METADATA_PARTITION
+from kafkacompat.raft.transport import ChannelTransport
+from kafkacompat.sim.hosts import Host, SlowWorkers
+from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, Connection, SimulatedChannels
+from kafkacompat.wire.apis import response_class
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import FetchResponse
+from kafkacompat.wire.messages.metadata_response import MetadataResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.raft.contracts import LoadedBatch
+    from kafkacompat.sim.cluster_counters import ClusterCounters
+    from kafkacompat.sim.machine import SimulatedMachine
+
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
+BROKER_LISTENER, CONTROLLER_LISTENER = "PLAINTEXT", "CONTROLLER"
+LOG_DIRECTORY, METADATA_DIRECTORY = "/data", "/metadata"
+NO_CONNECTION = -1
+FETCH = 1
+NEVER_MS = 2**40
+RESIGN_TIMEOUT_MS = 300
+METADATA_SEGMENT_BYTES = 20_000
+
+
+_STAND_INS: dict[type[Exception], ErrorCode] = {
+    NotController: ErrorCode.NOT_CONTROLLER,
+    ControllerTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    ConnectionLost: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""As api/dispatch answers them."""
+
+
+class NodeFailed(Exception):
+    """A node halted itself, or handled a request with a bug."""
+
+
+class CountedMachine(MetadataMachine):
+    """Tells the run's counters what it did."""
+
+    counters: ClusterCounters
+
+    def load_snapshot(self, batch: LoadedBatch) -> None:
+        self.counters.snapshots_loaded += batch.last_offset > 0
+        super().load_snapshot(batch)
+
+    def became_active(self, epoch: int) -> None:
+        self.counters.controllers += 1
+        super().became_active(epoch)
+
+
+class Life(Host):
+    """A process, from its start to its end. `start` once; then `kill` from outside, or `shut_down`."""
+
+    def __init__(self, machine: SimulatedMachine, config: ServerConfig, rate: float) -> None:
+        super().__init__(machine.simulation, machine.id, rate)
+        simulation = machine.simulation
+        self.machine = machine
+        self.config = config
+        self.connections: dict[int, Connection] = {}
+        """To this life, by id."""
+        self.channels = SimulatedChannels(self)
+        self.is_stopping = False
+        self.is_serving = False
+        """Its listener for clients and brokers is open."""
+        self.workers = SlowWorkers(self, machine.chance, simulation.draw_sync_us)
+        self.settings = NodeSettings(config, self.id)
+        controller_settings = ControllerSettings(config, self.id, CLUSTER_ID)
+        self.metadata = CountedMachine(
+            ControllerCore(controller_settings),
+            max_bytes_between_snapshots=simulation.options.snapshot_bytes,
+        )
+        self.metadata.counters = simulation.counters
+        self.metadata.subscribe(self.settings.on_image)
+        self.metadata.subscribe(lambda old, new: simulation.image_oracles.published(self, new))
+        self._endpoints: tuple[EndPoint, ...] = ()
+        if "controller" in config.roles:
+            self._endpoints = tuple(config.advertised_listeners()[-1:])
+        self.metadata_log = open_metadata_log(
+            machine.disk,
+            METADATA_DIRECTORY,
+            metadata_log_config(METADATA_SEGMENT_BYTES, 1 << 40),
+            self,
+            clean=False,
+        )
+        self.driver = QuorumDriver(
+            member=quorum_member(
+                config,
+                machine.metadata_directory_id,
+                CLUSTER_ID,
+                tuple((each.listener_name, each.host, each.port) for each in self._endpoints),
+            ),
+            settings=quorum_settings(config),
+            listener_name=CONTROLLER_LISTENER,
+            directory=f"{METADATA_DIRECTORY}/{METADATA_PARTITION}",
+            log=self.metadata_log,
+            disk=machine.disk,
+            workers=self.workers,
+            clock=self,
+            timers=self,
+            random=machine.chance,
+            static_voters=static_voters(config),
+            transport=ChannelTransport(cast(Any, self.channels)),
+            fail=self._failed,
+        )
+        self.metadata.attach(self.driver)
+        self._dispatchers: dict[int, ApiDispatcher] = {}
+        self._liveness: Liveness | None = None
+        self.controller: ActiveController | None = None
+        if self._endpoints:
+            self._build_controller(controller_settings)
+        self.partitions: PartitionManager | None = None
+        self.heartbeats: BrokerHeartbeats | None = None
+        self._ways: list[ControllerChannel] = []
+
+    def _failed(self, error: BaseException) -> None:
+        raise NodeFailed(f"node {self.id} halts: {type(error).__name__}: {error}") from error
+
+    def start(self) -> None:
+        self.driver.start(self.metadata)
+        if "broker" in self.config.roles:
+            self._start_broker()
+
+    # The quorum's side.
+
+    def _build_controller(self, controller_settings: ControllerSettings) -> None:
+        simulation, config = self.simulation, self.config
+        self._liveness = liveness = Liveness(
+            self.metadata,
+            controller_settings,
+            BrokerSessions(config.int("broker.session.timeout.ms")),
+            self,
+            self,
+            self._is_refused,
+        )
+        self.controller = ActiveController(
+            self.metadata,
+            controller_settings,
+            self.driver,
+            self.machine.chance,
+            liveness,
+            simulation.bootstrap_values,
+        )
+        node = ControllerNode(
+            node_id=self.id,
+            cluster_id=CLUSTER_ID,
+            config=config,
+            clock=self,
+            random=self.machine.chance,
+            controller=self.controller,
+            quorum=self.driver,
+            image=self.metadata.image,
+            dynamic=self.settings,
+        )
+
+        def take_image(old: MetadataImage, new: MetadataImage) -> None:
+            node.image = new
+
+        self.metadata.subscribe(take_image)
+        self._dispatchers[CONTROLLER_PORT] = ApiDispatcher(node, CONTROLLER_APIS)
+
+    def _is_refused(self, host: str, port: int) -> Deferred[bool]:
+        return self.channels.probe(host, port, 0).then(lambda found: found is ProbeResult.REFUSED)
+
+    def _active_address(self) -> tuple[int, str, int] | None:
+        endpoints = self.driver.leader_endpoints
+        if self.driver.leader_id < 0 or not endpoints:
+            return None
+        _, host, port = endpoints[0]
+        return self.driver.leader_id, host, port
+
+    def _carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
+        dispatcher = self._dispatchers.get(CONTROLLER_PORT)
+        if dispatcher is None:
+            raise NotController
+        return dispatcher.call(context, request)
+
+    def _call_own(self, message: Any) -> Deferred[Any]:
+        return self._carry_out(_context(message, NO_CONNECTION, CONTROLLER_LISTENER), message)
+
+    # The broker's side.
+
+    def _way(self, purpose: str) -> ControllerChannel:
+        channel = ControllerChannel(
+            self.id,
+            purpose,
+            cast(Any, self.channels),
+            self,
+            self,
+            self._active_address,
+            self._call_own,
+            self.config.int("controller.socket.timeout.ms"),
+        )
+        self.metadata.when_leader_changes.append(channel.leader_changed)
+        self._ways.append(channel)
+        return channel
+
+    def _start_broker(self) -> None:
+        simulation, machine, config, settings = self.simulation, self.machine, self.config, self.settings
+        self.logs = logs = LogManager(
+            machine.disk,
+            [(LOG_DIRECTORY, machine.directory_id)],
+            settings.log_config(""),
+            self,
+            randrange=machine.chance.randrange,
+        )
+        tasks = logs.begin_load()
+        for task in tasks:
+            task.run()
+        logs.finish_load(tasks)
+        alters = self._way("alter-partition")
+        forwarding = self._way("forwarding")
+        self.replication = replication = Replication(
+            self.id,
+            BROKER_LISTENER,
+            cast(Any, self.channels),
+            self,
+            self,
+            settings,
+            broker_epoch=self._broker_epoch,
+            alter=lambda request: alters.request(request, NEVER_MS),
+        )
+        self.partitions = partitions = PartitionManager(
+            self.id, logs, self, self, self.workers, settings.log_config, replication
+        )
+        fetches = FetchEngine(
+            partitions,
+            self,
+            self,
+            FetchSessionCache(1000, lambda: 1 + machine.chance.randrange(2**31 - 2)),
+            lambda: settings.int("fetch.max.bytes"),
+            selects_by_rack=simulation.options.reads_nearby,
+            throttle=replication.leader_throttle,
+        )
+        self.node = _node(
+            node_id=self.id,
+            cluster_id=CLUSTER_ID,
+            config=config,
+            clock=self,
+            random=machine.chance,
+            partitions=partitions,
+            fetches=fetches,
+            controller=ForwardingController(forwarding, self._carry_out),
+            producer_ids=BlockProducerIds(blocks_of_controller(forwarding, self.id, self._broker_epoch)),
+            log_manager=logs,
+            image=MetadataImage(),
+            dynamic=settings,
+        )
+        self._dispatchers[BROKER_PORT] = ApiDispatcher(self.node, BROKER_APIS)
+        identity = BrokerIdentity(
+            node_id=self.id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=machine.chance.uuid(),
+            listeners=tuple(config.advertised_broker_listeners()),
+            directory_ids=(machine.directory_id,),
+            rack=config.str("broker.rack"),
+            previous_broker_epoch=logs.previous_broker_epoch,
+        )
+        life_settings = LifeSettings(
+            heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
+            session_timeout_ms=config.int("broker.session.timeout.ms"),
+            registration_timeout_ms=NEVER_MS,
+        )
+        heartbeats = self.heartbeats = BrokerHeartbeats(
+            identity,
+            life_settings,
+            self._way("heartbeat"),
+            self,
+            self,
+            lambda: self.metadata.image.offset,
+            self._failed,
+        )
+        self.metadata.subscribe(heartbeats.on_image)
+        heartbeats.start().on_done(lambda done: self._registered(done.result()))
+
+    def _broker_epoch(self) -> int:
+        assert self.heartbeats is not None
+        return self.heartbeats.broker_epoch
+
+    def _registered(self, epoch: int) -> None:
+        self.metadata.when_at(epoch).on_done(lambda _: self._open())
+
+    def _open(self) -> None:
+        """The first image that knows of this life is there: serve, and ask to be unfenced."""
+        assert self.heartbeats is not None
+        self._take_image(MetadataImage(), self.metadata.image)
+        self.metadata.subscribe(self._take_image)
+        self.is_serving = True
+        self._periodic = PeriodicWork(
+            self.config, self.settings, LogUpkeep(self.logs), self, self, self.workers
+        )
+        self._periodic.start()
+        self.heartbeats.ready_to_unfence()
+
+    def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        assert self.partitions is not None
+        self.node.image = new
+        self.partitions.on_image(old, new)
+
+    # Requests.
+
+    def is_listening(self, port: int) -> bool:
+        if port == CONTROLLER_PORT:
+            return CONTROLLER_PORT in self._dispatchers
+        return self.is_serving
+
+    def serve(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        """Through the handlers of the listener, at the highest version."""
+        is_controller = connection.port == CONTROLLER_PORT
+        listener = CONTROLLER_LISTENER if is_controller else BROKER_LISTENER
+        table = CONTROLLER_APIS if is_controller else BROKER_APIS
+        context = _context(message, connection.id, listener)
+        handler = table.load(message.API_KEY)
+        oracles = self.simulation.partition_oracles
+
+        def done(answer: Deferred[Any]) -> None:
+            try:
+                response = answer.result()
+            except CloseConnection:
+                connection.close_by_server()
+                return
+            except (NotController, ControllerTimedOut, ConnectionLost) as error:
+                if isinstance(error, ConnectionLost) and not self.is_stopping:
+                    raise
+                code = _STAND_INS[type(error)]
+                response = handler.error_response(message, code, context.api_version)
+            if isinstance(response, FetchResponse):
+                _read_records(response)
+            elif isinstance(response, MetadataResponse):
+                response = _copy(response, message)
+            oracles.answered(self, message, response)
+            answered(response)
+
+        self._dispatchers[connection.port].call(context, message).on_done(done)
+
+    def connection_closed(self, connection: Connection) -> None:
+        if self._liveness is not None and connection.port == CONTROLLER_PORT:
+            self._liveness.connection_closed(connection.id)
+
+    # The end.
+
+    def die(self, *, silently: bool) -> None:
+        """At once. Peers see connections close, unless the power went."""
+        self.alive = False
+        self.machine.life = None
+        self.channels.source_died(silently=silently)
+        for connection in list(self.connections.values()):
+            connection.server_died(silently=silently)
+        self.connections.clear()
+
+    def shut_down(self) -> None:
+        """In order: leadership away, logs closed, the clean mark left."""
+        if self.is_stopping:
+            return
+        self.is_stopping = True
+        if self.heartbeats is None:
+            self._leave_quorum()
+            return
+        self.heartbeats.shut_down().on_done(lambda _: self._leave_quorum())
+
+    def _leave_quorum(self) -> None:
+        if self.partitions is not None:
+            self.replication.close()
+        for way in self._ways:
+            way.close()
+        self.driver.shut_down(RESIGN_TIMEOUT_MS).on_done(lambda _: self._stop())
+
+    def _stop(self) -> None:
+        self.driver.flush_now()
+        self.driver.close()
+        self.metadata_log.close()
+        if self.partitions is not None and self.is_serving:
+            assert self.heartbeats is not None
+            self._periodic.stop()
+            self.logs.shut_down(self.heartbeats.broker_epoch)
+        self.simulation.counters.clean_stops += 1
+        self.simulation.stopped(self)
+
+
+def _node(**services: Any) -> Node:
+    """What is not given is not part of the simulation: no client asks for it."""
+    absent = {each.name: None for each in fields(Node) if each.name not in services and is_required(each)}
+    return Node(**services, **cast(Any, absent))
+
+
+def is_required(each: Field[Any]) -> bool:
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+def _context(message: Any, connection_id: int, listener: str) -> RequestContext:
+    return RequestContext(message.API_KEY, message.MAX_VERSION, 0, None, connection_id, listener, "127.0.0.1")
+
+
+def _read_records(response: FetchResponse) -> None:
+    """As they leave through the socket."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if partition.records is not None and not isinstance(partition.records, bytes):
+                partition.records = partition.records.read()
+
+
+def _copy(response: Any, request: Any) -> Any:
+    """Through the wire form: parts of it are encoded already."""
+    version = request.MAX_VERSION
+    return decode(response_class(request.API_KEY), version, bytes(encode(response, version)))

@@ -1,0 +1,123 @@
+"""The options of one simulated cluster, drawn from its seed: each run is harsh in ways of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from kafkacompat.sim.chance import Chance
+
+MIN_CLUSTER_EVENTS = 2000
+MIN_CLUSTER_FAULTS = 8
+REPLICATION_FACTOR = 3
+MIN_ISR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """Times in ms unless named _us; probabilities 0..1."""
+
+    controllers: tuple[int, ...]
+    brokers: tuple[int, ...]
+    """A node in both has both roles."""
+    has_elr: bool
+    """eligible.leader.replicas.version 1 (KIP-966)."""
+    delay_us: int
+    delay_tail: float
+    """Share of messages that take ten times as long; on one connection nothing overtakes."""
+    loss: float
+    """Share of messages at which their connection is reset."""
+    duplication: float
+    """None: a connection doubles nothing."""
+    slow_purpose: str
+    """Connections of this purpose are slow: what they carry is overtaken by what others do."""
+    slow_us: int
+    sync_us: int
+    sync_stall: float
+    drift: float
+    fault_interval_ms: int
+    fault_ms: int
+    faulty_ms: int
+    """How long faults come."""
+    partitions: int
+    producers: int
+    think_ms: int
+    """A producer's pause between two batches to one partition, at most."""
+    admin_interval_ms: int
+    """Mean pause between reassignments, elections, deletions of records, new topics."""
+    election_ms: int
+    quorum_fetch_ms: int
+    session_ms: int
+    heartbeat_ms: int
+    lag_ms: int
+    fetch_wait_ms: int
+    fetch_backoff_ms: int
+    fetch_bytes: int
+    snapshot_bytes: int
+    """Of metadata log between two snapshots."""
+    encodes: bool
+    """Every message goes through its wire form."""
+    rebalances: bool
+    reads_nearby: bool
+    """Consumers read from the replica of their rack (KIP-392)."""
+
+    def __str__(self) -> str:
+        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+
+
+PURPOSES = ("alter-partition", "alter-partition", "heartbeat", "raft-fetch", "replica-fetcher-0")
+SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((1, 2, 3), (1, 2, 3)),
+    ((1, 2, 3), (1, 2, 3, 4)),
+    ((1, 2, 3), (1, 2, 3, 4)),
+    ((1, 2, 3), (2, 3, 4, 5)),
+    ((1,), (2, 3, 4)),
+    ((1,), (1, 2, 3, 4)),
+)
+"""(controllers, brokers)"""
+
+
+def rack_of(node_id: int) -> str:
+    return f"rack-{node_id % 3}"
+
+
+def draw_cluster_options(seed: int) -> ClusterOptions:
+    chance = Chance(seed, "cluster options")
+
+    def sometimes(probability: float, value: float) -> float:
+        return value * chance.uniform() if chance.happens(probability) else 0.0
+
+    controllers, brokers = SHAPES[chance.randrange(len(SHAPES))]
+    heartbeat_ms = chance.between(150, 400)
+    return ClusterOptions(
+        controllers=controllers,
+        brokers=brokers,
+        has_elr=chance.happens(0.75),
+        delay_us=chance.between(300, 4_000),
+        delay_tail=sometimes(0.5, 0.1),
+        loss=sometimes(0.4, 0.01),
+        duplication=0.0,
+        slow_purpose=PURPOSES[chance.randrange(len(PURPOSES))],
+        slow_us=chance.between(20_000, 1_500_000) if chance.happens(0.5) else 0,
+        sync_us=chance.between(100, 6_000),
+        sync_stall=sometimes(0.4, 0.05),
+        drift=sometimes(0.4, 0.05),
+        fault_interval_ms=chance.between(300, 900),
+        fault_ms=chance.between(300, 2_500),
+        faulty_ms=chance.between(9_000, 12_000),
+        partitions=chance.between(1, 3),
+        producers=chance.between(1, 2),
+        think_ms=chance.between(40, 400),
+        admin_interval_ms=chance.between(500, 2_000),
+        election_ms=chance.between(150, 500),
+        quorum_fetch_ms=chance.between(400, 1_000),
+        session_ms=heartbeat_ms * chance.between(3, 5),
+        heartbeat_ms=heartbeat_ms,
+        lag_ms=chance.between(600, 1_500),
+        fetch_wait_ms=chance.between(150, 300),
+        fetch_backoff_ms=chance.between(40, 200),
+        fetch_bytes=(300, 1_000, 100_000)[chance.randrange(3)],
+        snapshot_bytes=(2_500, 8_000, 1_000_000)[chance.randrange(3)],
+        encodes=chance.happens(0.1),
+        rebalances=chance.happens(0.5),
+        reads_nearby=chance.happens(0.4),
+    )

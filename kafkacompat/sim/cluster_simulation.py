@@ -1,0 +1,209 @@
+"""One run of a whole cluster under one seed: nodes, clients, faults, the oracles after every event, then liveness.
+
+`ClusterSimulation(seed).run()` raises Breach (an oracle) or NodeFailed (a node halted itself); anything else that comes out is a
+bug of a node as well. The same seed gives the same run, to the last event (`trace_hash`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+from kafkacompat.controller.bootstrap import bootstrap_values
+from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
+from kafkacompat.net.channels import ProbeResult
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.clients import Administrator, Consumer, Key, Producer
+from kafkacompat.sim.cluster_counters import ClusterCounters
+from kafkacompat.sim.cluster_faults import ClusterFaults
+from kafkacompat.sim.cluster_life import Life
+from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
+from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.hosts import Host
+from kafkacompat.sim.image_oracles import ImageOracles, partitions_of
+from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
+from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.network import Network
+from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.scheduler import Scheduler
+
+SETTLE_MS = 60_000
+"""Of virtual time: within it a healed cluster has made, moved and read everything."""
+CALL_OFF_MS = 15_000
+"""Then moves that still go on are called off. In Kafka 4.3.0 a move whose target was changed while it went on may never end."""
+CHECK_EVERY_US = 200_000
+PRODUCER_IDS, CONSUMER_ID, ADMINISTRATOR_ID = 1000, 2000, 3000
+MAX_EVENTS = 200_000
+
+Trace = Callable[[Host, str], None]
+
+
+class ClusterSimulation:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.options: ClusterOptions = draw_cluster_options(seed)
+        self.trace: Trace | None = None
+        """Called before every event of a node or client."""
+        self.tell: Callable[[str], None] | None = None
+        """Called with what befalls nodes, and with every change of metadata and partitions."""
+        self.trace_hash = 0
+        self.counters = ClusterCounters()
+        self.scheduler = Scheduler()
+        self.network = Network(self.scheduler, self.options, Chance(seed, "network"))
+        self.image_oracles = ImageOracles(self)
+        self.partition_oracles = PartitionOracles(self)
+        levels = [
+            (name, level)
+            for name, level in DEFAULT_LEVELS
+            if self.options.has_elr or name != ELIGIBLE_LEADER_REPLICAS_VERSION
+        ]
+        self.bootstrap_values = bootstrap_values(levels)
+        self.slow_chance = Chance(seed, "slow")
+        self._sync_chance = Chance(seed, "sync")
+        drift = Chance(seed, "drift")
+        self.machines = {
+            each: SimulatedMachine(self, each, 1.0 + self.options.drift * (2 * drift.uniform() - 1))
+            for each in sorted({*self.options.controllers, *self.options.brokers})
+        }
+        self.ordered = list(self.machines.values())
+        self.producers = [Producer(self, PRODUCER_IDS + each) for each in range(self.options.producers)]
+        self.consumer = Consumer(self, CONSUMER_ID)
+        self.administrator = Administrator(self, ADMINISTRATOR_ID)
+        self.producer_ids: set[int] = set()
+        self.topics: set[str] = set()
+        self.is_over_for_producers = False
+        self.is_calm = False
+        self._connections = 0
+        self.faults = ClusterFaults(self, Chance(seed, "faults"))
+
+    def run(self) -> ClusterCounters:
+        for machine in self.ordered:
+            machine.start()
+        for client in (*self.producers, self.consumer, self.administrator):
+            client.enter("start", client.start)
+        self._run_until(self.options.faulty_ms * 1000)
+        self.faults.heal_all()
+        self.is_calm = True
+        self._run_until(self.scheduler.now_us + 1_500_000)
+        self.is_over_for_producers = True
+        call_off_us = self.scheduler.now_us + CALL_OFF_MS * 1000
+        deadline_us = self.scheduler.now_us + SETTLE_MS * 1000
+        while (missing := self._missing()) is not None:
+            if self.scheduler.now_us > call_off_us:
+                self.administrator.enter("call off", self.administrator.call_off)
+            if self.scheduler.now_us > deadline_us:
+                raise Breach("liveness", f"{missing}")
+            self._run_until(self.scheduler.now_us + CHECK_EVERY_US)
+        self.counters.faults = self.faults.count
+        return self.counters
+
+    def _run_until(self, end_us: int) -> None:
+        scheduler = self.scheduler
+        while scheduler.now_us < end_us:
+            scheduler.run_next()
+            if self.counters.events > MAX_EVENTS:
+                raise Breach("liveness", f"events beget events without end, at {scheduler.now_us} us")
+
+    def _missing(self) -> str | None:
+        """What a healed cluster still owes; None when nothing."""
+        image = self.image_oracles.newest
+        for machine in self.ordered:
+            if machine.life is None:
+                return f"node {machine.id} does not run"
+            if machine.is_broker:
+                broker = image.brokers.get(machine.id)
+                if broker is None or broker.fenced:
+                    return f"broker {machine.id} is fenced or unknown"
+        if not self.topics <= image.topics.keys() or not self.topics:
+            return f"of topics {sorted(self.topics)} there are {sorted(image.topics)}"
+        for producer in self.producers:
+            if not producer.lanes or not all(lane.is_idle for lane in producer.lanes.values()):
+                return f"producer {producer.id} waits for an acknowledgement"
+        for key, partition in partitions_of(image):
+            name = f"{image.topics_by_id[key[0]].name}-{key[1]}: {partition}"
+            if partition.adding_replicas or partition.removing_replicas:
+                return f"it still moves: {name}"
+            if set(partition.isr) != set(partition.replicas):
+                return f"not all are in sync: {name}"
+            ends = {}
+            for replica in partition.replicas:
+                life = self.machines[replica].life
+                core = None if life is None or life.partitions is None else life.partitions.by_id.get(key)
+                if core is None:
+                    return f"node {replica} has no {name}"
+                self.partition_oracles.check_whole(core)
+                ends[replica] = (core.log.log_end_offset, core.log.high_watermark)
+            ledger = self.partition_oracles.ledgers[key]
+            if set(ends.values()) != {(ledger.end, ledger.end)}:
+                return f"replicas end at {ends}, committed is {ledger.end}: {name}"
+            if self.consumer.positions.get(key) != ledger.end:
+                return f"the consumer is at {self.consumer.positions.get(key)} of {ledger.end}: {name}"
+            for producer in self.producers:
+                lane = producer.lanes.get(key)
+                read = self.consumer.next_sequences.get((key, producer.producer_id), 0)
+                if lane is not None and lane.acknowledged != read:
+                    raise Breach(
+                        "each acknowledged record is consumed",
+                        f"{read} of {lane.acknowledged} of producer {producer.producer_id} in {name}",
+                    )
+        return None
+
+    # What hosts tell.
+
+    def event(self, host: Host, what: str) -> None:
+        self.counters.events += 1
+        self.trace_hash = zlib.crc32(f"{self.scheduler.now_us} {host.id} {what}".encode(), self.trace_hash)
+        if self.trace is not None:
+            self.trace(host, what)
+
+    def after_event(self, host: Host) -> None:
+        if isinstance(host, Life):
+            self.partition_oracles.look(host)
+
+    def stopped(self, life: Life) -> None:
+        """A life came to its end in order."""
+        life.die(silently=False)
+        self.faults.restart_later(life.machine)
+
+    def producer_identified(self, producer: Producer, producer_id: int) -> None:
+        if producer_id in self.producer_ids:
+            raise Breach("a producer id is given once", f"{producer_id} again, to {producer.id}")
+        self.producer_ids.add(producer_id)
+
+    def topic_created(self, name: str) -> None:
+        self.topics.add(name)
+
+    def lowest_position(self, key: Key) -> int:
+        return self.consumer.positions.get(key, 0)
+
+    # What hosts ask of their surroundings.
+
+    def next_connection_id(self) -> int:
+        self._connections += 1
+        return self._connections
+
+    def draw_sync_us(self) -> int:
+        uniform = self._sync_chance.uniform
+        sync_us = int(self.options.sync_us * (0.5 + uniform()))
+        stall = self.options.sync_stall
+        return sync_us * 50 if stall and not self.is_calm and uniform() < stall else sync_us
+
+    def dial(self, source: Host, host: str, port: int, done: Callable[[Life | ProbeResult], None]) -> None:
+        """A connection attempt; its outcome comes as an event."""
+        machine = self.machines[machine_of(host)]
+
+        def reached(_: Any) -> None:
+            life = machine.life
+            cut = self.network.is_cut(source.id, machine.id) or self.network.is_cut(machine.id, source.id)
+            if cut or not machine.has_power:
+                self.scheduler.after(
+                    SETUP_TIMEOUT_US,
+                    lambda _: source.enter("unreachable", lambda: done(ProbeResult.UNREACHABLE)),
+                )
+            elif life is None or not life.is_listening(port):
+                source.enter("refused", lambda: done(ProbeResult.REFUSED))
+            else:
+                source.enter("connected", lambda: done(life))
+
+        self.scheduler.after(2 * self.network.draw_delay_us(), reached)

@@ -1,0 +1,111 @@
+"""A simulated process: what happens to it comes in through `enter`, one thing at a time; its timers and workers.
+
+Implements ports.Clock, Timers and Workers in virtual time. Knows nothing of what the process does. A paused process keeps what
+comes and takes it in order when it goes on; a dead one takes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.sim.chance import Chance
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+T = TypeVar("T")
+WALL_CLOCK_ZERO_MS = 1_700_000_000_000
+
+
+class Timer:
+    __slots__ = ("call",)
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Host:
+    """Also its own Clock and Timers. `id` is the machine's; the clock goes by `rate` of the true time's pace."""
+
+    def __init__(self, simulation: ClusterSimulation, host_id: int, rate: float = 1.0) -> None:
+        self.simulation = simulation
+        self.id = host_id
+        self.alive = True
+        self.is_paused = False
+        self._rate = rate
+        self._inbox: list[tuple[str, Callable[[], None]]] = []
+
+    def enter(self, what: str, call: Callable[[], None]) -> None:
+        if not self.alive:
+            return
+        if self.is_paused:
+            self._inbox.append((what, call))
+            return
+        self.simulation.event(self, what)
+        call()
+        self.simulation.after_event(self)
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        waiting, self._inbox = self._inbox, []
+        for what, call in waiting:
+            self.enter(what, call)
+
+    # Clock and timers.
+
+    def monotonic_ms(self) -> int:
+        return 1_000_000 + int(self.simulation.scheduler.now_us * self._rate / 1000)
+
+    def now_ms(self) -> int:
+        return WALL_CLOCK_ZERO_MS + self.simulation.scheduler.now_us // 1000
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.call_after(monotonic_ms - self.monotonic_ms(), callback)
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        delay_us = int(max(delay_ms, 0) * 1000 / self._rate) + 1000
+        self.simulation.scheduler.after(delay_us, self._due, timer)
+        return timer
+
+    def _due(self, timer: Timer) -> None:
+        if timer.call is not None and self.alive:
+            self.enter("timer", lambda: _fire(timer))
+
+
+def _fire(timer: Timer) -> None:
+    call, timer.call = timer.call, None
+    if call is not None:
+        call()
+
+
+class SlowWorkers:
+    """Jobs take the time of an fsync. What a job does is done when it begins or when it ends, as chance has it."""
+
+    def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int]) -> None:
+        self._host = host
+        self._chance = chance
+        self._draw_us = draw_us
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]:
+        answer: Deferred[T] = Deferred()
+        done: list[T] = []
+        if self._chance.happens(0.5):
+            done.append(function())
+
+        def finish() -> None:
+            answer.resolve(done[0] if done else function())
+
+        def due(_: Any) -> None:
+            self._host.enter("worker", finish)
+
+        self._host.simulation.scheduler.after(self._draw_us(), due)
+        return answer

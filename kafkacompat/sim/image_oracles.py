@@ -1,0 +1,124 @@
+"""What must hold of the cluster's metadata: one image an offset, however it came about, and partitions whose parts fit together.
+
+The image that a node has built from its snapshot and the log's tail is held against that of the node that was first there, mostly
+the active controller's live one. Knows no node's insides but the images it publishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.ids import NO_LEADER, Uuid
+from kafkacompat.sim.quorum_oracles import Breach
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+Key = tuple[Uuid, int]
+
+
+def partitions_of(image: MetadataImage) -> Iterator[tuple[Key, PartitionImage]]:
+    for topic_id, topic in image.topics_by_id.items():
+        for index, partition in topic.partitions.items():
+            yield (topic_id, index), partition
+
+
+class ImageOracles:
+    def __init__(self, simulation: ClusterSimulation) -> None:
+        self._simulation = simulation
+        self._images: dict[int, MetadataImage] = {}
+        self.newest = MetadataImage()
+        """The newest committed one that any node has published."""
+
+    def partition(self, key: Key) -> PartitionImage | None:
+        topic = self.newest.topics_by_id.get(key[0])
+        return None if topic is None else topic.partitions.get(key[1])
+
+    def published(self, life: Life, image: MetadataImage) -> None:
+        known = self._images.get(image.offset)
+        if known is not None:
+            self._simulation.counters.images_compared += 1
+            if known != image:
+                raise Breach(
+                    "one image an offset",
+                    f"node {life.id} at {image.offset} has {image}, another had {known}",
+                )
+            return
+        self._images[image.offset] = image
+        if image.offset > self.newest.offset:
+            before, self.newest = self.newest, image
+            self._check(before, image)
+            self._count(before, image)
+            if self._simulation.tell is not None:
+                self._tell(self._simulation.tell, before, image)
+
+    def _check(self, before: MetadataImage, image: MetadataImage) -> None:
+        older = dict(partitions_of(before))
+        for key, now in partitions_of(image):
+            then = older.get(key)
+            if then == now:
+                if now.leader != NO_LEADER:
+                    self._check_leader(key, now, image)
+                continue
+            name = f"{image.topics_by_id[key[0]].name}-{key[1]} at {image.offset}: {now}"
+            if len(set(now.isr)) != len(now.isr) or not set(now.isr) <= set(now.replicas):
+                raise Breach("the ISR is of the replicas", f"{name}")
+            if now.leader != NO_LEADER and now.leader not in now.isr:
+                raise Breach("the leader is in sync", f"{name}")
+            if set(now.eligible_leader_replicas) & set(now.isr):
+                raise Breach("eligible replicas are not in the ISR", f"{name}")
+            if now.leader != NO_LEADER:
+                self._check_leader(key, now, image)
+            if then is None:
+                continue
+            if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
+                raise Breach("epochs grow with every change", f"{name} was {then}")
+            if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
+                raise Breach("another leader is another epoch", f"{name} was {then}")
+
+    def _check_leader(self, key: Key, now: PartitionImage, image: MetadataImage) -> None:
+        broker = image.brokers.get(now.leader)
+        if broker is None or broker.fenced:
+            raise Breach(
+                "leaders are live", f"{image.topics_by_id[key[0]].name}-{key[1]} at {image.offset}: {now}"
+            )
+
+    def _count(self, before: MetadataImage, image: MetadataImage) -> None:
+        counters = self._simulation.counters
+        for broker in image.brokers.values():
+            earlier = before.brokers.get(broker.id)
+            if broker.fenced and earlier is not None and not earlier.fenced:
+                counters.fenced_brokers += 1
+        older = dict(partitions_of(before))
+        for key, now in partitions_of(image):
+            then = older.get(key)
+            if then is None or then is now:
+                continue
+            counters.isr_shrinks += len(now.isr) < len(then.isr)
+            counters.isr_expansions += len(now.isr) > len(then.isr)
+            counters.elections += now.leader not in (then.leader, NO_LEADER)
+            counters.partitions_without_leader += now.leader == NO_LEADER != then.leader
+            counters.eligible_replicas += (
+                bool(now.eligible_leader_replicas) and not then.eligible_leader_replicas
+            )
+            was_moving = bool(then.adding_replicas or then.removing_replicas)
+            if was_moving and not (now.adding_replicas or now.removing_replicas):
+                counters.reassignments += 1
+
+    def _tell(self, tell: Callable[[str], None], before: MetadataImage, image: MetadataImage) -> None:
+        for broker in image.brokers.values():
+            if before.brokers.get(broker.id) != broker:
+                state = "fenced" if broker.fenced else "unfenced"
+                tell(f"metadata {image.offset}: broker {broker.id} of epoch {broker.epoch} is {state}")
+        older = dict(partitions_of(before))
+        for key, now in partitions_of(image):
+            if older.get(key) != now:
+                tell(
+                    f"metadata {image.offset}: {image.topics_by_id[key[0]].name}-{key[1]} leader {now.leader} "
+                    f"epoch {now.leader_epoch}/{now.partition_epoch} replicas {now.replicas} ISR {now.isr} "
+                    f"eligible {now.eligible_leader_replicas} last known {now.last_known_elr} "
+                    f"adding {now.adding_replicas} removing {now.removing_replicas}"
+                )

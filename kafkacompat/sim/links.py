@@ -1,0 +1,362 @@
+"""Simulated connections: net.channels.Channels for a process in virtual time.
+
+A connection keeps order and doubles nothing. Cut links hold its messages back; a chance reset, a process's end or a timeout ends
+it, and what was under way may or may not have been carried out. A killed process refuses connections, a machine without power is
+silent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channels import ConnectionLost, ProbeResult, RequestTimedOut
+from kafkacompat.sim.hosts import Host, Timer
+from kafkacompat.wire.codec import decode, encode
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+RETRANSMIT_US = 30_000
+SETUP_TIMEOUT_US = 1_500_000
+BACKOFF_MS = 40
+BROKER_PORT, CONTROLLER_PORT = 9092, 9093
+
+
+def host_name(machine_id: int) -> str:
+    return f"host-{machine_id}"
+
+
+def machine_of(host: str) -> int:
+    return int(host.removeprefix("host-"))
+
+
+class Pipe:
+    """One direction of a connection."""
+
+    def __init__(
+        self,
+        simulation: ClusterSimulation,
+        source: int,
+        target: int,
+        deliver: Callable[[Any], None],
+        extra_us: int,
+    ) -> None:
+        """`extra_us`: messages take longer by up to that."""
+        self._simulation = simulation
+        self._extra_us = extra_us
+        self._source = source
+        self._target = target
+        self._deliver = deliver
+        self._queue: deque[Any] = deque()
+        self._arrived = 0
+        self._last_due_us = 0
+        self._retrying = False
+        self.closed = False
+
+    def send(self, item: Any) -> None:
+        scheduler = self._simulation.scheduler
+        delay_us = self._simulation.network.draw_delay_us()
+        if self._extra_us and not self._simulation.is_calm:
+            delay_us += int(self._extra_us * self._simulation.slow_chance.uniform())
+        due_us = max(scheduler.now_us + delay_us, self._last_due_us)
+        self._last_due_us = due_us
+        self._queue.append(item)
+        scheduler.after(due_us - scheduler.now_us, self._arrive)
+
+    def _arrive(self, _: Any) -> None:
+        self._arrived += 1
+        self._drain()
+
+    def _retry(self, _: Any) -> None:
+        self._retrying = False
+        self._drain()
+
+    def _drain(self) -> None:
+        simulation = self._simulation
+        while self._arrived and not self.closed:
+            if simulation.network.is_cut(self._source, self._target):
+                if not self._retrying:
+                    self._retrying = True
+                    simulation.scheduler.after(RETRANSMIT_US, self._retry)
+                return
+            self._arrived -= 1
+            self._deliver(self._queue.popleft())
+
+
+class End:
+    """The last item of a pipe: the connection was closed or reset."""
+
+
+END = End()
+
+
+class _Call:
+    __slots__ = ("message", "reply", "timer")
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.reply: Deferred[Any] = Deferred()
+        self.timer: Timer | None = None
+
+    def finish(self, outcome: Any) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.reply.done:
+            return
+        if isinstance(outcome, Exception):
+            self.reply.fail(outcome)
+        else:
+            self.reply.resolve(outcome)
+
+
+class _Slot:
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+
+
+class Connection:
+    """Between a channel and one life of a machine."""
+
+    def __init__(self, channel: SimulatedChannel, life: Life, port: int) -> None:
+        simulation = channel.source.simulation
+        self.id = simulation.next_connection_id()
+        self.channel = channel
+        self.life = life
+        self.port = port
+        self.in_flight: deque[_Call] = deque()
+        self._answers: deque[_Slot] = deque()
+        self._is_ended = False
+        """The server's side is closed."""
+        options = simulation.options
+        extra_us = options.slow_us if channel.purpose == options.slow_purpose else 0
+        self._to_server = Pipe(simulation, channel.source.id, life.id, self._at_server, extra_us)
+        self._to_client = Pipe(simulation, life.id, channel.source.id, self._at_client, 0)
+        self._network = simulation.network
+        self._encodes = simulation.options.encodes
+        life.connections[self.id] = self
+        channel.source_connections[self.id] = self
+
+    def send(self, call: _Call) -> None:
+        self.in_flight.append(call)
+        self._to_server.send(self._on_wire(call.message, type(call.message)))
+
+    def _on_wire(self, message: Any, kind: type[Any]) -> Any:
+        if not self._encodes:
+            return message
+        return decode(kind, kind.MAX_VERSION, bytes(encode(message, kind.MAX_VERSION)))
+
+    def close_by_client(self) -> None:
+        self._to_client.closed = True
+        self.channel.source_connections.pop(self.id, None)
+        self._to_server.send(END)
+
+    def source_died(self, *, silently: bool) -> None:
+        self._to_client.closed = True
+        if silently:
+            self._to_server.closed = True
+        else:
+            self._to_server.send(END)
+
+    def close_by_server(self) -> None:
+        """In the midst of an event there."""
+        self._to_server.closed = True
+        self.life.connections.pop(self.id, None)
+        if not self._is_ended:
+            self._closed_at_server()
+            self._to_client.send(END)
+
+    def server_died(self, *, silently: bool) -> None:
+        if not silently:
+            self._to_client.send(END)
+
+    # The server's side.
+
+    def _at_server(self, item: Any) -> None:
+        life = self.life
+        if not life.alive:
+            if not life.machine.has_power:
+                return
+            self._to_server.closed = True
+            self._to_client.send(END)
+            return
+        if item is END or self._network.is_lost():
+            if item is not END:
+                life.simulation.counters.resets += 1
+                self._to_client.send(END)
+            self._to_server.closed = True
+            life.connections.pop(self.id, None)
+            life.enter("connection closed", self._closed_at_server)
+            return
+        life.enter(type(item).__name__, lambda: self._serve(item))
+
+    def _closed_at_server(self) -> None:
+        self._is_ended = True
+        self.life.connection_closed(self)
+
+    def _serve(self, message: Any) -> None:
+        slot = _Slot()
+        self._answers.append(slot)
+
+        def answered(response: Any) -> None:
+            slot.answer = response
+            while self._answers and self._answers[0].answer is not None:
+                ready = self._answers.popleft().answer
+                if not self._is_ended:
+                    self._to_client.send(self._on_wire(ready, type(ready)))
+
+        self.life.serve(self, message, answered)
+
+    # The client's side.
+
+    def _at_client(self, item: Any) -> None:
+        self.channel.source.enter(
+            "connection lost" if item is END else type(item).__name__, lambda: self._received(item)
+        )
+
+    def _received(self, item: Any) -> None:
+        if self._to_client.closed:
+            return
+        if item is END:
+            self._to_client.closed = True
+            self.channel.source_connections.pop(self.id, None)
+            self.channel.lost(self)
+        else:
+            self.in_flight.popleft().finish(item)
+
+
+class SimulatedChannel:
+    """net.channel.Channel of one process to one address, for one purpose."""
+
+    def __init__(self, channels: SimulatedChannels, host: str, port: int, purpose: str) -> None:
+        self.purpose = purpose
+        self.source = channels.source
+        self.source_connections = channels.connections
+        self.host = host
+        self.port = port
+        self.on_refused: Callable[[], None] | None = None
+        self.is_closed = False
+        self._connection: Connection | None = None
+        self._waiting: list[_Call] = []
+        self._attempt = 0
+        self._is_dialling = False
+
+    def peer_versions(self, api_key: int) -> tuple[int, int] | None:
+        return None
+
+    def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
+        call = _Call(message)
+        if self.is_closed:
+            call.finish(ConnectionLost("the channel is closed"))
+            return call.reply
+        call.timer = self.source.call_after(timeout_ms, lambda: self._timed_out(call))
+        if self._connection is not None:
+            self._connection.send(call)
+        else:
+            self._waiting.append(call)
+            if not self._is_dialling:
+                self._dial(is_again=False)
+        return call.reply
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._drop("the channel was closed")
+
+    def _timed_out(self, call: _Call) -> None:
+        if call.reply.done:
+            return
+        is_sent = call not in self._waiting
+        if not is_sent:
+            self._waiting.remove(call)
+        call.finish(RequestTimedOut(f"{type(call.message).__name__} to {self.host}"))
+        if is_sent:
+            self._drop("a request timed out")
+
+    def _drop(self, reason: str) -> None:
+        self._attempt += 1
+        self._is_dialling = False
+        connection, self._connection = self._connection, None
+        lost = self._waiting
+        self._waiting = []
+        if connection is not None:
+            connection.close_by_client()
+            lost = [*connection.in_flight, *lost]
+        for call in lost:
+            call.finish(ConnectionLost(reason))
+
+    def lost(self, connection: Connection) -> None:
+        """The other side closed it: dial again at once."""
+        if connection is not self._connection:
+            return
+        self._connection = None
+        lost, self._waiting = [*connection.in_flight, *self._waiting], []
+        self._dial(is_again=True)
+        for call in lost:
+            call.finish(ConnectionLost("the connection was lost"))
+
+    def _dial(self, *, is_again: bool) -> None:
+        self._attempt += 1
+        self._is_dialling = True
+        attempt = self._attempt
+        self.source.simulation.dial(
+            self.source, self.host, self.port, lambda life: self._dialled(attempt, life, is_again)
+        )
+
+    def _dialled(self, attempt: int, answer: Life | ProbeResult, is_again: bool) -> None:
+        if attempt != self._attempt or self.is_closed:
+            return
+        if isinstance(answer, ProbeResult):
+            # New requests wait in line until the next attempt; those that waited already are lost.
+            lost, self._waiting = self._waiting, []
+            self.source.call_after(BACKOFF_MS, lambda: self._backed_off(attempt))
+            if answer is ProbeResult.REFUSED and is_again and self.on_refused is not None:
+                self.on_refused()
+            for call in lost:
+                call.finish(ConnectionLost(answer.name))
+            return
+        self._is_dialling = False
+        self._connection = Connection(self, answer, self.port)
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            self._connection.send(call)
+
+    def _backed_off(self, attempt: int) -> None:
+        if attempt != self._attempt or self.is_closed:
+            return
+        self._is_dialling = False
+        if self._waiting:
+            self._dial(is_again=False)
+
+
+class SimulatedChannels:
+    """net.channels.Channels of one process."""
+
+    def __init__(self, source: Host) -> None:
+        self.source = source
+        self.connections: dict[int, Connection] = {}
+        self._channels: dict[tuple[str, int, str], SimulatedChannel] = {}
+
+    def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> SimulatedChannel:
+        channel = self._channels.get((host, port, purpose))
+        if channel is None or channel.is_closed:
+            channel = self._channels[host, port, purpose] = SimulatedChannel(self, host, port, purpose)
+        return channel
+
+    def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
+        result: Deferred[ProbeResult] = Deferred()
+
+        def dialled(answer: Life | ProbeResult) -> None:
+            result.resolve(answer if isinstance(answer, ProbeResult) else ProbeResult.CONNECTED)
+
+        self.source.simulation.dial(self.source, host, port, dialled)
+        return result
+
+    def source_died(self, *, silently: bool) -> None:
+        for connection in list(self.connections.values()):
+            connection.source_died(silently=silently)
+        self.connections.clear()

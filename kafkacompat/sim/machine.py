@@ -1,0 +1,108 @@
+"""A simulated machine: its disk, its clock's pace, and the process that runs on it, if any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.config import ServerConfig
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.cluster_life import LOG_DIRECTORY, METADATA_DIRECTORY, Life
+from kafkacompat.sim.cluster_options import MIN_ISR, ClusterOptions, rack_of
+from kafkacompat.sim.files import FileDisk
+from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, host_name
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+
+class SimulatedMachine:
+    def __init__(self, simulation: ClusterSimulation, machine_id: int, rate: float) -> None:
+        options = simulation.options
+        self.simulation = simulation
+        self.id = machine_id
+        self.chance = Chance(simulation.seed, f"machine {machine_id}")
+        self.disk = FileDisk()
+        for path in (LOG_DIRECTORY, METADATA_DIRECTORY):
+            self.disk.make_directory(path)
+        self.directory_id = self.chance.uuid()
+        self.metadata_directory_id = self.chance.uuid()
+        self.life: Life | None = None
+        """None while no process runs."""
+        self.has_power = True
+        self.lives = 0
+        self.is_broker = machine_id in options.brokers
+        self.is_controller = machine_id in options.controllers
+        self._rate = rate
+        self._config = ServerConfig.from_properties(node_properties(options, machine_id))
+
+    def start(self) -> None:
+        self._tell("starts")
+        self.has_power = True
+        self.lives += 1
+        self.life = life = Life(self, self._config, self._rate)
+        life.enter("start", life.start)
+
+    def kill(self) -> None:
+        """kill -9: what was written stays."""
+        self._tell("is killed")
+        if self.life is not None:
+            self.life.die(silently=False)
+
+    def lose_power(self) -> None:
+        """What was not synced may be gone, and nobody is told."""
+        self._tell("loses power")
+        self.has_power = False
+        if self.life is not None:
+            self.life.die(silently=True)
+        self.simulation.counters.lost_bytes += self.disk.lose_power(self.chance)
+
+    def _tell(self, what: str) -> None:
+        if self.simulation.tell is not None:
+            self.simulation.tell(f"*** node {self.id} {what}")
+
+
+def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
+    roles, listeners = [], []
+    if node_id in options.brokers:
+        roles.append("broker")
+        listeners.append(f"PLAINTEXT://{host_name(node_id)}:{BROKER_PORT}")
+    if node_id in options.controllers:
+        roles.append("controller")
+        listeners.append(f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}")
+    voters = ",".join(f"{each}@{host_name(each)}:{CONTROLLER_PORT}" for each in options.controllers)
+    numbers = {
+        "controller.quorum.election.timeout.ms": options.election_ms,
+        "controller.quorum.fetch.timeout.ms": options.quorum_fetch_ms,
+        "controller.quorum.election.backoff.max.ms": options.election_ms,
+        "controller.quorum.request.timeout.ms": options.quorum_fetch_ms,
+        "broker.heartbeat.interval.ms": options.heartbeat_ms,
+        "broker.session.timeout.ms": options.session_ms,
+        "controller.socket.timeout.ms": 2 * options.session_ms,
+        "replica.lag.time.max.ms": options.lag_ms,
+        "replica.fetch.wait.max.ms": options.fetch_wait_ms,
+        "replica.fetch.backoff.ms": options.fetch_backoff_ms,
+        "replica.fetch.max.bytes": options.fetch_bytes,
+        "replica.fetch.response.max.bytes": 4 * options.fetch_bytes,
+        "replica.socket.timeout.ms": 4 * options.fetch_wait_ms,
+        "replica.high.watermark.checkpoint.interval.ms": 700,
+        "log.flush.offset.checkpoint.interval.ms": 1500,
+        "log.flush.start.offset.checkpoint.interval.ms": 1500,
+        "log.initial.task.delay.ms": 500,
+        "min.insync.replicas": MIN_ISR,
+        "leader.imbalance.check.interval.seconds": 2,
+        "leader.imbalance.per.broker.percentage": 0,
+    }
+    return {
+        "node.id": str(node_id),
+        "process.roles": ",".join(roles),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "controller.quorum.voters": voters,
+        "log.dirs": LOG_DIRECTORY,
+        "metadata.log.dir": METADATA_DIRECTORY,
+        "broker.rack": rack_of(node_id),
+        "auto.leader.rebalance.enable": str(options.rebalances).lower(),
+        "auto.create.topics.enable": "false",
+        **{name: str(value) for name, value in numbers.items()},
+    }
