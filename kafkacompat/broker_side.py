@@ -19,7 +19,8 @@ from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
-from kafkacompat.coordinator.settings import coordinator_settings
+from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
+from kafkacompat.coordinator.transactions_side import TransactionsSide
 from kafkacompat.data_directories import NodeDirectories
 from kafkacompat.ids import Uuid
 from kafkacompat.log.cleaner.cleaner import LogCleaner, cleaner_limits
@@ -101,6 +102,7 @@ class BrokerSide:
         epoch = await wait_for(self._life.start())
         await wait_for(quorum.machine.when_at(epoch))
         self._groups.start()
+        self._transactions.start()
         self._take_image(MetadataImage(), quorum.machine.image)
         quorum.machine.subscribe(self._take_image)
         await doors.nursery.start(server.run)
@@ -171,6 +173,22 @@ class BrokerSide:
             doors.workers,
             coordinator_settings(settings),
         )
+        producer_ids = BlockProducerIds(
+            blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch)
+        )
+        self._transactions = TransactionsSide(
+            config.node_id,
+            config.inter_broker_listener_name,
+            doors.channels,
+            partitions,
+            self._groups,
+            producer_ids,
+            lambda: partitions.image,
+            clock,
+            timers,
+            doors.workers,
+            transaction_settings(settings),
+        )
         self._notices = SettingNotices(config.node_id)
         controller = ForwardingController(self._requests, quorum.carry_out)
         own_context = RequestContext(
@@ -201,6 +219,7 @@ class BrokerSide:
                 config, lambda request: controller.create_topics(request, own_context), _topic_not_made
             ),
             dynamic=settings,
+            transactions=self._transactions.services,
         )
         return ApiDispatcher(self._node)
 
@@ -238,6 +257,7 @@ class BrokerSide:
         self._notices.on_image(old, new, self._settings.refused)
         self._partitions.on_image(old, new)
         self._groups.on_image(old, new)
+        self._transactions.on_image(old, new)
 
     async def stop(self) -> None:
         """Give up leadership while clients are still told where it went, answer what is in flight, close the logs, leave the
@@ -247,6 +267,7 @@ class BrokerSide:
         if self._quorum.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
             self._requests.close()
+        self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
         await wait_for(self._cleaning.stop())

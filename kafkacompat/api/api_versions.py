@@ -2,7 +2,7 @@
 
 Duty: the ranges, all from the registry's one table, and features. A client turns to a feature's protocol when it sees
 the feature, so only those served here are shown, whatever the cluster has finalized (T12): never
-transaction.version, group.version, share.version or streams.version yet. A version above the range is answered by
+group.version, share.version or streams.version yet. A version above the range is answered by
 `unsupported_version`, always as version 0 (T1, B1). KIP-35, KIP-511, KIP-584.
 """
 
@@ -31,7 +31,9 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
 """Older Java clients throw on a feature whose lowest level is 0 (B5)."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-SERVED_FEATURES = frozenset({"metadata.version", "kraft.version", "eligible.leader.replicas.version"})
+SERVED_FEATURES = frozenset(
+    {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "transaction.version"}
+)
 
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:

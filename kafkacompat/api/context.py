@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 from kafkacompat.api.encoded_topics import EncodedTopics
 
 if TYPE_CHECKING:
+    from kafkacompat.api.transaction_services import Transactions
     from kafkacompat.config import LogConfig, ServerConfig
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
-    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Random
+    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Random, TransactionTerms
+    from kafkacompat.records.validate import Origin
     from kafkacompat.wire.errors import ErrorCode
 
 _Str = str
@@ -142,8 +144,17 @@ class PartitionService(Protocol):
     """Every partition this node leads or follows (partition/manager.py)."""
 
     def append(
-        self, partition: TopicPartition, records: Buffer, acks: int, api_version: int, internal_allowed: bool
-    ) -> ProduceResult: ...
+        self,
+        partition: TopicPartition,
+        records: Buffer,
+        acks: int,
+        api_version: int,
+        internal_allowed: bool,
+        terms: TransactionTerms | None = ...,
+        origin: Origin = ...,
+    ) -> ProduceResult:
+        """`terms`: what a transactional batch or a marker is held to besides; `origin`: of a client unless said."""
+        ...
 
     def when_replicated(
         self, ends: Mapping[TopicPartition, int], timeout_ms: int
@@ -299,6 +310,22 @@ class FetchService(Protocol):
         """A FetchResponse message, now or when bytes or time are there."""
         ...
 
+    def transactional_offset_commit(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        """TxnOffsetCommit: offsets that count once the transaction is committed."""
+        ...
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Deferred[ErrorCode]:
+        """A marker to a partition of the offsets topic: its offsets count now, or are dropped."""
+        ...
+
 
 class ProducerIds(Protocol):
     def next_producer_id(self) -> int | None:
@@ -325,6 +352,9 @@ class Node:
     """Replaced by broker.py at each published image."""
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
+    transactions: Transactions
+    directories: DirectoryService | None = None
+    """None where replicas stay where they are (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
     """What Metadata has told before."""
 

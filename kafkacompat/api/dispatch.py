@@ -15,7 +15,7 @@ from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
-from kafkacompat.api.handler import Message, NoResponse
+from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
@@ -108,7 +108,7 @@ class ApiDispatcher:
         )
         try:
             answer = route.function(self._node, context, request)
-            if type(answer) is Deferred:
+            if isinstance(answer, Deferred):
                 if not answer.done:
                     return self._pending(route, context, request, answer)
                 answer = answer.result()
@@ -159,11 +159,12 @@ class ApiDispatcher:
 
     def _pending(self, route: Route, context: RequestContext, request: Any, answer: Deferred[Any]) -> Pending:
         reply: Deferred[Reply | None] = Deferred()
+        blocks = route.blocks or type(answer) is HoldingDeferred
         # A request that lets others overtake it must not hold the receive buffer through its records.
-        kept = request if route.blocks else None
+        kept = request if blocks else None
 
         def finish(done: Deferred[Any]) -> None:
-            if route.blocks:
+            if blocks:
                 self._parked.pop(context.connection_id, None)
             try:
                 try:
@@ -180,10 +181,10 @@ class ApiDispatcher:
             else:
                 reply.resolve(encoded)
 
-        if route.blocks:
+        if blocks:
             self._parked[context.connection_id] = answer
         answer.on_done(finish)
-        return Pending(reply, route.blocks)
+        return Pending(reply, blocks)
 
 
 def called(

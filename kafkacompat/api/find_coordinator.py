@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10, versions 0-6): which broker coordinates a group.
+"""FindCoordinator (key 10, versions 0-6): which broker coordinates a group or a transactional id.
 
-Duty: key to partition of the offsets topic to its leader's endpoint on the caller's listener; ask for the topic where it does
-not exist yet. Transactions and share groups are not served yet: their keys are refused with INVALID_REQUEST, as Kafka refuses
-a kind of coordinator that it does not run, so that clients fail at once instead of asking until they time out. KIP-699.
+Duty: key to partition of the coordinator's topic to its leader's endpoint on the caller's listener; ask for the topic where it
+does not exist yet (T41). Share groups are not served yet: their keys are refused with INVALID_REQUEST, as Kafka refuses a
+kind of coordinator that it does not run, so that clients fail at once instead of asking until they time out. KIP-699.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
+from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for_key
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 KEY = 10
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_WITH_MESSAGE = 1
-GROUP = 0
+TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
+"""By the kind of key: groups, transactional ids."""
 NO_NODE = (-1, "", -1)
 SUCCESS_MESSAGE = "NONE"
 """What the single-key versions carry as the message of a success."""
@@ -57,11 +58,12 @@ def _locate(
     node: Node, context: RequestContext, key_type: int, key: str
 ) -> tuple[ErrorCode, tuple[int, str, int]]:
     """(error, (node id, host, port))."""
-    if key_type != GROUP:
+    name = TOPICS.get(key_type)
+    if name is None:
         return ErrorCode.INVALID_REQUEST, NO_NODE
-    topic = node.image.topics.get(OFFSETS_TOPIC)
+    topic = node.image.topics.get(name)
     if topic is None:
-        node.auto_create.request([OFFSETS_TOPIC])
+        node.auto_create.request([name])
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE
     partition = topic.partitions.get(partition_for_key(key, len(topic.partitions)))
     broker = None if partition is None else node.image.brokers.get(partition.leader)

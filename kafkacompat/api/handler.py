@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import RequestContext
-    from kafkacompat.deferred import Deferred
 
 
 class NoResponse(Enum):
@@ -25,6 +25,15 @@ class NoResponse(Enum):
     """Go on with the next request."""
     CLOSE = 1
     """Close the connection, which is how a client without replies learns of an error."""
+
+
+T = TypeVar("T")
+
+
+class HoldingDeferred(Deferred[T]):
+    """An answer of an API that does not block as a rule: this time its connection is not read until it is there."""
+
+    __slots__ = ()
 
 
 Message = Any

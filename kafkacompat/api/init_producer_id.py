@@ -1,37 +1,50 @@
-"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers (T21). KIP-98, KIP-360.
+"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers (T21), and the start of transactional ones.
 
-The API has to be advertised for idempotence, so a transactional id can arrive although transactions are not served
-yet. It is refused with INVALID_REQUEST and a line in the log: not retriable, so a producer that asks for transactions fails
-at once and clearly, where COORDINATOR_NOT_AVAILABLE would keep it retrying until its timeout, and an authorization error
-would send people to look for ACLs. FindCoordinator for a transaction coordinator is refused before that as a rule.
+Duty: a fresh id without a transactional id; with one the question to its coordinator. KIP-98, KIP-360.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 
 NO_EPOCH = -1
+NO_PRODUCER_ID = -1
+FENCED_SINCE = 4
 
 
-def handle(node: Node, context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def handle(
+    node: Node, context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Deferred[Any]:
+    version = context.api_version
+    if (request.producer_id == NO_PRODUCER_ID) is not (request.producer_epoch == NO_EPOCH):
+        return error_response(request, ErrorCode.INVALID_REQUEST, version)
     if request.transactional_id is not None:
-        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)
+        return node.transactions.coordinator.init_producer_id(request).then(
+            lambda response: _for_version(response, version)
+        )
     producer_id = node.producer_ids.next_producer_id()
     if producer_id is None:  # a block is on its way (H1)
-        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, context.api_version)
+        return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
+def _for_version(response: InitProducerIdResponse, version: int) -> InitProducerIdResponse:
+    response.error_code = without_fenced(response.error_code, version, FENCED_SINCE)
+    return response
+
+
 def error_response(request: InitProducerIdRequest, code: ErrorCode, version: int) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=NO_EPOCH)
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
 
 HANDLER = Handler(22, 0, 5, handle, error_response)

@@ -1,9 +1,8 @@
 """Produce (key 0, versions 3-13): records to the partitions, the answer when acks are satisfied.
 
 Duty: topic ids to names, refusals of the whole request, the order of answers. What a batch must look like is
-records/validate's, who leads is partition/'s. Transactions are not served yet, so no transaction can be open: a
-transactional batch is refused with INVALID_TXN_STATE. Advertised from version 0 (T4); using 0-2 closes the connection.
-KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
+records/validate's, who leads is partition/'s, and whose transaction may write is transactional_produce's. Advertised from
+version 0 (T4); using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ProduceResult
 from kafkacompat.api.endpoints import endpoints_of
-from kafkacompat.api.handler import Handler, NoResponse
+from kafkacompat.api.handler import Handler, HoldingDeferred, NoResponse
+from kafkacompat.api.transactional_produce import Verdicts, judge
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import ErrorCode
@@ -69,15 +69,68 @@ def handle(
 ) -> ProduceResponse | Deferred[ProduceResponse] | NoResponse:
     topics = request.topic_data
     several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
-    if request.transactional_id is None and holds_transactional(topics):
-        return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, context.api_version)
+    if several:
+        topics = without_repeats(topics)
+    if holds_transactional(topics):
+        return _handle_transactional(node, context, request, topics)
+    return _append(node, context, request, topics, several, None)
+
+
+def _append(
+    node: Node,
+    context: RequestContext,
+    request: ProduceRequest,
+    topics: list[TopicProduceData],
+    several: bool,
+    verdicts: Verdicts | None,
+) -> ProduceResponse | Deferred[ProduceResponse] | NoResponse:
     if not several:
-        return _append_all(node, context, request, topics)
+        return _append_all(node, context, request, topics, verdicts)
     node.partitions.hold_wakeups()
     try:
-        return _append_all(node, context, request, without_repeats(topics))
+        return _append_all(node, context, request, topics, verdicts)
     finally:
         node.partitions.release_wakeups()
+
+
+def _handle_transactional(
+    node: Node, context: RequestContext, request: ProduceRequest, topics: list[TopicProduceData]
+) -> ProduceResponse | Deferred[ProduceResponse] | NoResponse:
+    version = context.api_version
+    if request.transactional_id is None:
+        return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, version)
+    batches = {
+        TopicPartition(name, one.index): one.records
+        for topic in topics
+        if (name := _name_of(node, topic, version)) is not None
+        for one in topic.partition_data
+        if is_transactional(one.records)
+    }
+    verdicts = judge(node, request.transactional_id, batches, version, request.timeout_ms)
+    if not isinstance(verdicts, Deferred):
+        return _append(node, context, request, topics, True, verdicts)
+    answer: Deferred[Any] = HoldingDeferred()
+
+    def judged(done: Deferred[Verdicts]) -> None:
+        try:
+            response = _append(node, context, request, topics, True, done.result())
+        except Exception as error:
+            answer.fail(error)
+            return
+        if isinstance(response, Deferred):
+            response.on_done(lambda finished: answer.resolve(finished.result()))
+        else:
+            answer.resolve(response)
+
+    verdicts.on_done(judged)
+    return answer
+
+
+def _name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return topic.name
+    image = node.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name
 
 
 def without_repeats(topics: Iterable[TopicProduceData]) -> list[TopicProduceData]:
@@ -93,7 +146,11 @@ def without_repeats(topics: Iterable[TopicProduceData]) -> list[TopicProduceData
 
 
 def _append_all(
-    node: Node, context: RequestContext, request: ProduceRequest, topics: Iterable[TopicProduceData]
+    node: Node,
+    context: RequestContext,
+    request: ProduceRequest,
+    topics: Iterable[TopicProduceData],
+    verdicts: Verdicts | None,
 ) -> ProduceResponse | Deferred[ProduceResponse] | NoResponse:
     version = context.api_version
     acks = request.acks
@@ -104,17 +161,14 @@ def _append_all(
     appended: dict[TopicPartition, PartitionProduceResponse] = {}
     responses: list[TopicProduceResponse] = []
     for topic in topics:
-        name: str | None = topic.name
-        if version >= FIRST_VERSION_WITH_TOPIC_IDS:
-            image = node.image.topics_by_id.get(topic.topic_id)
-            name = None if image is None else image.name
+        name = _name_of(node, topic, version)
         answers: list[PartitionProduceResponse] = []
         for one in topic.partition_data:
             if name is None:
                 result = ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID)
             else:
                 partition = TopicPartition(name, one.index)
-                result = _append_one(node, partition, one.records, acks, version, internal_allowed)
+                result = _append_one(node, partition, one.records, acks, version, internal_allowed, verdicts)
             answer = PartitionProduceResponse(
                 index=one.index,
                 error_code=result.error,
@@ -146,7 +200,13 @@ def _append_all(
 
 
 def _append_one(
-    node: Node, partition: TopicPartition, records: Any, acks: int, version: int, internal_allowed: bool
+    node: Node,
+    partition: TopicPartition,
+    records: Any,
+    acks: int,
+    version: int,
+    internal_allowed: bool,
+    verdicts: Verdicts | None,
 ) -> ProduceResult:
     if acks not in (0, 1, ALL_REPLICAS):
         topic = node.image.topics.get(partition.topic)
@@ -155,11 +215,13 @@ def _append_one(
         return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
     if records is None:
         return ProduceResult(ErrorCode.INVALID_RECORD, error_message="The partition has no records.")
-    if is_transactional(records):
-        return ProduceResult(
-            ErrorCode.INVALID_TXN_STATE, error_message="No transaction is open: this broker serves none yet."
-        )
-    return node.partitions.append(partition, records, acks, version, internal_allowed)
+    if verdicts is None:
+        return node.partitions.append(partition, records, acks, version, internal_allowed)
+    refused = verdicts.refused.get(partition)
+    if refused is not None:
+        return ProduceResult(refused)
+    terms = verdicts.terms.get(partition)
+    return node.partitions.append(partition, records, acks, version, internal_allowed, terms)
 
 
 def _explain(answer: PartitionProduceResponse, result: ProduceResult) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from kafkacompat.machine.result import Result
+from kafkacompat.ports import Verification
 from kafkacompat.wire.errors import ErrorCode
 
 R = TypeVar("R")
@@ -41,6 +42,15 @@ class Refused(Exception):
 
 class LoadFailure(Exception):
     """The partition holds what this machine cannot read: the shard stays failed and the files stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTransaction:
+    """Whose transaction an operation's records belong to; `verification` as the log gave it, None where none is needed."""
+
+    producer_id: int
+    epoch: int
+    verification: Verification | None = None
 
 
 class Machine(Protocol[R]):

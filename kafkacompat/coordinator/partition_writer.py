@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.records.validate import Origin
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import PartitionService
-    from kafkacompat.ports import Buffer, Log
+    from kafkacompat.ports import Buffer, Log, TransactionTerms
 
 ALL_REPLICAS = -1
 BATCH_FORMAT_VERSION = 13
@@ -35,6 +36,20 @@ class ServicePartitionWriter:
     def append(self, partition: int, batch: Buffer) -> tuple[ErrorCode, int]:
         result = self._partitions.append(
             self._name(partition), batch, ALL_REPLICAS, BATCH_FORMAT_VERSION, True
+        )
+        return result.error, result.last_offset
+
+    def append_transactional(
+        self, partition: int, batch: Buffer, terms: TransactionTerms
+    ) -> tuple[ErrorCode, int]:
+        result = self._partitions.append(
+            self._name(partition),
+            batch,
+            ALL_REPLICAS,
+            BATCH_FORMAT_VERSION,
+            True,
+            terms,
+            Origin.COORDINATOR,
         )
         return result.error, result.last_offset
 

@@ -6,17 +6,18 @@ where each response has its error. Must not know: bytes, connections, authorisat
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.gather import gather
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.refusals import commit_refusal, or_refused
 from kafkacompat.coordinator.shard import LOAD_STEP_BYTES, Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.commit import commit_offsets, delete_offsets, fetch_offsets
 from kafkacompat.group.describe import describe_group, list_groups
@@ -35,11 +36,6 @@ from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, D
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
-from kafkacompat.wire.messages.offset_commit_response import (
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
@@ -58,8 +54,7 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
-
-T = TypeVar("T")
+    from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
 
 KNOWN_MEMBER_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
@@ -98,6 +93,7 @@ class GroupCoordinator:
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
+        self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)
         self._active = False
         self._sweep: TimerHandle | None = None
         self._deleted_while_loading: dict[int, dict[str, Uuid]] = {}
@@ -222,7 +218,7 @@ class GroupCoordinator:
                 # Members of a group that is being loaded keep their assignments and go on.
                 return Deferred.of(HeartbeatResponse())
             return Deferred.of(HeartbeatResponse(error_code=refusal.code))
-        return _or_refused(
+        return or_refused(
             answer.then(lambda code: HeartbeatResponse(error_code=code)),
             lambda refusal: HeartbeatResponse(error_code=refusal.code),
         )
@@ -240,7 +236,7 @@ class GroupCoordinator:
             )
         except Refused as refusal:
             return Deferred.of(refused(refusal))
-        return _or_refused(answer, refused)
+        return or_refused(answer, refused)
 
     # --- offsets
 
@@ -253,7 +249,25 @@ class GroupCoordinator:
             )
         except Refused as refusal:
             return Deferred.of(commit_refusal(request, refusal.code))
-        return _or_refused(answer, lambda refusal: commit_refusal(request, refusal.code))
+        return or_refused(answer, lambda refusal: commit_refusal(request, refusal.code))
+
+    def transactional_offset_commit(
+        self, request: TxnOffsetCommitRequest, context: RequestContext
+    ) -> Deferred[Any]:
+        return self.transactional_offsets.commit(request, context.api_version)
+
+    def end_transaction(
+        self,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Deferred[ErrorCode]:
+        return self.transactional_offsets.end(
+            partition, producer_id, producer_epoch, committed, coordinator_epoch, transaction_version
+        )
 
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Deferred[Any]:
         answers = [self._fetch_group(group, request.require_stable) for group in request.groups]
@@ -273,7 +287,7 @@ class GroupCoordinator:
             answer = shard.read(lambda: fetch_offsets(_machine(shard), group, require_stable))
         except Refused as refusal:
             return Deferred.of(refused(refusal))
-        return _or_refused(answer, refused)
+        return or_refused(answer, refused)
 
     def offset_delete(self, request: OffsetDeleteRequest, context: RequestContext) -> Deferred[Any]:
         def refused(refusal: Refused) -> OffsetDeleteResponse:
@@ -284,7 +298,7 @@ class GroupCoordinator:
             answer = shard.write(lambda now_ms: delete_offsets(_machine(shard), request))
         except Refused as refusal:
             return Deferred.of(refused(refusal))
-        return _or_refused(answer, refused)
+        return or_refused(answer, refused)
 
     # --- groups as a whole
 
@@ -300,7 +314,7 @@ class GroupCoordinator:
                 answer = shard.read(lambda: describe_group(_machine(shard), group_id, absent_is_error))
             except Refused as refusal:
                 return Deferred.of(refused(refusal))
-            return _or_refused(answer, refused)
+            return or_refused(answer, refused)
 
         return gather([one(group_id) for group_id in request.groups]).then(
             lambda groups: DescribeGroupsResponse(groups=groups)
@@ -319,7 +333,7 @@ class GroupCoordinator:
                 machine = _machine(shard)
                 if machine.groups:
                     answers.append(shard.read(partial(list_groups, machine, states, types)))
-        return _or_refused(
+        return or_refused(
             gather(answers).then(
                 lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])
             ),
@@ -336,7 +350,7 @@ class GroupCoordinator:
                 answer = shard.write(lambda now_ms: delete_group(_machine(shard), group_id))
             except Refused as refusal:
                 return Deferred.of(refused(refusal))
-            return _or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)
+            return or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)
 
         return gather([one(group_id) for group_id in request.groups_names]).then(
             lambda results: DeleteGroupsResponse(results=results)
@@ -350,49 +364,17 @@ class GroupCoordinator:
             raise Refused(ErrorCode.INVALID_GROUP_ID)
         return self._shards.shard_for(group_id)
 
-
-def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
-    """Every partition asked for, with the error: this response has no level above."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    def _shard_at(self, partition: int) -> Shard:
+        """The shard of a partition, started. Raises Refused."""
+        shard = self._shards.get(partition) if self._active else None
+        if shard is None:
+            raise Refused(ErrorCode.NOT_COORDINATOR)
+        if shard.state is ShardState.INITIAL:
+            shard.start()
+        return shard
 
 
 def _machine(shard: Shard) -> GroupMachine:
     machine = shard.machine
     assert isinstance(machine, GroupMachine)
     return machine
-
-
-def _or_refused(answer: Deferred[T], refused: Callable[[Refused], T]) -> Deferred[T]:
-    """The answer, with a refusal turned into the response that carries it."""
-    if answer.done:
-        try:
-            answer.result()
-        except Refused as refusal:
-            return Deferred.of(refused(refusal))
-        return answer
-    outcome: Deferred[T] = Deferred()
-
-    def done(finished: Deferred[T]) -> None:
-        try:
-            value = finished.result()
-        except Refused as refusal:
-            outcome.resolve(refused(refusal))
-        except Exception as error:
-            outcome.fail(error)
-        else:
-            outcome.resolve(value)
-
-    answer.on_done(done)
-    return outcome

@@ -1,4 +1,4 @@
-"""The group coordinator's settings out of the broker's. Knows Kafka's names for them and nothing of what they do."""
+"""The coordinators' settings out of the broker's. Knows Kafka's names for them and nothing of what they do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Protocol
 
 from kafkacompat.coordinator.service import CoordinatorSettings
 from kafkacompat.coordinator.shard import LOAD_STEP_BYTES
+from kafkacompat.coordinator.transaction_service import TransactionCoordinatorSettings
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.txn.environment import TransactionSettings
 
 
 class Numbers(Protocol):
@@ -28,4 +30,18 @@ def coordinator_settings(config: Numbers) -> CoordinatorSettings:
         retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
         compression=config.int("offsets.topic.compression.codec"),
         load_step_bytes=min(config.int("offsets.load.buffer.size"), LOAD_STEP_BYTES),
+    )
+
+
+def transaction_settings(config: Numbers) -> TransactionCoordinatorSettings:
+    """From the settings in effect at start."""
+    return TransactionCoordinatorSettings(
+        transactions=TransactionSettings(
+            max_timeout_ms=config.int("transaction.max.timeout.ms"),
+            expiration_ms=config.int("transactional.id.expiration.ms"),
+        ),
+        request_timeout_ms=config.int("request.timeout.ms"),
+        abort_interval_ms=config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiry_interval_ms=config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        load_step_bytes=min(config.int("transaction.state.log.load.buffer.size"), LOAD_STEP_BYTES),
     )

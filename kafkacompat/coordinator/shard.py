@@ -13,12 +13,20 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure, Machine, Refused, client_error
+from kafkacompat.coordinator.core import (
+    CoordinatorResult,
+    InTransaction,
+    LoadFailure,
+    Machine,
+    Refused,
+    client_error,
+)
 from kafkacompat.coordinator.loading import Loader
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
 from kafkacompat.records.batch import build_batch
+from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
 
@@ -37,6 +45,12 @@ class PartitionWriter(Protocol):
 
     def append(self, partition: int, batch: Buffer) -> tuple[ErrorCode, int]:
         """(NONE, last offset), or the error and -1."""
+        ...
+
+    def append_transactional(
+        self, partition: int, batch: Buffer, terms: TransactionTerms
+    ) -> tuple[ErrorCode, int]:
+        """As `append`, a batch of a transaction or a marker."""
         ...
 
     def when_committed(self, partition: int, end_offset: int) -> Deferred[ErrorCode] | None:
@@ -142,6 +156,37 @@ class Shard:
         result = operation(now_ms)
         return self.carry_out(result, now_ms)
 
+    def write_in_transaction(
+        self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
+    ) -> Deferred[T]:
+        """As `write`, but the records count only once the transaction's marker says so."""
+        self.require_active()
+        now_ms = self._clock.now_ms()
+        return self.carry_out(operation(now_ms), now_ms, owner)
+
+    def end_transaction(
+        self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
+    ) -> Deferred[ErrorCode]:
+        """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused."""
+        self.require_active()
+        marker = build_end_transaction_marker(
+            committed=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            timestamp_ms=self._clock.now_ms(),
+        )
+        terms = TransactionTerms(marker_version=version)
+        error, offset = self._writer.append_transactional(self.partition, marker, terms)
+        if error is not ErrorCode.NONE:
+            return Deferred.of(error)
+        self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
+        pending = self._writer.when_committed(self.partition, offset + 1)
+        if pending is None or pending.done:
+            return Deferred.of(ErrorCode.NONE) if pending is None else pending
+        self._wait_for(pending)
+        return pending
+
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
         """An answer from the state, released once everything that it may show is committed."""
         self.require_active()
@@ -150,18 +195,21 @@ class Shard:
             return Deferred.of(value)
         return self._after(self._uncommitted, value)
 
-    def carry_out(self, result: CoordinatorResult[Any, T], now_ms: int) -> Deferred[T]:
+    def carry_out(
+        self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
+    ) -> Deferred[T]:
         pending: Deferred[ErrorCode] | None = self._uncommitted
         if result.records:
-            error, first_offset, end_offset = self._append(result.records, now_ms)
+            error, first_offset, end_offset = self._append(result.records, now_ms, owner)
             if error is not ErrorCode.NONE:
                 self._finish(result, error)
                 answer: Deferred[T] = Deferred()
                 answer.fail(Refused(client_error(error)))
                 return answer
             if result.replay:
+                producer_id = -1 if owner is None else owner.producer_id
                 for index, record in enumerate(result.records):
-                    self.machine.replay(record, first_offset + index, -1)
+                    self.machine.replay(record, first_offset + index, producer_id)
             pending = self._writer.when_committed(self.partition, end_offset)
             if pending is not None and not pending.done:
                 self._wait_for(pending)
@@ -173,16 +221,28 @@ class Shard:
         self._send_replies()
         return self._after(pending, result.response)
 
-    def _append(self, records: tuple[Any, ...], now_ms: int) -> tuple[ErrorCode, int, int]:
+    def _append(
+        self, records: tuple[Any, ...], now_ms: int, owner: InTransaction | None
+    ) -> tuple[ErrorCode, int, int]:
         """(error, first offset, end offset)."""
         encode = self.machine.encode
         entries = []
         for index, record in enumerate(records):
             key, value = encode(record)
             entries.append(Record(index, now_ms, key, value))
-        error, last_offset = self._writer.append(
-            self.partition, build_batch(entries, compression=self._compression)
-        )
+        if owner is None:
+            batch = build_batch(entries, compression=self._compression)
+            error, last_offset = self._writer.append(self.partition, batch)
+        else:
+            batch = build_batch(
+                entries,
+                compression=self._compression,
+                producer_id=owner.producer_id,
+                producer_epoch=owner.epoch,
+                is_transactional=True,
+            )
+            terms = TransactionTerms(owner.verification)
+            error, last_offset = self._writer.append_transactional(self.partition, batch, terms)
         if error is not ErrorCode.NONE:
             logger.warning(
                 "coordinator partition %d: %d records could not be written: %s",

@@ -24,9 +24,27 @@ MAX_REMEMBERED_KEYS = 10_000
 class Shards:
     """`make_shard(partition, leader epoch)` gives a shard that has not been started."""
 
-    __slots__ = ("_by_partition", "_make_shard", "_node_id", "_remembered", "_topic", "partition_count")
+    __slots__ = (
+        "_by_partition",
+        "_make_shard",
+        "_node_id",
+        "_reloads",
+        "_remembered",
+        "_topic",
+        "partition_count",
+    )
 
-    def __init__(self, node_id: int, topic: str, make_shard: Callable[[int, int], Shard]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        topic: str,
+        make_shard: Callable[[int, int], Shard],
+        *,
+        reloads_for_new_epoch: bool = False,
+    ) -> None:
+        """`reloads_for_new_epoch`: a shard lives for one leader epoch, since its writes of the former one may have failed
+        after they were appended."""
+        self._reloads = reloads_for_new_epoch
         self._node_id = node_id
         self._topic = topic
         self._make_shard = make_shard
@@ -59,7 +77,8 @@ class Shards:
             if image.leader != self._node_id:
                 continue
             shard = self._by_partition.get(index)
-            if shard is not None and shard.state is ShardState.FAILED and image.leader_epoch > shard.epoch:
+            renewed = self._reloads or (shard is not None and shard.state is ShardState.FAILED)
+            if shard is not None and renewed and image.leader_epoch > shard.epoch:
                 self._by_partition.pop(index).close()
                 shard = None
             if shard is None:
@@ -96,6 +115,9 @@ class Shards:
             if shard.state is ShardState.INITIAL:
                 shard.start()
             yield shard
+
+    def get(self, partition: int) -> Shard | None:
+        return self._by_partition.get(partition)
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(list(self._by_partition.values()))

@@ -65,7 +65,7 @@ def commit_offsets(
         answers = []
         for each in topic.partitions:
             metadata = each.committed_metadata or ""
-            if len(metadata) * 2 > limit and _java_length(metadata) > limit:
+            if len(metadata) * 2 > limit and java_length(metadata) > limit:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 error = ErrorCode.NONE
@@ -85,7 +85,7 @@ def commit_offsets(
     return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
 
 
-def _java_length(text: str) -> int:
+def java_length(text: str) -> int:
     """Length in UTF-16 units, by which Kafka measures commit metadata."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 

@@ -22,14 +22,14 @@ from kafkacompat.partition.isr import Standing
 from kafkacompat.partition.lookup import delete_to, look_up
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
-from kafkacompat.records.validate import validate_produce
+from kafkacompat.records.validate import Origin, validate_produce
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.isr import PendingIsr
-    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, Workers
+    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,14 @@ class PartitionManager:
     # Appends
 
     def append(
-        self, partition: TopicPartition, records: Buffer, acks: int, api_version: int, internal_allowed: bool
+        self,
+        partition: TopicPartition,
+        records: Buffer,
+        acks: int,
+        api_version: int,
+        internal_allowed: bool,
+        terms: TransactionTerms | None = None,
+        origin: Origin = Origin.CLIENT,
     ) -> ProduceResult:
         """Validate and append one partition's records; the refusal, if any, is in the result."""
         core = self.by_name.get(partition)
@@ -125,9 +132,13 @@ class PartitionManager:
         now_ms = self._clock.now_ms()
         try:
             batch = validate_produce(
-                records, log.config, now_ms, zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD
+                records,
+                log.config,
+                now_ms,
+                zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD,
+                origin=origin,
             )
-            info = log.append_as_leader(batch, core.leader_epoch, now_ms)
+            info = log.append_as_leader(batch, core.leader_epoch, now_ms, terms)
         except LogRefused as refused:
             return ProduceResult(
                 refused.code,

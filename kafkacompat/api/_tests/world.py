@@ -123,6 +123,7 @@ class Api:
             image=self.world.image,
             auto_create=self.creator,
             dynamic=self.settings,
+            transactions=None,  # type: ignore[arg-type]
         )
         self.dispatcher = ApiDispatcher(self.node)
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)

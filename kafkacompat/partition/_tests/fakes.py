@@ -151,7 +151,7 @@ class MemoryLog:
         unstable = self.first_unstable_offset
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
 
-    def append_as_leader(self, batch: Any, leader_epoch: int, now_ms: int) -> AppendInfo:
+    def append_as_leader(self, batch: Any, leader_epoch: int, now_ms: int, terms: Any = None) -> AppendInfo:
         if self.fail_next is not None:
             error, self.fail_next = self.fail_next, None
             raise error

@@ -1,0 +1,41 @@
+"""AddOffsetsToTxn (key 25, versions 0-4): a group's partition of the offsets topic becomes part of a transaction. KIP-98.
+
+Producers that know transaction.version 2 do not send it: their TxnOffsetCommit adds the partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.transaction_errors import without_fenced
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
+
+KEY = 25
+FENCED_SINCE = 2
+
+
+def handle(
+    node: Node, context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Deferred[Any]:
+    topic = node.image.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = TopicPartition(OFFSETS_TOPIC, partition_for_key(request.group_id, len(topic.partitions)))
+    return node.transactions.coordinator.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, frozenset({partition}), 0
+    ).then(
+        lambda code: AddOffsetsToTxnResponse(
+            error_code=without_fenced(code, context.api_version, FENCED_SINCE)
+        )
+    )
+
+
+HANDLER = Handler(KEY, 0, 4, handle, top_level_error(AddOffsetsToTxnResponse))

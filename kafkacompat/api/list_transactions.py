@@ -1,0 +1,22 @@
+"""ListTransactions (key 66, versions 0-2): what is coordinated here, filtered. KIP-664, KIP-994, KIP-1152."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
+
+KEY = 66
+
+
+def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Deferred[Any]:
+    return node.transactions.coordinator.list_transactions(request)
+
+
+HANDLER = Handler(KEY, 0, 2, handle, top_level_error(ListTransactionsResponse))

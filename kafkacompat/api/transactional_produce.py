@@ -1,0 +1,156 @@
+"""Produce within a transaction: its partitions verified, or added, before anything is appended. KIP-890.
+
+Duty: which partitions of a request need their coordinator's word, the question, and what each is refused with. Must not know: how
+records are appended or answered. A partition whose transaction is open in the log needs nobody's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.handler import HoldingDeferred
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.ports import LogRefused, TransactionTerms
+from kafkacompat.records.batch import HEADER_SIZE, parse_header
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
+    from kafkacompat.ports import Buffer
+
+ABORTABLE_SINCE = 11
+"""From this version of Produce on the client knows TRANSACTION_ABORTABLE."""
+ADDS_SINCE = 12
+"""From this version on producing adds the partition to the transaction (transaction.version 2)."""
+CONCURRENT_RETRY_MS = 20
+CONCURRENT_RETRIED_MAX_MS = 100
+_RETRIABLE_HERE = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""Told as NOT_ENOUGH_REPLICAS, which makes a producer try again without asking for metadata."""
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """What is known of a request's transactional partitions before the append."""
+
+    terms: dict[TopicPartition, TransactionTerms] = field(default_factory=dict)
+    refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+
+
+def producer_of(records: Buffer) -> tuple[int, int, int]:
+    """(producer id, epoch, first sequence) of the batch at the beginning, which has a whole header."""
+    header = parse_header(records)
+    return header.producer_id, header.producer_epoch, header.base_sequence
+
+
+def judge(
+    node: Node,
+    transactional_id: str,
+    batches: Mapping[TopicPartition, Buffer],
+    version: int,
+    timeout_ms: int,
+) -> Verdicts | Deferred[Verdicts]:
+    """`batches`: the transactional ones, by partition; those too short for a header are left to validation."""
+    verdicts = Verdicts()
+    adds = version >= ADDS_SINCE
+    if not adds and not node.dynamic.bool("transaction.partition.verification.enable"):
+        return verdicts
+    owner: tuple[int, int] | None = None
+    asked: list[TopicPartition] = []
+    now_ms = node.clock.now_ms()
+    for partition, records in batches.items():
+        if len(records) < HEADER_SIZE:
+            continue
+        producer_id, epoch, sequence = producer_of(records)
+        if owner is None:
+            owner = producer_id, epoch
+        elif owner != (producer_id, epoch):
+            verdicts.refused = dict.fromkeys(batches, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return verdicts
+        log = node.partitions.log(partition)
+        if log is None:
+            continue  # refused by the append
+        try:
+            verification = log.begin_verification(producer_id, epoch, sequence, adds, now_ms)
+        except LogRefused as refused:
+            verdicts.refused[partition] = refused.code
+            continue
+        verdicts.terms[partition] = TransactionTerms(verification)
+        if verification is not None:
+            asked.append(partition)
+    if not asked or owner is None:
+        return verdicts
+    question = _Question(node, transactional_id, owner, asked, adds, version, timeout_ms, verdicts)
+    question.ask()
+    return verdicts if question.answer.done else question.answer
+
+
+class _Question:
+    """To the coordinator; asked again for a while where the last transaction of this producer is still being ended."""
+
+    __slots__ = (
+        "_adds",
+        "_asked",
+        "_deadline_ms",
+        "_node",
+        "_owner",
+        "_transactional_id",
+        "_verdicts",
+        "_version",
+        "answer",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        transactional_id: str,
+        owner: tuple[int, int],
+        asked: list[TopicPartition],
+        adds: bool,
+        version: int,
+        timeout_ms: int,
+        verdicts: Verdicts,
+    ) -> None:
+        self._node = node
+        self._transactional_id = transactional_id
+        self._owner = owner
+        self._asked = asked
+        self._adds = adds
+        self._version = version
+        self._verdicts = verdicts
+        patience_ms = min(CONCURRENT_RETRIED_MAX_MS, timeout_ms) if adds else 0
+        self._deadline_ms = node.clock.monotonic_ms() + patience_ms
+        self.answer: Deferred[Verdicts] = HoldingDeferred()
+
+    def ask(self) -> None:
+        self._node.transactions.verifier.ask(
+            self._transactional_id, *self._owner, self._asked, self._adds
+        ).on_done(self._answered)
+
+    def _answered(self, done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
+        codes = done.result()
+        if self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values():
+            now_ms = self._node.clock.monotonic_ms()
+            if now_ms + CONCURRENT_RETRY_MS <= self._deadline_ms:
+                self._node.transactions.timers.call_after(CONCURRENT_RETRY_MS, self.ask)
+                return
+        for partition, code in codes.items():
+            if code is not ErrorCode.NONE:
+                self._verdicts.refused[partition] = self._for_client(code)
+        self.answer.resolve(self._verdicts)
+
+    def _for_client(self, code: ErrorCode) -> ErrorCode:
+        if code is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_SINCE:
+            return ErrorCode.INVALID_TXN_STATE
+        if code in _RETRIABLE_HERE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not self._adds):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return code

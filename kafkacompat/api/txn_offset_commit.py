@@ -1,0 +1,82 @@
+"""TxnOffsetCommit (key 28, versions 0-5): topics that exist go to the group's coordinator, the others are refused here. KIP-98,
+KIP-447, KIP-890."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.wire.messages.txn_offset_commit_request import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestTopic,
+    )
+
+KEY = 28
+
+
+def handle(
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Deferred[Any]:
+    good: list[TxnOffsetCommitRequestTopic] = []
+    refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
+    for topic in request.topics:
+        known = node.image.topics.get(topic.name)
+        present = () if known is None else known.partitions
+        absent = [each for each in topic.partitions if each.partition_index not in present]
+        if absent:
+            refused.setdefault(topic.name, []).extend(
+                TxnOffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
+                for each in absent
+            )
+            topic.partitions = [each for each in topic.partitions if each.partition_index in present]
+        if topic.partitions:
+            good.append(topic)
+    if not good:
+        return _merged(TxnOffsetCommitResponse(), refused)
+    request.topics = good
+    answer = node.groups.transactional_offset_commit(request, context)
+    return answer.then(lambda response: _merged(response, refused))
+
+
+def _merged(
+    response: TxnOffsetCommitResponse, refused: dict[str, list[TxnOffsetCommitResponsePartition]]
+) -> TxnOffsetCommitResponse:
+    """A topic appears once, with both its kinds of partitions."""
+    answered = {topic.name: topic for topic in response.topics}
+    for name, partitions in refused.items():
+        topic = answered.get(name)
+        if topic is None:
+            response.topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
+        else:
+            topic.partitions += partitions
+    return response
+
+
+def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: int) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+HANDLER = Handler(KEY, 0, 5, handle, error_response)

@@ -1,0 +1,211 @@
+"""Markers on their way to every partition of a transaction, until all have them.
+
+Duty: find the leaders, send (this node's own directly), send again what failed for now, and say when all is done. Must not
+know: what the transaction is, or what is written when it is over. As Kafka's TransactionMarkerChannelManager: partitions that were
+deleted are left out, and a newer coordinator or producer epoch ends the sending, since whoever has it finishes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.node_queues import NodeQueues, Requests
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import NO_LEADER, TopicPartition
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.transaction_services import MarkerWriter
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.ports import Timers
+    from kafkacompat.txn.environment import Markers
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 50
+WRONG_RETRY_MS = 1_000
+"""After an answer that nobody expects: Kafka's coordinator dies of it, this one says so and tries again."""
+_WRITTEN = frozenset(
+    {ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
+)
+_OVERTAKEN = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+_PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class Sending:
+    """One transaction's markers, and the partitions that have none yet."""
+
+    __slots__ = ("cancelled", "coordinator_epoch", "left", "markers", "shard_partition")
+
+    def __init__(self, markers: Markers, shard_partition: int, coordinator_epoch: int) -> None:
+        self.markers = markers
+        self.shard_partition = shard_partition
+        self.coordinator_epoch = coordinator_epoch
+        self.left = set(markers.partitions)
+        self.cancelled = False
+
+    def for_partitions(self, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+        topics: dict[str, list[int]] = {}
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        markers = self.markers
+        return WritableTxnMarker(
+            producer_id=markers.producer_id,
+            producer_epoch=markers.epoch,
+            transaction_result=markers.committed,
+            coordinator_epoch=self.coordinator_epoch,
+            transaction_version=markers.transaction_version,
+            topics=[
+                WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+                for topic, indexes in topics.items()
+            ],
+        )
+
+
+Part = tuple[Sending, list[TopicPartition]]
+"""What one node is to write of one transaction."""
+
+
+class MarkerSender:
+    def __init__(
+        self,
+        node_id: int,
+        image: Callable[[], MetadataImage],
+        local: MarkerWriter,
+        channel: Callable[[int], Requests | None],
+        timers: Timers,
+        timeout_ms: int,
+        finished: Callable[[Sending], None],
+    ) -> None:
+        """`finished` is called once for each sending whose partitions all have their marker, unless it was cancelled."""
+        self._node_id = node_id
+        self._image = image
+        self._local = local
+        self._timers = timers
+        self._finished = finished
+        self._queues: NodeQueues[Part] = NodeQueues(channel, timeout_ms, _request, self._answered)
+        self._sendings: dict[int, dict[Sending, None]] = {}
+        """By partition of the transaction topic; bounded by the transactions that are being ended."""
+
+    def send(self, markers: Markers, shard_partition: int, coordinator_epoch: int) -> None:
+        sending = Sending(markers, shard_partition, coordinator_epoch)
+        self._sendings.setdefault(shard_partition, {})[sending] = None
+        self._send(sending, list(sending.left))
+
+    def cancel(self, shard_partition: int) -> None:
+        """This node does not coordinate those transactions any more."""
+        for sending in self._sendings.pop(shard_partition, {}):
+            sending.cancelled = True
+
+    def close(self) -> None:
+        for shard_partition in list(self._sendings):
+            self.cancel(shard_partition)
+        self._queues.close()
+
+    def _send(self, sending: Sending, partitions: list[TopicPartition]) -> None:
+        if sending.cancelled:
+            return
+        image = self._image()
+        nodes: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            topic = image.topics.get(partition.topic)
+            found = None if topic is None else topic.partitions.get(partition.partition)
+            if found is None:
+                sending.left.discard(partition)
+            else:
+                nodes.setdefault(found.leader, []).append(partition)
+        if not sending.left:
+            self._finish(sending)
+            return
+        for node_id, part in nodes.items():
+            if node_id == NO_LEADER:
+                self._later(sending, part, RETRY_MS)
+            elif node_id == self._node_id:
+                own = (sending, part)
+                self._local.write(_request([own])).on_done(partial(self._answered, [own]))
+            else:
+                self._queues.put(node_id, (sending, part))
+
+    def _later(self, sending: Sending, partitions: list[TopicPartition], delay_ms: int) -> None:
+        self._timers.call_after(delay_ms, lambda: self._send(sending, partitions))
+
+    def _answered(self, parts: list[Part], done: Deferred[Any]) -> None:
+        try:
+            response = done.result()
+        except Exception as error:
+            logger.info("markers could not be sent: %s", error)
+            for sending, partitions in parts:
+                self._later(sending, partitions, RETRY_MS)
+            return
+        codes: dict[tuple[int, str, int], int] = {
+            (marker.producer_id, topic.name, each.partition_index): each.error_code
+            for marker in response.markers
+            for topic in marker.topics
+            for each in topic.partitions
+        }
+        for sending, partitions in parts:
+            if not sending.cancelled:
+                producer_id = sending.markers.producer_id
+                self._take(sending, {each: codes.get((producer_id, *each), -1) for each in partitions})
+
+    def _take(self, sending: Sending, codes: dict[TopicPartition, int]) -> None:
+        again: list[TopicPartition] = []
+        wrong: list[TopicPartition] = []
+        for partition, code in codes.items():
+            if code in _WRITTEN:
+                sending.left.discard(partition)
+            elif code in _OVERTAKEN:
+                logger.warning(
+                    "markers of %r are not sent on: %s answered %s",
+                    sending.markers.transactional_id,
+                    partition,
+                    ErrorCode(code).name,
+                )
+                sending.cancelled = True
+                self._sendings.get(sending.shard_partition, {}).pop(sending, None)
+                return
+            elif code in _PASSING:
+                again.append(partition)
+            else:
+                logger.error(
+                    "a marker of %r for %s is answered with error %d",
+                    sending.markers.transactional_id,
+                    partition,
+                    code,
+                )
+                wrong.append(partition)
+        if again:
+            self._later(sending, again, RETRY_MS)
+        if wrong:
+            self._later(sending, wrong, WRONG_RETRY_MS)
+        if not sending.left:
+            self._finish(sending)
+
+    def _finish(self, sending: Sending) -> None:
+        known = self._sendings.get(sending.shard_partition)
+        if known is not None and sending in known:
+            del known[sending]
+            self._finished(sending)
+
+
+def _request(parts: list[Part]) -> WriteTxnMarkersRequest:
+    return WriteTxnMarkersRequest(
+        markers=[sending.for_partitions(partitions) for sending, partitions in parts]
+    )

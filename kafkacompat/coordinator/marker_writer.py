@@ -1,0 +1,166 @@
+"""WriteTxnMarkers on the partitions that this node leads: api.transaction_services.MarkerWriter.
+
+Duty: one control batch a marker and partition, acknowledged when every replica in sync has it. Partitions of the offsets topic are
+written by the group coordinator, which has to know. Must not know: who asks, a coordinator here or elsewhere, or a tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.ports import TransactionTerms
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.validate import Origin
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import GroupService, PartitionService
+    from kafkacompat.ports import Clock
+    from kafkacompat.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
+
+ALL_REPLICAS = -1
+BATCH_FORMAT_VERSION = 13
+_AS_NOT_LEADER = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What the group coordinator says and no sender of markers understands; it tries again for a moved leader."""
+
+
+class LocalMarkerWriter:
+    def __init__(
+        self, partitions: PartitionService, groups: GroupService, clock: Clock, timeout_ms: int
+    ) -> None:
+        """`timeout_ms` bounds the wait for the replicas (request.timeout.ms)."""
+        self._partitions = partitions
+        self._groups = groups
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def write(self, request: WriteTxnMarkersRequest) -> Deferred[WriteTxnMarkersResponse]:
+        work = _Work()
+        self._partitions.hold_wakeups()
+        try:
+            results = [self._write_one(marker, work) for marker in request.markers]
+        finally:
+            self._partitions.release_wakeups()
+        response = WriteTxnMarkersResponse(markers=results)
+        if work.appended:
+            ends = {partition: end for partition, (end, _) in work.appended.items()}
+            replicated = self._partitions.when_replicated(ends, self._timeout_ms)
+            if replicated is not None:
+                work.wait_for(replicated)
+        return work.when_done(response)
+
+    def _write_one(self, marker: WritableTxnMarker, work: _Work) -> WritableTxnMarkerResult:
+        topics = []
+        for topic in marker.topics:
+            answers = []
+            for index in topic.partition_indexes:
+                answer = WritableTxnMarkerPartitionResult(partition_index=index)
+                answers.append(answer)
+                if topic.name == OFFSETS_TOPIC:
+                    self._end_in_group(marker, index, answer, work)
+                else:
+                    self._append(marker, TopicPartition(topic.name, index), answer, work)
+            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
+        return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+
+    def _append(
+        self,
+        marker: WritableTxnMarker,
+        partition: TopicPartition,
+        answer: WritableTxnMarkerPartitionResult,
+        work: _Work,
+    ) -> None:
+        batch = build_end_transaction_marker(
+            committed=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp_ms=self._clock.now_ms(),
+        )
+        result = self._partitions.append(
+            partition,
+            batch,
+            ALL_REPLICAS,
+            BATCH_FORMAT_VERSION,
+            True,
+            TransactionTerms(marker_version=marker.transaction_version),
+            Origin.COORDINATOR,
+        )
+        answer.error_code = result.error
+        if result.error is ErrorCode.NONE:
+            _, waiting = work.appended.get(partition, (0, []))
+            waiting.append(answer)
+            work.appended[partition] = result.last_offset + 1, waiting
+
+    def _end_in_group(
+        self, marker: WritableTxnMarker, index: int, answer: WritableTxnMarkerPartitionResult, work: _Work
+    ) -> None:
+        ended = self._groups.end_transaction(
+            index,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+
+        def done(finished: Deferred[ErrorCode]) -> None:
+            code = finished.result()
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _AS_NOT_LEADER else code
+
+        if ended.done:
+            done(ended)
+        else:
+            work.left += 1
+            ended.on_done(done)
+            ended.on_done(lambda _: work.one_done())
+
+
+class _Work:
+    """What one request waits for."""
+
+    __slots__ = ("_response", "answer", "appended", "left")
+
+    def __init__(self) -> None:
+        self.appended: dict[TopicPartition, tuple[int, list[WritableTxnMarkerPartitionResult]]] = {}
+        """End offset, and whose answers depend on it."""
+        self.left = 0
+        self.answer: Deferred[WriteTxnMarkersResponse] = Deferred()
+        self._response: WriteTxnMarkersResponse | None = None
+
+    def wait_for(self, replicated: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
+        self.left += 1
+
+        def done(finished: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
+            for partition, code in finished.result().items():
+                for answer in self.appended[partition][1]:
+                    answer.error_code = code
+            self.one_done()
+
+        replicated.on_done(done)
+
+    def when_done(self, response: WriteTxnMarkersResponse) -> Deferred[WriteTxnMarkersResponse]:
+        self._response = response
+        if self.left == 0 and not self.answer.done:
+            self.answer.resolve(response)
+        return self.answer
+
+    def one_done(self) -> None:
+        self.left -= 1
+        if self.left == 0 and self._response is not None:
+            self.answer.resolve(self._response)

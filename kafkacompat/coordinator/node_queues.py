@@ -1,0 +1,111 @@
+"""Requests to other nodes that gather while one is in flight: one connection, one request at a time, a node.
+
+Duty: keep what is to be sent to each node, and send all of it as one request as soon as the last is answered. Must not know: what
+is sent, or which partitions are where. As Kafka's InterBrokerSendThreads do for markers and verifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from kafkacompat.deferred import Deferred
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
+
+Item = TypeVar("Item")
+
+QUEUED_MAX = 10_000
+"""Of one node; more are lost at once and their senders told, who send them again or say so to a client."""
+
+
+class NodeLost(Exception):
+    """The node has no address, or too much waits for it already."""
+
+
+class Requests(Protocol):
+    """net.Channel's part that is used here."""
+
+    def request(self, message: Any, timeout_ms: int) -> Deferred[Any]: ...
+
+
+class _Queue(Generic[Item]):
+    __slots__ = ("busy", "items")
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.busy = False
+
+
+class NodeQueues(Generic[Item]):
+    """`channel` gives the way to a node, None without an address. `answered` is told of each request's items and its answer."""
+
+    def __init__(
+        self,
+        channel: Callable[[int], Requests | None],
+        timeout_ms: int,
+        make_request: Callable[[list[Item]], Any],
+        answered: Callable[[list[Item], Deferred[Any]], None],
+    ) -> None:
+        self._channel = channel
+        self._timeout_ms = timeout_ms
+        self._make_request = make_request
+        self._answered = answered
+        self._queues: dict[int, _Queue[Item]] = {}
+        self._closed = False
+
+    def put(self, node_id: int, item: Item) -> None:
+        queue = self._queues.get(node_id)
+        if queue is None:
+            queue = self._queues[node_id] = _Queue()
+        if len(queue.items) >= QUEUED_MAX or self._closed:
+            self._answered([item], _failed(NodeLost(f"{len(queue.items)} wait for node {node_id}")))
+            return
+        queue.items.append(item)
+        self._send(node_id, queue)
+
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self._closed = True
+
+    def _send(self, node_id: int, queue: _Queue[Item]) -> None:
+        if queue.busy or not queue.items or self._closed:
+            return
+        items, queue.items = queue.items, []
+        channel = self._channel(node_id)
+        if channel is None:
+            self._answered(items, _failed(NodeLost(f"node {node_id} has no address")))
+            return
+        queue.busy = True
+
+        def answered(done: Deferred[Any]) -> None:
+            queue.busy = False
+            if self._closed:
+                return
+            self._answered(items, done)
+            self._send(node_id, queue)
+
+        channel.request(self._make_request(items), self._timeout_ms).on_done(answered)
+
+
+def channels_to(
+    channels: Any, image: Callable[[], MetadataImage], listener_name: str, purpose: str
+) -> Callable[[int], Requests | None]:
+    """The ways to brokers over net.Channels, by the newest image."""
+
+    def channel(node_id: int) -> Requests | None:
+        broker = image().brokers.get(node_id)
+        endpoint = None if broker is None else broker.endpoints.get(listener_name)
+        if endpoint is None:
+            return None
+        found: Requests = channels.get(endpoint.host, endpoint.port, purpose)
+        return found
+
+    return channel
+
+
+def _failed(error: Exception) -> Deferred[Any]:
+    answer: Deferred[Any] = Deferred()
+    answer.fail(error)
+    return answer

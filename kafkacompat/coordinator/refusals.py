@@ -1,0 +1,83 @@
+"""A refusal put where each response has its error. Knows responses' shapes and nothing of what was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.deferred import Deferred
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkacompat.wire.messages.txn_offset_commit_response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+    from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest
+
+T = TypeVar("T")
+
+
+def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    """Every partition asked for, with the error: this response has no level above."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def transactional_commit_refusal(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """As `commit_refusal`."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def or_refused(answer: Deferred[T], refused: Callable[[Refused], T]) -> Deferred[T]:
+    """The answer, with a refusal turned into the response that carries it."""
+    if answer.done:
+        try:
+            answer.result()
+        except Refused as refusal:
+            return Deferred.of(refused(refusal))
+        return answer
+    outcome: Deferred[T] = Deferred()
+
+    def done(finished: Deferred[T]) -> None:
+        try:
+            value = finished.result()
+        except Refused as refusal:
+            outcome.resolve(refused(refusal))
+        except Exception as error:
+            outcome.fail(error)
+        else:
+            outcome.resolve(value)
+
+    answer.on_done(done)
+    return outcome

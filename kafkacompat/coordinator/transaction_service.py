@@ -1,0 +1,393 @@
+"""The transaction coordinator of this node: api.transaction_services.TransactionService.
+
+Duty: find the shard of a transactional id, check what is checked before any id is looked at, run the operation there, sweep for
+what time ends, and finish what markers have ended. Must not know: bytes, connections, authorisation, or the rules of
+transactions. Follows Kafka's TransactionCoordinator.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.marker_sender import MarkerSender, Sending
+from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.coordinator.shard import LOAD_STEP_BYTES, Shard, ShardState
+from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
+from kafkacompat.txn.end import EndRequest, end_transaction
+from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
+from kafkacompat.txn.expiry import abort_timed_out, expired_records, timed_out
+from kafkacompat.txn.id_pattern import InvalidPattern, id_matcher
+from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, init_producer_id
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.partitions import add_partitions, verify_partitions
+from kafkacompat.txn.states import STATES_BY_NAME
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_transactions_response import (
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from kafkacompat.wire.messages.end_txn_response import EndTxnResponse
+from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
+from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import PartitionService, ProducerIds
+    from kafkacompat.api.transaction_services import MarkerWriter
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.node_queues import Requests
+    from kafkacompat.ports import Clock, TimerHandle, Timers, Workers
+    from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
+    from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
+    from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
+    from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+TRANSACTION_VERSION = "transaction.version"
+COMPLETION_RETRY_MS = 100
+_LATER = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""A timed-out transaction that somebody else is ending."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCoordinatorSettings:
+    """`transactions` goes to the ids, the rest is the runtime's. Times in ms, sizes in bytes."""
+
+    transactions: TransactionSettings = field(default_factory=TransactionSettings)
+    append_timeout_ms: int = 60_000
+    """Kafka takes each transaction's own timeout; this is a client's default one."""
+    request_timeout_ms: int = 30_000
+    abort_interval_ms: int = 10_000
+    expiry_interval_ms: int = 3_600_000
+    load_step_bytes: int = LOAD_STEP_BYTES
+
+
+class TransactionCoordinator:
+    def __init__(
+        self,
+        node_id: int,
+        partitions: PartitionService,
+        producer_ids: ProducerIds,
+        image: Callable[[], MetadataImage],
+        markers: MarkerWriter,
+        channel: Callable[[int], Requests | None],
+        clock: Clock,
+        timers: Timers,
+        workers: Workers | None,
+        settings: TransactionCoordinatorSettings,
+    ) -> None:
+        """Serves nothing before `start`. `channel` is the way to another broker."""
+        self._producer_ids = producer_ids
+        self._image = image
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._settings = settings
+        self._writer = ServicePartitionWriter(partitions, TRANSACTION_TOPIC, settings.append_timeout_ms)
+        self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
+        self._sender = MarkerSender(
+            node_id, image, markers, channel, timers, settings.request_timeout_ms, self._markers_written
+        )
+        self._active = False
+        self._sweeps: dict[str, TimerHandle] = {}
+
+    # --- life
+
+    def start(self) -> None:
+        self._active = True
+        self._sweep("abort", self._settings.abort_interval_ms, self._abort_timed_out)
+        self._sweep("expire", self._settings.expiry_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        """Nothing is served afterwards."""
+        self._active = False
+        for handle in self._sweeps.values():
+            handle.cancel()
+        self._shards.close()
+        self._sender.close()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """After the partition service has taken the same image: it must know the logs that are led now."""
+        before = {shard.partition: shard for shard in self._shards}
+        for partition in self._lost(new, before):
+            self._sender.cancel(partition)
+        self._shards.on_image(old, new)
+
+    def _lost(self, new: MetadataImage, before: Mapping[int, Shard]) -> list[int]:
+        """Partitions whose coordinator is another one in the new image, or this one in a new epoch."""
+        topic = new.topics.get(TRANSACTION_TOPIC)
+        found = {} if topic is None else topic.partitions
+        return [
+            index
+            for index, shard in before.items()
+            if index not in found or found[index].leader_epoch != shard.epoch
+        ]
+
+    def _make_shard(self, partition: int, epoch: int) -> Shard:
+        send = partial(self._sender.send, shard_partition=partition, coordinator_epoch=epoch)
+        return Shard(
+            partition,
+            epoch,
+            self._writer,
+            self._clock,
+            self._timers,
+            self._workers,
+            lambda timers: self._make_machine(timers, send),
+            load_step_bytes=self._settings.load_step_bytes,
+        )
+
+    def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionMachine:
+        return TransactionMachine(
+            Environment(
+                self._settings.transactions,
+                self._producer_ids.next_producer_id,
+                lambda: self._image().features.get(TRANSACTION_VERSION, 0),
+                send,
+            )
+        )
+
+    # --- operations
+
+    def init_producer_id(self, request: InitProducerIdRequest) -> Deferred[Any]:
+        """Both of producer id and epoch, or neither, are expected; whoever calls has checked that."""
+        expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        transactional_id = request.transactional_id or ""
+
+        def respond(answer: Initialised) -> InitProducerIdResponse:
+            return InitProducerIdResponse(
+                error_code=answer.error, producer_id=answer.producer_id, producer_epoch=answer.epoch
+            )
+
+        return self._run(
+            transactional_id,
+            lambda shard: shard.write(
+                lambda now_ms: init_producer_id(
+                    _machine(shard), transactional_id, request.transaction_timeout_ms, expected, now_ms
+                )
+            ).then(respond),
+            lambda code: InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1),
+        )
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> Deferred[ErrorCode]:
+        def add(shard: Shard) -> Deferred[ErrorCode]:
+            now_ms = self._clock.now_ms()
+            result = add_partitions(
+                _machine(shard),
+                transactional_id,
+                producer_id,
+                producer_epoch,
+                partitions,
+                client_version,
+                now_ms,
+            )
+            if not result.records:
+                return Deferred.of(ErrorCode.NONE)
+            return shard.carry_out(result, now_ms).then(lambda _: ErrorCode.NONE)
+
+        return self._run(transactional_id, add, lambda code: code)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        try:
+            shard = self._shard(transactional_id)
+            return verify_partitions(
+                _machine(shard), transactional_id, producer_id, producer_epoch, partitions
+            )
+        except Refused as refusal:
+            return dict.fromkeys(partitions, refusal.code)
+
+    def end_transaction(self, request: EndTxnRequest, client_version: int) -> Deferred[Any]:
+        def end(shard: Shard) -> Deferred[EndTxnResponse]:
+            now_ms = self._clock.now_ms()
+            result = end_transaction(
+                _machine(shard),
+                request.transactional_id,
+                EndRequest(request.producer_id, request.producer_epoch, request.committed, client_version),
+                now_ms,
+            )
+            answer = result.response
+            response = EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
+            if not result.records:
+                return Deferred.of(response)
+            return shard.carry_out(result, now_ms).then(lambda _: response)
+
+        return self._run(request.transactional_id, end, lambda code: EndTxnResponse(error_code=code))
+
+    # --- looking
+
+    def describe_transactions(self, request: DescribeTransactionsRequest) -> Deferred[Any]:
+        return Deferred.of(
+            DescribeTransactionsResponse(
+                transaction_states=[self._describe(each) for each in request.transactional_ids]
+            )
+        )
+
+    def _describe(self, transactional_id: str) -> TransactionState:
+        try:
+            return describe_transaction(_machine(self._shard(transactional_id)), transactional_id)
+        except Refused as refusal:
+            return TransactionState(transactional_id=transactional_id, error_code=refusal.code)
+
+    def list_transactions(self, request: ListTransactionsRequest) -> Deferred[Any]:
+        if not self._active:
+            return Deferred.of(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        pattern = request.transactional_id_pattern
+        try:
+            matches = id_matcher(pattern) if pattern else None
+        except InvalidPattern:
+            return Deferred.of(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
+        names = request.state_filters
+        known = frozenset(STATES_BY_NAME[name] for name in names if name in STATES_BY_NAME)
+        wanted = ListFilter(
+            states=known if names else None,
+            producer_ids=frozenset(request.producer_id_filters),
+            open_longer_than_ms=request.duration_filter,
+            matches_id=matches,
+        )
+        now_ms = self._clock.now_ms()
+        listed = []
+        for shard in self._shards.started():
+            if shard.state is ShardState.LOADING:
+                return Deferred.of(
+                    ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                )
+            if shard.state is ShardState.ACTIVE:
+                listed += list_transactions(_machine(shard), wanted, now_ms)
+        return Deferred.of(
+            ListTransactionsResponse(
+                unknown_state_filters=[name for name in names if name not in STATES_BY_NAME],
+                transaction_states=listed,
+            )
+        )
+
+    # --- the end of transactions
+
+    def _markers_written(self, sending: Sending) -> None:
+        shard = self._shards.get(sending.shard_partition)
+        if shard is None or shard.epoch != sending.coordinator_epoch or shard.state is not ShardState.ACTIVE:
+            return
+        transactional_id = sending.markers.transactional_id
+        now_ms = self._clock.now_ms()
+        written = shard.carry_out(_machine(shard).complete(transactional_id), now_ms)
+
+        def done(finished: Deferred[None]) -> None:
+            try:
+                finished.result()
+            except Refused as refusal:
+                logger.info("the end of %r could not be written: %s", transactional_id, refusal)
+                self._timers.call_after(COMPLETION_RETRY_MS, lambda: self._markers_written(sending))
+
+        written.on_done(done)
+
+    # --- time
+
+    def _sweep(self, name: str, interval_ms: int, sweep: Callable[[], None]) -> None:
+        def run() -> None:
+            self._sweep(name, interval_ms, sweep)
+            sweep()
+
+        self._sweeps[name] = self._timers.call_after(interval_ms, run)
+
+    def _abort_timed_out(self) -> None:
+        now_ms = self._clock.now_ms()
+        for shard in self._shards:
+            if shard.state is not ShardState.ACTIVE:
+                continue
+            machine = _machine(shard)
+            for transactional_id in timed_out(machine, now_ms):
+                try:
+                    aborted = shard.carry_out(abort_timed_out(machine, transactional_id, now_ms), now_ms)
+                except Refused as refusal:
+                    _not_aborted(transactional_id, refusal)
+                    continue
+                aborted.on_done(partial(_aborted, transactional_id))
+
+    def _expire(self) -> None:
+        now_ms = self._clock.now_ms()
+        for shard in self._shards:
+            if shard.state is ShardState.ACTIVE:
+                for result in expired_records(_machine(shard), now_ms):
+                    shard.carry_out(result, now_ms).on_done(_forgotten)
+
+    # --- finding the shard
+
+    def _shard(self, transactional_id: str) -> Shard:
+        """The active shard of an id. Raises Refused."""
+        if not self._active:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not transactional_id:
+            raise Refused(ErrorCode.INVALID_REQUEST)
+        shard = self._shards.shard_for(transactional_id)
+        shard.require_active()
+        return shard
+
+    def _run(
+        self,
+        transactional_id: str,
+        operation: Callable[[Shard], Deferred[T]],
+        refused: Callable[[ErrorCode], T],
+    ) -> Deferred[T]:
+        """The operation's answer, with a refusal turned into the answer that carries it."""
+        try:
+            answer = operation(self._shard(transactional_id))
+        except Refused as refusal:
+            return Deferred.of(refused(refusal.code))
+        return or_refused(answer, lambda refusal: refused(refusal.code))
+
+
+def _machine(shard: Shard) -> TransactionMachine:
+    machine = shard.machine
+    assert isinstance(machine, TransactionMachine)
+    return machine
+
+
+def _aborted(transactional_id: str, finished: Deferred[Any]) -> None:
+    try:
+        finished.result()
+    except Refused as refusal:
+        _not_aborted(transactional_id, refusal)
+    else:
+        logger.info("the transaction of %r is aborted, its time is over", transactional_id)
+
+
+def _not_aborted(transactional_id: str, refusal: Refused) -> None:
+    if refusal.code not in _LATER:
+        logger.warning(
+            "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
+        )
+
+
+def _forgotten(finished: Deferred[Any]) -> None:
+    try:
+        finished.result()
+    except Refused as refusal:
+        logger.warning("transactional ids that are unused stay: %s", refusal)

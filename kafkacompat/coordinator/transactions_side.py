@@ -1,0 +1,82 @@
+"""What a broker has for transactions, joined: coordinator, marker writer, verifier.
+
+Duty: build the three and hand each what it needs of the others. Must not know: their rules, or who builds partitions and groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.transaction_services import Transactions
+from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
+from kafkacompat.coordinator.node_queues import channels_to
+from kafkacompat.coordinator.transaction_service import (
+    TransactionCoordinator,
+    TransactionCoordinatorSettings,
+)
+from kafkacompat.coordinator.verifier import PartitionVerifier
+from kafkacompat.net.failures import UnsupportedByPeer
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import PartitionService, ProducerIds
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.coordinator.service import GroupCoordinator
+    from kafkacompat.ports import Clock, Timers, Workers
+
+MARKERS_PURPOSE = "transaction-markers"
+VERIFICATION_PURPOSE = "add-partitions-to-transactions"
+
+
+class TransactionsSide:
+    """`services` is for the handlers; `start`, `on_image` and `stop` as for the group coordinator."""
+
+    def __init__(
+        self,
+        node_id: int,
+        listener_name: str,
+        channels: Any,
+        partitions: PartitionService,
+        groups: GroupCoordinator,
+        producer_ids: ProducerIds,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        timers: Timers,
+        workers: Workers | None,
+        settings: TransactionCoordinatorSettings,
+    ) -> None:
+        """`listener_name`: where brokers are reached. `image`: the newest that the partitions have taken."""
+        markers = LocalMarkerWriter(partitions, groups, clock, settings.request_timeout_ms)
+        self.coordinator = TransactionCoordinator(
+            node_id,
+            partitions,
+            producer_ids,
+            image,
+            markers,
+            channels_to(channels, image, listener_name, MARKERS_PURPOSE),
+            clock,
+            timers,
+            workers,
+            settings,
+        )
+        self._verifier = PartitionVerifier(
+            node_id,
+            image,
+            self.coordinator,
+            channels_to(channels, image, listener_name, VERIFICATION_PURPOSE),
+            settings.request_timeout_ms,
+            UnsupportedByPeer,
+        )
+        groups.transactional_offsets.verifier = self._verifier
+        self.services = Transactions(self.coordinator, markers, self._verifier, timers)
+
+    def start(self) -> None:
+        self.coordinator.start()
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """After partitions and groups have taken it."""
+        self.coordinator.on_image(old, new)
+
+    def stop(self) -> None:
+        self.coordinator.stop()
+        self._verifier.close()

@@ -1,0 +1,76 @@
+"""What time does: transactions open too long are aborted, ids unused for long are forgotten.
+
+Duty: find them and say what to write; the runtime asks now and then. Must not know: clocks, the log.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.txn.end import Ended, fence
+from kafkacompat.txn.environment import TransactionResult
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.records import TransactionRecord
+from kafkacompat.txn.states import AT_REST, TransactionState
+from kafkacompat.txn.transaction import Transaction
+from kafkacompat.wire.errors import ErrorCode
+
+TOMBSTONES_BYTES_MAX = 65_536
+"""Of keys, in one batch; a batch holds one at least."""
+TOMBSTONE_OVERHEAD_BYTES = 32
+
+
+def timed_out(machine: TransactionMachine, now_ms: int) -> list[str]:
+    """Ids whose transaction has been open for longer than its timeout."""
+    return [
+        transaction.transactional_id
+        for transaction in machine.transactions.values()
+        if transaction.pending is None and transaction.values.has_timed_out(now_ms)
+    ]
+
+
+def abort_timed_out(
+    machine: TransactionMachine, transactional_id: str, now_ms: int
+) -> TransactionResult[Ended]:
+    """Raises Refused; then the next round tries again."""
+    transaction = machine.find(transactional_id)
+    if transaction.pending is not None:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return fence(machine, transaction, now_ms)
+
+
+def expired_records(machine: TransactionMachine, now_ms: int) -> list[TransactionResult[None]]:
+    """Tombstones for ids at rest that nobody has used for transactional.id.expiration.ms, in batches."""
+    latest_ms = now_ms - machine.env.settings.expiration_ms
+    results = []
+    group: list[Transaction] = []
+    size = 0
+    for transaction in list(machine.transactions.values()):
+        values = transaction.values
+        if transaction.pending is None and values.state in AT_REST and values.last_update_ms <= latest_ms:
+            own = (
+                len(transaction.transactional_id.encode("utf-8", "surrogatepass")) + TOMBSTONE_OVERHEAD_BYTES
+            )
+            if group and size + own > TOMBSTONES_BYTES_MAX:
+                results.append(_forget(machine, group))
+                group, size = [], 0
+            group.append(transaction)
+            size += own
+    if group:
+        results.append(_forget(machine, group))
+    return results
+
+
+def _forget(machine: TransactionMachine, group: list[Transaction]) -> TransactionResult[None]:
+    records: list[TransactionRecord] = []
+    for transaction in group:
+        transaction.pending = TransactionState.DEAD
+        records.append(machine.tombstone(transaction))
+
+    def committed(code: ErrorCode, now_ms: int) -> None:
+        for transaction in group:
+            if code is ErrorCode.NONE:
+                machine.transactions.pop(transaction.transactional_id, None)
+            else:
+                transaction.drop_step()
+
+    return CoordinatorResult(tuple(records), None, replay=False, committed=committed)

@@ -1,0 +1,117 @@
+"""InitProducerId for a transactional id: who may go on with it, and with which producer id and epoch.
+
+Duty: KIP-360's rules about epochs, and fencing a producer whose transaction is open. Must not know: versions, authorisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
+from kafkacompat.txn.end import Ended, fence
+from kafkacompat.txn.environment import TransactionResult
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.states import PREPARED, TransactionState
+from kafkacompat.txn.transaction import (
+    NO_PARTITIONS,
+    NO_TIMESTAMP,
+    Transaction,
+    TransactionValues,
+    is_exhausted,
+)
+from kafkacompat.wire.errors import ErrorCode
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    producer_id: int
+    epoch: int
+
+
+NO_EXPECTATION = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
+
+
+class Initialised(NamedTuple):
+    """The answer; an error where the caller is to come again although records are written."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+def init_producer_id(
+    machine: TransactionMachine,
+    transactional_id: str,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch,
+    now_ms: int,
+) -> TransactionResult[Initialised]:
+    """`expected`: what the producer believes it has, or NO_EXPECTATION. Raises Refused."""
+    if not 0 < timeout_ms <= machine.env.settings.max_timeout_ms:
+        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    transaction = machine.transactions.get(transactional_id)
+    if transaction is None:
+        transaction = Transaction(
+            transactional_id,
+            TransactionValues(
+                machine.fresh_producer_id(), NO_EPOCH, timeout_ms, TransactionState.EMPTY, now_ms
+            ),
+        )
+        machine.transactions[transactional_id] = transaction
+    if transaction.pending is not None:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    values = transaction.values
+    if expected != NO_EXPECTATION and not _is_of(values, expected):
+        raise Refused(ErrorCode.PRODUCER_FENCED)
+    if values.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if values.state is TransactionState.ONGOING:
+        return _answered_with(
+            fence(machine, transaction, now_ms), Initialised(ErrorCode.CONCURRENT_TRANSACTIONS)
+        )
+    following = _next_epoch(machine, values, expected)
+    following = replace(
+        following,
+        state=TransactionState.EMPTY,
+        timeout_ms=timeout_ms,
+        partitions=NO_PARTITIONS,
+        start_ms=NO_TIMESTAMP,
+        next_producer_id=NO_PRODUCER_ID,
+        last_update_ms=now_ms,
+    )
+    answer = Initialised(ErrorCode.NONE, following.producer_id, following.epoch)
+    return machine.step(transaction, following, answer)
+
+
+def _is_of(values: TransactionValues, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the expectation may be of this id's last producer, at all."""
+    return (
+        values.epoch == NO_EPOCH
+        or expected.producer_id == values.producer_id
+        or (expected.producer_id == values.previous_producer_id and is_exhausted(expected.epoch))
+    )
+
+
+def _next_epoch(
+    machine: TransactionMachine, values: TransactionValues, expected: ProducerIdAndEpoch
+) -> TransactionValues:
+    expects = expected != NO_EXPECTATION
+    if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch):
+        return replace(
+            values,
+            producer_id=machine.fresh_producer_id(),
+            epoch=0,
+            last_epoch=values.epoch if expects else NO_EPOCH,
+        )
+    if not expects:
+        return replace(values, epoch=values.epoch + 1, last_epoch=NO_EPOCH)
+    if values.epoch == NO_EPOCH or expected.epoch == values.epoch:
+        return replace(values, epoch=values.epoch + 1, last_epoch=values.epoch)
+    if expected.epoch == values.last_epoch:
+        return values  # the answer to the same question was lost
+    raise Refused(ErrorCode.PRODUCER_FENCED)
+
+
+def _answered_with(result: TransactionResult[Ended], response: Initialised) -> TransactionResult[Initialised]:
+    return CoordinatorResult(result.records, response, replay=result.replay, committed=result.committed)

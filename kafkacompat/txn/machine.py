@@ -1,0 +1,159 @@
+"""One shard of the transaction coordinator: all transactional ids of one partition of `__transaction_state`.
+
+Duty: hold the ids, replay records, carry a step through its write, and have markers sent for what is prepared. Must not know: how
+records or markers get where they go, or which partition this is. A step changes an id only when its record is committed; until
+then it is pending and everybody else is told CONCURRENT_TRANSACTIONS, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.ids import NO_PRODUCER_ID
+from kafkacompat.txn.environment import Environment, Markers, TransactionResult
+from kafkacompat.txn.records import TransactionRecord, decode_record, encode_record, value_version_for
+from kafkacompat.txn.states import COMPLETION_OF, PREPARED, TransactionState
+from kafkacompat.txn.transaction import EPOCH_BUMP_VERSION, NO_PARTITIONS, Transaction, TransactionValues
+from kafkacompat.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class TransactionMachine:
+    __slots__ = ("_completions", "_unloaded", "env", "transactions")
+
+    def __init__(self, env: Environment) -> None:
+        self.env = env
+        self.transactions: dict[str, Transaction] = {}
+        self._completions: dict[str, TransactionValues] = {}
+        """What to write once the markers are everywhere."""
+        self._unloaded = False
+
+    # --- coordinator.core.Machine
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        return encode_record(record)
+
+    def decode(self, key: bytes, value: bytes | None) -> TransactionRecord | None:
+        return decode_record(key, value)
+
+    def replay(self, record: TransactionRecord, offset: int, producer_id: int) -> None:
+        if record.values is None:
+            self.transactions.pop(record.transactional_id, None)
+        else:
+            self.transactions[record.transactional_id] = Transaction(record.transactional_id, record.values)
+
+    def replay_end_transaction(
+        self, producer_id: int, producer_epoch: int, committed: bool, offset: int
+    ) -> None:
+        """No transaction writes to this topic; as in Kafka a marker that is there means nothing."""
+
+    def on_loaded(self, now_ms: int) -> list[CoordinatorResult[TransactionRecord, None]]:
+        """Whatever the last coordinator had prepared is brought to its end. A prepared outcome is final."""
+        for transaction in list(self.transactions.values()):
+            if transaction.values.state in PREPARED:
+                self.send_markers(transaction, now_ms)
+        return []
+
+    def on_unloaded(self, now_ms: int) -> None:
+        self._unloaded = True
+
+    def take_replies(self) -> list[tuple[Any, Any]]:
+        return []
+
+    # --- for the operations
+
+    def find(self, transactional_id: str) -> Transaction:
+        """Raises Refused INVALID_PRODUCER_ID_MAPPING for an id that nobody has initialised, or that has expired."""
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return transaction
+
+    def fresh_producer_id(self) -> int:
+        """Raises Refused COORDINATOR_LOAD_IN_PROGRESS while a block of ids is on its way."""
+        producer_id = self.env.next_producer_id()
+        if producer_id is None:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return producer_id
+
+    def step(
+        self,
+        transaction: Transaction,
+        values: TransactionValues,
+        response: T,
+        *,
+        taken: Callable[[int], None] | None = None,
+        dropped: Callable[[], None] | None = None,
+    ) -> TransactionResult[T]:
+        """Write these values and then be in them. `taken` is called with the wall clock's ms, or `dropped` when they could not
+        be written."""
+        prepared = transaction.prepare(values)
+
+        def committed(code: ErrorCode, now_ms: int) -> None:
+            if code is ErrorCode.NONE:
+                transaction.take(prepared)
+                if taken is not None and not self._unloaded:
+                    taken(now_ms)
+            else:
+                transaction.drop_step()
+                if dropped is not None:
+                    dropped()
+
+        return CoordinatorResult(
+            (self._record(transaction, prepared),), response, replay=False, committed=committed
+        )
+
+    # --- the end of a transaction
+
+    def send_markers(self, transaction: Transaction, now_ms: int) -> None:
+        """The outcome is in the log: have the markers written. The completion is pending from now on."""
+        values = transaction.values
+        rotated = values.client_version >= EPOCH_BUMP_VERSION and values.next_producer_id != NO_PRODUCER_ID
+        following = transaction.prepare(
+            replace(
+                values,
+                state=COMPLETION_OF[values.state],
+                producer_id=values.next_producer_id if rotated else values.producer_id,
+                epoch=0 if rotated else values.epoch,
+                next_producer_id=NO_PRODUCER_ID,
+                partitions=NO_PARTITIONS,
+                last_update_ms=now_ms,
+            )
+        )
+        transaction.failed_fence = False
+        self._completions[transaction.transactional_id] = following
+        self.env.send_markers(
+            Markers(
+                transaction.transactional_id,
+                values.producer_id,
+                values.epoch,
+                values.state is TransactionState.PREPARE_COMMIT,
+                values.partitions,
+                values.client_version,
+            )
+        )
+
+    def complete(self, transactional_id: str) -> TransactionResult[None]:
+        """Every partition has its marker: write the completion. If that fails it stays pending, to be asked for again."""
+        transaction = self.find(transactional_id)
+        following = self._completions[transactional_id]
+
+        def committed(code: ErrorCode, now_ms: int) -> None:
+            if code is ErrorCode.NONE:
+                self._completions.pop(transactional_id, None)
+                transaction.take(following)
+
+        return CoordinatorResult(
+            (self._record(transaction, following),), None, replay=False, committed=committed
+        )
+
+    def _record(self, transaction: Transaction, values: TransactionValues | None) -> TransactionRecord:
+        version = value_version_for(self.env.transaction_version())
+        return TransactionRecord(transaction.transactional_id, values, version)
+
+    def tombstone(self, transaction: Transaction) -> TransactionRecord:
+        return self._record(transaction, None)

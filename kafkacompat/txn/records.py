@@ -1,0 +1,107 @@
+"""The records of `__transaction_state`, as Kafka writes them.
+
+Duty: transactions to key and value bytes and back. Must not know: what the values mean, the log. Value version 1 (flexible, with
+tagged fields) from transaction.version 1 on; both are read whatever the version is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
+from kafkacompat.txn.states import TransactionState
+from kafkacompat.txn.transaction import NO_PARTITIONS, TransactionValues
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
+from kafkacompat.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+
+KEY_VERSION = 0
+FLEXIBLE_VALUE_VERSION = 1
+WRITABLE_STATES = frozenset(TransactionState) - {TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE}
+
+
+class TransactionRecord(NamedTuple):
+    transactional_id: str
+    values: TransactionValues | None
+    """None: the id is forgotten."""
+    value_version: int = FLEXIBLE_VALUE_VERSION
+
+
+def value_version_for(transaction_version: int) -> int:
+    """By the level of the feature that the cluster has finalized."""
+    return FLEXIBLE_VALUE_VERSION if transaction_version >= 1 else 0
+
+
+def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    key = _with_version(KEY_VERSION, TransactionLogKey(transactional_id=record.transactional_id))
+    values = record.values
+    if values is None:
+        return key, None
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(values.partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    message = TransactionLogValue(
+        producer_id=values.producer_id,
+        previous_producer_id=values.previous_producer_id,
+        next_producer_id=values.next_producer_id,
+        producer_epoch=values.epoch,
+        transaction_timeout_ms=values.timeout_ms,
+        transaction_status=values.state,
+        transaction_partitions=None
+        if values.state is TransactionState.EMPTY
+        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()],
+        transaction_last_update_timestamp_ms=values.last_update_ms,
+        transaction_start_timestamp_ms=values.start_ms,
+        client_transaction_version=values.client_version,
+    )
+    if record.value_version < FLEXIBLE_VALUE_VERSION:
+        message.previous_producer_id = message.next_producer_id = NO_PRODUCER_ID
+        message.client_transaction_version = 0
+    return key, _with_version(record.value_version, message)
+
+
+def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """None for a key of a kind that is not known. Raises LoadFailure, WireError."""
+    if int.from_bytes(key[:2], "big", signed=True) != KEY_VERSION:
+        return None
+    transactional_id = decode(TransactionLogKey, KEY_VERSION, key, 2).transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if not 0 <= version <= TransactionLogValue.MAX_VERSION:
+        raise LoadFailure(f"transactional id {transactional_id!r} has a record of version {version}")
+    message = decode(TransactionLogValue, version, value, 2)
+    try:
+        state = TransactionState(message.transaction_status)
+    except ValueError as error:
+        raise LoadFailure(f"transactional id {transactional_id!r}: {error}") from error
+    if state not in WRITABLE_STATES:
+        raise LoadFailure(f"transactional id {transactional_id!r} is recorded as {state.name}")
+    partitions = NO_PARTITIONS
+    if message.transaction_partitions:
+        partitions = frozenset(
+            TopicPartition(each.topic, index)
+            for each in message.transaction_partitions
+            for index in each.partition_ids
+        )
+    return TransactionRecord(
+        transactional_id,
+        TransactionValues(
+            producer_id=message.producer_id,
+            epoch=message.producer_epoch,
+            timeout_ms=message.transaction_timeout_ms,
+            state=state,
+            last_update_ms=message.transaction_last_update_timestamp_ms,
+            partitions=partitions,
+            start_ms=message.transaction_start_timestamp_ms,
+            previous_producer_id=message.previous_producer_id,
+            next_producer_id=message.next_producer_id,
+            client_version=message.client_transaction_version,
+        ),
+        version,
+    )
+
+
+def _with_version(version: int, message: TransactionLogKey | TransactionLogValue) -> bytes:
+    return version.to_bytes(2, "big") + encode(message, version)
