@@ -16,6 +16,7 @@ import trio
 from kafkacompat.advertised import broker_addresses
 from kafkacompat.api.context import Node, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.broker_directories import BrokerDirectories
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
@@ -25,7 +26,6 @@ from kafkacompat.data_directories import NodeDirectories
 from kafkacompat.ids import Uuid
 from kafkacompat.log.cleaner.cleaner import LogCleaner, cleaner_limits
 from kafkacompat.log.cleaner.throttle import Throttle
-from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.net.runtime import wait_for
 from kafkacompat.net.server import Server
@@ -78,14 +78,8 @@ class BrokerSide:
         self._quorum = quorum
         self._effective = settings.effective
         self._server: Server | None = None
-        self._logs = LogManager(
-            doors.disk,
-            [(path, directories.identity.directory_ids[path]) for path in directories.log_dirs],
-            settings.log_config(""),
-            doors.clock,
-            randrange=doors.random.randrange,
-            note=logger.warning,
-        )
+        self._disks = BrokerDirectories(doors, directories, settings, quorum, fail)
+        self._logs = self._disks.logs
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
 
@@ -152,6 +146,7 @@ class BrokerSide:
             settings.log_config,
             self._replication,
         )
+        placement = self._disks.place(partitions, lambda: self._life.broker_epoch)
         fetches = FetchEngine(
             partitions,
             clock,
@@ -214,6 +209,7 @@ class BrokerSide:
                 blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch)
             ),
             log_manager=self._logs,
+            directories=placement,
             image=MetadataImage(),
             auto_create=OnDemandTopics(
                 config, lambda request: controller.create_topics(request, own_context), _topic_not_made
@@ -225,13 +221,12 @@ class BrokerSide:
 
     def _make_life(self, incarnation: Uuid, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
         doors, config = self._doors, self._doors.config
-        ids = self._directories.identity.directory_ids
         identity = BrokerIdentity(
             node_id=config.node_id,
             cluster_id=self._directories.identity.cluster_id,
             incarnation_id=incarnation,
             listeners=advertised,
-            directory_ids=tuple(ids[path] for path in self._directories.log_dirs),
+            directory_ids=self._disks.online_ids(),
             rack=config.str("broker.rack"),
             previous_broker_epoch=self._logs.previous_broker_epoch,
         )
@@ -246,6 +241,7 @@ class BrokerSide:
             self._fail,
         )
         machine.subscribe(life.on_image)
+        self._disks.follow(life)
         return life
 
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -272,6 +268,7 @@ class BrokerSide:
         await self._server.drain(DRAIN_DEADLINE_MS)
         await wait_for(self._cleaning.stop())
         await wait_for(self._periodic.stop())
+        self._disks.close()
         self._replication.close()
         self._alters.close()
         self._requests.close()
@@ -316,6 +313,7 @@ class BrokerSide:
     def _follow_settings(self, config: ServerConfig) -> None:
         """Connection bounds hold from now on; what else is dynamic is read where it is used."""
         assert self._server is not None
+        self._disks.take_settings(config)
         try:
             self._server.update_settings(NetworkSettings.from_config(config))
         except ValueError as error:

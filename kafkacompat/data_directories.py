@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kafkacompat.config import EndPoint, ServerConfig, parse_voters
 from kafkacompat.ids import uuid_to_text
@@ -46,6 +46,8 @@ class NodeDirectories:
     bootstrap_values: tuple[bytes, ...]
     """Framed records that a new metadata log begins with."""
     locks: DirectoryLocks
+    unreadable: Mapping[str, OSError] = field(default_factory=dict)
+    """Log directories that cannot be read, of a node whose metadata's can: offline from the start, as in Kafka."""
 
 
 def absolute_log_dirs(config: ServerConfig) -> tuple[str, ...]:
@@ -91,7 +93,9 @@ def open_directories(
 ) -> NodeDirectories:
     """Lock all directories, format them if they are new and that is wanted, check their identity. Raises StorageProblem."""
     log_dirs, metadata_dir = absolute_log_dirs(config), absolute_metadata_dir(config)
-    every = tuple(dict.fromkeys((*log_dirs, metadata_dir)))
+    unreadable = _unreadable(disk, log_dirs, metadata_dir)
+    readable = tuple(path for path in log_dirs if path not in unreadable)
+    every = tuple(dict.fromkeys((*readable, metadata_dir)))
     if format_if_empty:
         for path in every:
             try:
@@ -114,11 +118,25 @@ def open_directories(
                 cluster_id=uuid_to_text(random.uuid()),
                 standalone=not parse_voters(config),
             )
-        identity = load_directories(disk, log_dirs, metadata_dir, config.node_id, random, now_ms)
-        return NodeDirectories(identity, log_dirs, _bootstrap_values(disk, metadata_dir), locks)
+        identity = load_directories(disk, readable, metadata_dir, config.node_id, random, now_ms)
+        return NodeDirectories(identity, log_dirs, _bootstrap_values(disk, metadata_dir), locks, unreadable)
     except BaseException:
         locks.release()
         raise
+
+
+def _unreadable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> dict[str, OSError]:
+    """Those that are there and cannot be listed. None of a node that is not formatted, which is to begin whole."""
+    found: dict[str, OSError] = {}
+    for path in log_dirs:
+        if path != metadata_dir and disk.exists(path):
+            try:
+                disk.list_directory(path)
+            except OSError as error:
+                found[path] = error
+    if not found or set(log_dirs) <= found.keys() or not is_formatted(disk, (), metadata_dir):
+        return {}
+    return found
 
 
 def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:

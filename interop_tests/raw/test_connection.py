@@ -48,6 +48,7 @@ SERVED = {
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4),
     "AlterConfigs": (0, 2),
+    "AlterReplicaLogDirs": (1, 2),
     "DescribeLogDirs": (1, 5),
     "SaslAuthenticate": (0, 2),
     "CreatePartitions": (0, 3),

@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "advertised": set(),
     "broker": EVERYTHING,
     "broker_side": EVERYTHING,
+    "broker_directories": EVERYTHING,
     "quorum_side": EVERYTHING,
     "data_directories": EVERYTHING,
     "compatibility": EVERYTHING,

@@ -24,7 +24,7 @@ NOT_READING = {
     "config/group.py",
 }
 """They check settings or pass them on; nothing happens in them."""
-READ_WITHOUT_EFFECT = {"num.replica.alter.log.dirs.threads", "config.providers"}
+READ_WITHOUT_EFFECT = {"config.providers"}
 """Named in code only because the value hangs on other settings, or so as to refuse what it would bring about."""
 
 

@@ -265,6 +265,14 @@ class QuorumService(Protocol):
         ...
 
 
+class DirectoryService(Protocol):
+    """In which directory each replica of this node lies (partition/placement.py)."""
+
+    def alter(self, name: TopicPartition, path: str) -> ErrorCode:
+        """Begin to move a replica to the directory of that absolute path, or end a move elsewhere."""
+        ...
+
+
 class GroupService(Protocol):
     """Group coordinator (coordinator/ + group/). Takes request messages, gives response messages.
 
@@ -353,6 +361,8 @@ class Node:
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
     transactions: Transactions
+    directories: DirectoryService | None = None
+    """None where replicas stay where they are (the simulator)."""
     directories: DirectoryService | None = None
     """None where replicas stay where they are (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)

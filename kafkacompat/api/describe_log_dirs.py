@@ -1,8 +1,9 @@
-"""DescribeLogDirs (key 35, versions 1-5): this broker's directories and what each partition takes. KIP-113, KIP-827."""
+"""DescribeLogDirs (key 35, versions 1-5): this broker's directories, what each partition takes, future logs. KIP-113, KIP-827."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, top_level_error
@@ -16,6 +17,7 @@ from kafkacompat.wire.messages.describe_log_dirs_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Log, LogDirStatus
     from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 
@@ -28,14 +30,17 @@ def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest)
     cordoned = () if own is None else own.cordoned_directories or ()
     return DescribeLogDirsResponse(
         results=[
-            _directory(status, asked, status.directory_id in cordoned)
+            _directory(status, asked, status.directory_id in cordoned, node.log_manager.get)
             for status in node.log_manager.log_dirs()
         ]
     )
 
 
 def _directory(
-    status: LogDirStatus, asked: set[tuple[str, int]] | None, cordoned: bool
+    status: LogDirStatus,
+    asked: set[tuple[str, int]] | None,
+    cordoned: bool,
+    current_of: Callable[[TopicPartition], Log | None],
 ) -> DescribeLogDirsResult:
     if not status.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=status.path)
@@ -43,6 +48,21 @@ def _directory(
     for partition, log in sorted(status.logs.items()):
         if asked is None or partition in asked:
             topics[partition.topic].append(_partition(partition.partition, log))
+    for partition, log in sorted(status.futures.items()):
+        if asked is None or partition in asked:
+            lag = (
+                -1
+                if (current := current_of(partition)) is None
+                else current.log_end_offset - log.log_end_offset
+            )
+            topics[partition.topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=partition.partition,
+                    partition_size=log.size_bytes(),
+                    offset_lag=lag,
+                    is_future_key=True,
+                )
+            )
     return DescribeLogDirsResult(
         log_dir=status.path,
         topics=[DescribeLogDirsTopic(name=name, partitions=those) for name, those in topics.items()],

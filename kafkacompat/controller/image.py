@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import Uuid
+from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
@@ -67,6 +67,11 @@ class PartitionImage:
     leader_recovering: bool
     leader_epoch: int
     partition_epoch: int
+
+    def directory(self, replica: int) -> Uuid:
+        """Where a replica lies on its broker, as far as the metadata says; MIGRATING (all zeros) when it does not."""
+        at = self.replicas.index(replica)
+        return self.directories[at] if at < len(self.directories) else DIRECTORY_MIGRATING
 
 
 @dataclass(frozen=True, slots=True)

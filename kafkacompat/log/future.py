@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.directory import DELETE_SUFFIX, FUTURE_SUFFIX, marked_name, partition_directory
+from kafkacompat.log.directory import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    marked_name,
+    partition_directory,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
@@ -87,6 +93,13 @@ class FutureLogs:
         """Out of the books; files and names stay."""
         self._home.pop(name, None)
         return self.logs.pop(name, None)
+
+    def set_aside(self, name: TopicPartition) -> None:
+        """The metadata knows nothing of it here: its directory is a stray from now on."""
+        directory, log = self._home[name], self.logs[name]
+        self.forget(name)
+        log.release()
+        self._disk.rename(log.directory, f"{directory.path}/{marked_name(name, STRAY_SUFFIX)}")
 
     def discard(self, name: TopicPartition) -> None:
         """It is not wanted any more: renamed now, removed after file.delete.delay.ms."""

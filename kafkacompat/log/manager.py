@@ -103,7 +103,7 @@ class LogManager:
         """A task for each partition directory; also takes the clean marks and lists what is to be deleted."""
         tasks: list[LoadTask] = []
         epochs: list[int] = []
-        for directory in self.directories:
+        for directory in self._online():
             try:
                 found = look_into(self._disk, directory, self._open_found, self._note)
             except OSError as error:
@@ -289,10 +289,18 @@ class LogManager:
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def promote_future(self, name: TopicPartition) -> PartitionLog:
-        """The future log becomes the current one, which goes after file.delete.delay.ms. OSError: nothing has changed."""
-        home = self.futures.home(name)
+        """The future log becomes the current one, which goes after file.delete.delay.ms.
+
+        Raises LogRefused KAFKA_STORAGE_ERROR: nothing has changed, but that the directory to blame may be offline.
+        """
+        home, current = self.futures.home(name), self.logs.get(name)
         assert home is not None
-        log = self.futures.promote(name, self.logs.get(name), self._home.get(name))
+        try:
+            log = self.futures.promote(name, current, self._home.get(name))
+        except OSError as error:
+            to_blame = home if current is None or self._disk.exists(current.directory) else self._home[name]
+            self.directory_failed(to_blame, error)
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._adopt(log, home)
         return log
 

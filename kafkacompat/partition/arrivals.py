@@ -40,10 +40,20 @@ Key = tuple[str, int]
 class Arrivals:
     """Bounded by the partitions of the image. One worker is busy for it at a time."""
 
-    __slots__ = ("_log_config", "_log_manager", "_open", "_running", "_timers", "_waiting", "_workers")
+    __slots__ = (
+        "_log_config",
+        "_log_manager",
+        "_node_id",
+        "_open",
+        "_running",
+        "_timers",
+        "_waiting",
+        "_workers",
+    )
 
     def __init__(
         self,
+        node_id: int,
         timers: Timers,
         workers: Workers,
         log_manager: LogManager,
@@ -51,6 +61,7 @@ class Arrivals:
         open_log: Callable[[TopicPartition, Uuid, PartitionImage], None],
     ) -> None:
         """`open_log` opens the log, or makes it where its files are not there."""
+        self._node_id = node_id
         self._timers = timers
         self._workers = workers
         self._log_manager = log_manager
@@ -90,14 +101,16 @@ class Arrivals:
             self._running = False
             return
         try:
-            prepared = [
-                self._log_manager.prepare(TopicPartition(*name), self._waiting[name][0]) for name in names
-            ]
+            prepared = [self._prepare(name) for name in names]
         except LogRefused:
             self._open_unprepared(names)
             return
         job = self._workers.submit(partial(run_all, prepared))
         job.on_done(partial(self._open_slice, names, prepared))
+
+    def _prepare(self, name: Key) -> PreparedLog:
+        topic_id, image = self._waiting[name]
+        return self._log_manager.prepare(TopicPartition(*name), topic_id, image.directory(self._node_id))
 
     def _open_slice(self, names: list[Key], prepared: list[PreparedLog], done: Deferred[None]) -> None:
         if self._log_manager.closed:

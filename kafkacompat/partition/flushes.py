@@ -18,7 +18,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Workers
+    from kafkacompat.ports import Log, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -45,12 +45,22 @@ class Flushes:
 
     def _start(self, core: PartitionCore, answer: Deferred[ErrorCode]) -> None:
         self._running[core.topic_partition] = answer
-        flush = core.log.begin_flush()
-        self._workers.submit(flush.run).on_done(partial(self._finished, core, flush, answer))
+        log = core.log
+        flush = log.begin_flush()
+        self._workers.submit(flush.run).on_done(partial(self._finished, core, log, flush, answer))
 
     def _finished(
-        self, core: PartitionCore, flush: Any, answer: Deferred[ErrorCode], done: Deferred[None]
+        self,
+        core: PartitionCore,
+        log: Log,
+        flush: Any,
+        answer: Deferred[ErrorCode],
+        done: Deferred[None],
     ) -> None:
+        if core.log is not log:
+            # It has moved to another directory: its records are to be durable there.
+            self._start(core, answer)
+            return
         error = ErrorCode.NONE
         try:
             done.result()
@@ -61,7 +71,7 @@ class Flushes:
             else:
                 logger.error("flush of %s failed: %s", core.topic_partition, failure)
         else:
-            core.log.finish_flush(flush)
+            log.finish_flush(flush)
         del self._running[core.topic_partition]
         following = self._next.pop(core.topic_partition, None)
         if following is not None:

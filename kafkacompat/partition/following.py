@@ -1,24 +1,34 @@
 """What a follower does to its log with a leader's answer: append, truncate, take over watermarks.
 
-Functions over a PartitionCore; they know neither requests nor other partitions. Follows Kafka's AbstractFetcherThread: the end of
-the epoch that both know decides where histories part (KIP-101, KIP-279). LogRefused and OSError pass through.
+Functions over a Copy of something; they know neither requests nor other partitions. Follows Kafka's AbstractFetcherThread: the
+end of the epoch that both know decides where histories part (KIP-101, KIP-279). LogRefused and OSError pass through.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Buffer
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.ports import Buffer, Log
     from kafkacompat.wire.messages.fetch_response import EpochEndOffset
 
 
-def append_fetched(core: PartitionCore, records: Buffer, leader_epoch: int) -> None:
+class Copy(Protocol):
+    """What follows: a PartitionCore its leader, or a future log the current one."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def log(self) -> Log: ...
+
+
+def append_fetched(core: Copy, records: Buffer, leader_epoch: int) -> None:
     """Whole batches as they came. The first into an empty log may begin before the log does: the leader gives whole batches."""
     log = core.log
     try:
@@ -43,7 +53,7 @@ def _first_batch(records: Buffer) -> tuple[int, int] | None:
     return None
 
 
-def take_watermarks(core: PartitionCore, high_watermark: int, log_start_offset: int) -> bool:
+def take_watermarks(core: Copy, high_watermark: int, log_start_offset: int) -> bool:
     """The leader's high watermark as far as the log reaches, and its log's start. True when the high watermark moved."""
     log = core.log
     before = log.high_watermark
@@ -54,7 +64,7 @@ def take_watermarks(core: PartitionCore, high_watermark: int, log_start_offset: 
     return log.high_watermark > before
 
 
-def truncate_to_divergence(core: PartitionCore, diverging: EpochEndOffset) -> str:
+def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
     """Drop what the leader does not have; returns a line for the node's log.
 
     `diverging`: the largest epoch the leader knows that is not above our last one, and where it ended there. When we do not
@@ -78,7 +88,7 @@ def truncate_to_divergence(core: PartitionCore, diverging: EpochEndOffset) -> st
     )
 
 
-def take_latest(core: PartitionCore, leader_end: int) -> bool:
+def take_latest(core: Copy, leader_end: int) -> bool:
     """The leader's log ends there and our fetch was out of range. True when that settles it; else its start must be known."""
     log = core.log
     if leader_end >= log.log_end_offset:
@@ -87,7 +97,7 @@ def take_latest(core: PartitionCore, leader_end: int) -> bool:
     return True
 
 
-def take_earliest(core: PartitionCore, leader_start: int) -> None:
+def take_earliest(core: Copy, leader_start: int) -> None:
     """Where the leader's log begins: beyond our end everything here is gone there, and the log starts anew."""
     if leader_start > core.log.log_end_offset:
         core.log.truncate_fully_and_start_at(leader_start)

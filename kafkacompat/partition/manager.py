@@ -66,6 +66,22 @@ class Replicating(Protocol):
     def propose(self, core: PartitionCore, proposal: PendingIsr) -> None: ...
 
 
+class Placing(Protocol):
+    """What the manager tells placement.Placement."""
+
+    def recover(self, image: MetadataImage) -> None:
+        """The first image, before its roles are taken."""
+        ...
+
+    def may_begin_empty(self, image: PartitionImage) -> bool:
+        """Though a directory is offline in which its log might lie."""
+        ...
+
+    def role_taken(self, core: PartitionCore, image: PartitionImage) -> None: ...
+
+    def gone(self, core: PartitionCore) -> None: ...
+
+
 class PartitionManager:
     """PartitionService of api/context. All in the loop's thread."""
 
@@ -99,9 +115,12 @@ class PartitionManager:
         self.when_replicated = self.wakeups.produces.when_replicated
         self.when_flushed = self._flushes.when_flushed
         self._arrivals = Arrivals(
+            node_id,
             timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
         )
         self._offline: set[TopicPartition] = set()
+        self.placing: Placing | None = None
+        """Without it logs lie where they were made."""
         log_manager.on_offline = self._lost
         if replication is not None:
             replication.attach(self)
@@ -266,6 +285,8 @@ class PartitionManager:
         self.standing.brokers = new.brokers
         if self._replication is not None:
             self._replication.on_image(new)
+        if self.placing is not None and old.offset < 0:
+            self.placing.recover(new)
         opened = 0
         if old.topics_by_id is not new.topics_by_id:
             for topic_id, topic in old.topics_by_id.items():
@@ -300,7 +321,11 @@ class PartitionManager:
             core = self.by_id.get((topic_id, name.partition))
             if core is None:
                 log = self._log_manager.get_or_create(
-                    name, topic_id, self._log_config(name.topic), is_new=is_new
+                    name,
+                    topic_id,
+                    self._log_config(name.topic),
+                    image.directory(self.node_id),
+                    is_new=is_new or (self.placing is not None and self.placing.may_begin_empty(image)),
                 )
                 core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
@@ -314,6 +339,8 @@ class PartitionManager:
         self._offline.discard(name)
         if changed and self._replication is not None:
             self._replication.role_taken(core)
+        if self.placing is not None:
+            self.placing.role_taken(core, image)
         advanced = core.maybe_advance_high_watermark(now_ms)
         if changed:
             self.wakeups.role_changed(core)
@@ -346,6 +373,8 @@ class PartitionManager:
         if core is None:
             return None
         core.resign()
+        if self.placing is not None:
+            self.placing.gone(core)
         if self._replication is not None:
             self._replication.gone(core)
         if self.by_name.get(name) is core:

@@ -86,16 +86,33 @@ def test_a_restart_finds_the_future_log_again(tmp_path: Path, clean: bool) -> No
     assert again.logs[NAME].log_end_offset == 10
 
 
-def test_a_swap_that_cannot_be_made_changes_nothing(tmp_path: Path) -> None:
-    manager, current, future = a_move(tmp_path)
+def test_a_swap_that_cannot_be_made_leaves_the_current_log(tmp_path: Path) -> None:
+    manager, current, _ = a_move(tmp_path)
     (tmp_path / "b" / "t-3" / "in the way").mkdir(parents=True)
-    with pytest.raises(OSError):
+    with pytest.raises(LogRefused):
         manager.promote_future(NAME)
     assert manager.get(NAME) is current
-    assert manager.futures.logs == {NAME: future}
+    assert [each.online for each in manager.directories] == [True, False]
     assert os.path.exists(current.directory)
     current.append_as_leader(batch_of([b"on"]), 4, NOW_MS)
     assert len(all_values(current)) == 11
+
+
+def test_a_swap_from_a_directory_that_is_gone_blames_that(tmp_path: Path) -> None:
+    manager, _, future = a_move(tmp_path)
+    os.rename(tmp_path / "a", tmp_path / "gone")
+    with pytest.raises(LogRefused):
+        manager.promote_future(NAME)
+    assert [each.online for each in manager.directories] == [False, True]
+    assert manager.get(NAME) is None
+    assert manager.futures.logs == {NAME: future}
+
+
+def test_a_future_log_nobody_knows_is_a_stray(tmp_path: Path) -> None:
+    manager, _, _ = a_move(tmp_path)
+    manager.futures.set_aside(NAME)
+    assert manager.futures.logs == {}
+    assert [entry for entry in os.listdir(tmp_path / "b") if entry.endswith("-stray")]
 
 
 def test_a_crash_between_the_renames_leaves_the_future_log_alone(tmp_path: Path) -> None:

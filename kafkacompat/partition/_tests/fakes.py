@@ -293,7 +293,13 @@ class FakeLogManager:
             self.on_offline([topic_partition])
 
     def get_or_create(
-        self, topic_partition: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool = True
+        self,
+        topic_partition: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        directory_id: Uuid | None = None,
+        *,
+        is_new: bool = True,
     ) -> MemoryLog:
         self.asked_as_new[topic_partition] = is_new
         if topic_partition in self.broken:
@@ -305,7 +311,9 @@ class FakeLogManager:
     def may_have(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self.logs or self.has_offline_directory
 
-    def prepare(self, topic_partition: TopicPartition, topic_id: Uuid) -> FakePreparation:
+    def prepare(
+        self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
+    ) -> FakePreparation:
         if self.refuses_to_prepare:
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR)
         return FakePreparation(topic_partition, topic_id)

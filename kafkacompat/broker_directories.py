@@ -1,0 +1,140 @@
+"""Part of the composition root: a broker's log directories, what becomes of the node when they fail, and who is told.
+
+Joins the log manager with the heartbeats (a failed directory, cordoned ones), the placement of replicas and the way to the
+controller (KIP-112, KIP-858, KIP-1066). A directory that fails takes its replicas along and the broker goes on with the others;
+with the metadata log's directory, or the last one, the node halts, as in Kafka. Settings: log.dirs, cordoned.log.dirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkacompat.config import ServerConfig
+from kafkacompat.data_directories import NodeDirectories
+from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.log.manager import LogManager
+from kafkacompat.node.assignments import DirectoryAssignments
+from kafkacompat.node.heartbeats import BrokerHeartbeats
+from kafkacompat.node.settings import NodeSettings
+from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.placement import Placement
+from kafkacompat.quorum_side import NodeDoors, QuorumSide
+
+if TYPE_CHECKING:
+    from kafkacompat.log.directory import LogDirectory
+    from kafkacompat.partition.moves import Moves
+
+logger = logging.getLogger(__name__)
+
+EVERY_DIRECTORY = "*"
+
+
+class DirectoryFailed(Exception):
+    """A log directory without which the node cannot go on."""
+
+
+class BrokerDirectories:
+    """Made with the logs' manager, before the logs are loaded."""
+
+    def __init__(
+        self,
+        doors: NodeDoors,
+        directories: NodeDirectories,
+        settings: NodeSettings,
+        quorum: QuorumSide,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`fail` halts the node."""
+        self._doors = doors
+        self._settings = settings
+        self._quorum = quorum
+        self._fail = fail
+        self._metadata_directory = directories.identity.metadata_directory
+        ids = directories.identity.directory_ids
+        self.logs = LogManager(
+            doors.disk,
+            [(path, ids.get(path, ZERO_UUID)) for path in directories.log_dirs],
+            settings.log_config(""),
+            doors.clock,
+            randrange=doors.random.randrange,
+            note=logger.warning,
+        )
+        for directory in self.logs.directories:
+            directory.failure = directories.unreadable.get(directory.path)
+        self.logs.on_directory_failed = self._directory_failed
+        # A lone broker with a full disk still has what nobody else has; others would only wait for it.
+        self.logs.spares_full = lambda: len(quorum.machine.image.brokers) <= 1
+        self._life: BrokerHeartbeats | None = None
+        self._assignments: DirectoryAssignments | None = None
+        self._placement: Placement | None = None
+
+    def place(self, partitions: PartitionManager, broker_epoch: Callable[[], int]) -> Placement:
+        """Follow the partitions' roles from now on."""
+        doors, machine = self._doors, self._quorum.machine
+        self._assignments = DirectoryAssignments(
+            doors.config.node_id,
+            self._quorum.controller_channel("directory-assignments"),
+            doors.timers,
+            lambda: machine.image,
+            broker_epoch,
+        )
+        assign = self._assignments.assign
+
+        def make_moves() -> Moves:
+            from kafkacompat.partition.moves import Moves
+
+            return Moves(
+                self.logs,
+                doors.clock,
+                doors.timers,
+                doors.workers,
+                self._settings,
+                assign,
+                failed=partitions.storage_failed,
+                moved=partitions.advanced,
+            )
+
+        self._placement = Placement(partitions, self.logs, assign, make_moves)
+        return self._placement
+
+    def online_ids(self) -> tuple[Uuid, ...]:
+        """What the broker registers with: directories that failed while the logs were loaded are not among them."""
+        return tuple(each.directory_id for each in self.logs.directories if each.online)
+
+    def follow(self, life: BrokerHeartbeats) -> None:
+        """The heartbeats that tell the controller of failed and cordoned directories."""
+        self._life = life
+        self.take_settings(self._settings.effective)
+
+    def take_settings(self, config: ServerConfig) -> None:
+        names = {
+            name if name == EVERY_DIRECTORY else os.path.abspath(name)
+            for name in config.list("cordoned.log.dirs")
+        }
+        cordoned = [
+            each.directory_id
+            for each in self.logs.directories
+            if each.online and (each.path in names or EVERY_DIRECTORY in names)
+        ]
+        self.logs.cordoned = frozenset(cordoned)
+        if self._life is not None:
+            self._life.cordon(tuple(sorted(cordoned)))
+
+    def close(self) -> None:
+        """Nothing moves, and nothing is told, from now on."""
+        if self._placement is not None:
+            self._placement.close()
+        if self._assignments is not None:
+            self._assignments.close()
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        if directory.path == self._metadata_directory:
+            self._fail(DirectoryFailed(f"the metadata log's directory {directory.path} has failed"))
+        elif not any(each.online for each in self.logs.directories):
+            paths = ", ".join(each.path for each in self.logs.directories)
+            self._fail(DirectoryFailed(f"all log directories have failed: {paths}"))
+        elif self._life is not None:
+            self._life.directory_failed(directory.directory_id)

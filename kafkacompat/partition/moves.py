@@ -1,0 +1,308 @@
+"""Moves of replicas between this node's directories: copying to future logs, and the change of places (KIP-113, KIP-858).
+
+Duty: for each move, copy whole batches until the future log has all of the current one, sync it, have the controller told where
+the replica is about to lie, and only then change places. The shell around copying.py: it reads, waits and throttles. Must not
+know: requests, images, why a move was asked for. Imported when something moves. Settings: num.replica.alter.log.dirs.threads (moves
+under way at a time), replica.alter.log.dirs.io.max.bytes.per.second, alter.log.dirs.replication.quota.window.num and
+.size.seconds, replica.fetch.backoff.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from kafkacompat.partition.copying import copy_records, settle, take_over_watermarks
+from kafkacompat.partition.throttles import ByteRate
+from kafkacompat.ports import FileSlice, LogRefused
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ids import TopicPartition, Uuid
+    from kafkacompat.log.flush import LogFlush
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.log.manager import LogManager
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Clock, Timers, Workers
+
+logger = logging.getLogger(__name__)
+
+COPY_BYTES = 1 << 20
+"""Read and appended at once."""
+AT_ONCE_BYTES = 1 << 18
+"""So little is read in the loop's thread if it is cached: what is appended meanwhile would always be ahead of a worker's answer."""
+THROTTLED_MS = 100
+ASSIGNED_POLL_MS = 100
+"""How often what came meanwhile is copied while the controller is being told."""
+
+Assign = Callable[["Uuid", int, "Uuid", "Callable[[], None] | None"], None]
+"""(topic id, partition, directory, what to call when the controller has taken it)."""
+
+
+class Settings(Protocol):
+    """Those in effect."""
+
+    def int(self, name: str) -> int: ...
+
+
+class MoveState(Enum):
+    COPYING = "copying"
+    ASSIGNING = "the controller is being told"
+    ASSIGNED = "the metadata name the new directory"
+
+
+class Move:
+    """One replica on its way. `log` is its future log."""
+
+    __slots__ = ("busy", "core", "is_synced", "log", "origin_id", "state", "target_id", "topic_partition")
+
+    def __init__(self, core: PartitionCore, log: PartitionLog, origin_id: Uuid, target_id: Uuid) -> None:
+        self.core = core
+        self.log = log
+        self.topic_partition = core.topic_partition
+        self.origin_id = origin_id
+        self.target_id = target_id
+        self.state = MoveState.COPYING
+        self.busy = False
+        """A worker reads or syncs for it, or a timer will go on with it."""
+        self.is_synced = False
+
+    @property
+    def is_being_told(self) -> bool:
+        """The controller knows its new directory, or is about to."""
+        return self.state is not MoveState.COPYING
+
+
+class Moves:
+    """Bounded by the partitions of this node."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        clock: Clock,
+        timers: Timers,
+        workers: Workers,
+        settings: Settings,
+        assign: Assign,
+        *,
+        failed: Callable[[PartitionCore, OSError], None],
+        moved: Callable[[PartitionCore], None],
+    ) -> None:
+        """`failed`: the current log could not be read; `moved`: the core has its new log."""
+        self._logs = logs
+        self._clock = clock
+        self._timers = timers
+        self._workers = workers
+        self._settings = settings
+        self._assign = assign
+        self._failed = failed
+        self._moved = moved
+        self._moves: dict[TopicPartition, Move] = {}
+        """In the order in which they were asked for: the first are under way."""
+        self._rate = ByteRate(
+            settings.int("alter.log.dirs.replication.quota.window.num"),
+            1000 * settings.int("alter.log.dirs.replication.quota.window.size.seconds"),
+        )
+        self._closed = False
+
+    def get(self, name: TopicPartition) -> Move | None:
+        return self._moves.get(name)
+
+    def begin(self, core: PartitionCore) -> None:
+        """Its future log lies there already, empty or from an earlier start."""
+        name = core.topic_partition
+        home, target = self._logs.directory_of(name), self._logs.futures.home(name)
+        assert home is not None
+        assert target is not None
+        log = self._logs.futures.logs[name]
+        self._moves[name] = Move(core, log, home.directory_id, target.directory_id)
+        logger.info(
+            "moving %s from %s to %s, from offset %d on", name, home.path, target.path, log.log_end_offset
+        )
+        self._start_some()
+
+    def end(self, name: TopicPartition) -> None:
+        """It is not to take place, or cannot: what the controller was told already is taken back."""
+        move = self._moves.pop(name, None)
+        if move is None:
+            return
+        if move.state is not MoveState.COPYING:
+            self._assign(move.core.topic_id, name.partition, move.origin_id, None)
+        self._start_some()
+
+    def close(self) -> None:
+        self._closed = True
+        self._moves.clear()
+
+    def _start_some(self) -> None:
+        for move in list(
+            islice(self._moves.values(), self._settings.int("num.replica.alter.log.dirs.threads"))
+        ):
+            if not move.busy:
+                self._later(move, 0)
+
+    def _later(self, move: Move, delay_ms: int) -> None:
+        move.busy = True
+        self._timers.call_after(delay_ms, partial(self._go_on, move))
+
+    def _is_over(self, move: Move) -> bool:
+        """Ended, or its future log is gone with its directory."""
+        name = move.topic_partition
+        if self._closed or self._moves.get(name) is not move:
+            return True
+        if self._logs.futures.logs.get(name) is move.log:
+            return False
+        self.end(name)
+        return True
+
+    def _back_off(self, move: Move) -> None:
+        """Something failed."""
+        if not self._is_over(move):
+            self._later(move, self._settings.int("replica.fetch.backoff.ms"))
+
+    def _go_on(self, move: Move) -> None:
+        move.busy = False
+        if not self._is_over(move):
+            self._step(move)
+
+    def _step(self, move: Move) -> None:
+        """The next piece, or what follows when there is none."""
+        limit = self._settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
+        if self._rate.bytes_per_second(self._clock.monotonic_ms()) > limit:
+            self._later(move, THROTTLED_MS)
+            return
+        current, future = move.core.log, move.log
+        try:
+            note = settle(move, current)
+        except OSError as error:
+            self._logs.future_failed(move.topic_partition, error)
+            self._back_off(move)
+            return
+        if note is not None:
+            logger.info("the copy of %s: %s", move.topic_partition, note)
+        if future.log_end_offset >= current.log_end_offset:
+            self._caught_up(move)
+            return
+        try:
+            records = current.read(future.log_end_offset, COPY_BYTES, current.log_end_offset, True).records
+            if not isinstance(records, FileSlice):
+                self._back_off(move)
+                return
+            at_once = records.length <= AT_ONCE_BYTES
+            data = records.file.try_read(records.position, records.length) if at_once else None
+        except OSError as error:
+            self._failed(move.core, error)
+            self._back_off(move)
+            return
+        if data is None:
+            move.busy = True
+            self._workers.submit(records.read).on_done(partial(self._has_read, move, future.log_end_offset))
+        else:
+            self._append(move, data)
+
+    def _has_read(self, move: Move, offset: int, done: Deferred[bytes]) -> None:
+        move.busy = False
+        if self._is_over(move):
+            return
+        try:
+            data = done.result()
+        except OSError as error:
+            self._failed(move.core, error)
+            self._back_off(move)
+            return
+        except Exception as error:  # too many jobs, or our own bug
+            logger.error("no worker read for the copy of %s: %s", move.topic_partition, error)
+            self._back_off(move)
+            return
+        if move.log.log_end_offset == offset:
+            self._append(move, data)
+        else:
+            self._later(move, 0)
+
+    def _append(self, move: Move, data: bytes) -> None:
+        before = move.log.log_end_offset
+        try:
+            copy_records(move, move.core.log, data)
+        except OSError as error:
+            self._logs.future_failed(move.topic_partition, error)
+            self._back_off(move)
+            return
+        except LogRefused as refused:
+            logger.warning("the copy of %s stops at %d for now: %s", move.topic_partition, before, refused)
+            self._back_off(move)
+            return
+        self._rate.record(len(data), self._clock.monotonic_ms())
+        if move.log.log_end_offset == before:
+            self._back_off(move)
+        elif move.log.log_end_offset == move.core.log.log_end_offset:
+            # Now, before more is appended.
+            self._caught_up(move)
+        else:
+            self._later(move, 0)
+
+    def _caught_up(self, move: Move) -> None:
+        take_over_watermarks(move, move.core.log)
+        if not move.is_synced:
+            # The current log may be long synced, and is about to go.
+            flush = move.log.begin_flush()
+            move.busy = True
+            self._workers.submit(flush.run).on_done(partial(self._has_synced, move, flush))
+        elif move.state is MoveState.COPYING:
+            move.state = MoveState.ASSIGNING
+            move.busy = True
+            self._timers.call_after(ASSIGNED_POLL_MS, partial(self._go_on, move))
+            core = move.core
+            self._assign(
+                core.topic_id, core.topic_partition.partition, move.target_id, partial(self._assigned, move)
+            )
+        elif move.state is MoveState.ASSIGNING:
+            self._later(move, ASSIGNED_POLL_MS)
+        else:
+            self._change_places(move)
+
+    def _has_synced(self, move: Move, flush: LogFlush, done: Deferred[None]) -> None:
+        move.busy = False
+        if self._is_over(move):
+            return
+        try:
+            done.result()
+        except OSError as error:
+            self._logs.future_failed(move.topic_partition, error)
+            self._back_off(move)
+            return
+        except Exception as error:  # too many jobs, or our own bug
+            logger.error("no worker synced the copy of %s: %s", move.topic_partition, error)
+            self._back_off(move)
+            return
+        move.log.finish_flush(flush)
+        move.is_synced = True
+        self._step(move)
+
+    def _assigned(self, move: Move) -> None:
+        """The timer that waits goes on with it."""
+        if not self._is_over(move):
+            move.state = MoveState.ASSIGNED
+
+    def _change_places(self, move: Move) -> None:
+        """All of it in one step of the loop, so that nobody sees a partition without a log or with another end."""
+        core, name = move.core, move.topic_partition
+        config = core.log.config
+        try:
+            log = self._logs.promote_future(name)
+        except LogRefused as refused:
+            logger.error("the copy of %s cannot take its place: %s", name, refused)
+            self._back_off(move)
+            return
+        log.config = config
+        core.log = log
+        if core.is_leader and log.latest_epoch() < core.leader_epoch:
+            # It has no record of this epoch yet.
+            log.assign_epoch_start(core.leader_epoch, log.log_end_offset)
+        del self._moves[name]
+        logger.info("%s lies in %s now", name, log.directory)
+        self._moved(core)
+        self._start_some()

@@ -1,0 +1,155 @@
+"""In which directory each replica of this node lies, against what the metadata says, and what AlterReplicaLogDirs asks for.
+
+Duty: have the controller told where the two differ (KIP-858); begin and end moves (KIP-113); after a start go on with those that
+a stop cut short. The log wins: where it lies is told to the controller, it is not moved to where the metadata says. Must not know:
+how records are copied (moves.py, imported when something moves), requests and versions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkacompat.ids import DIRECTORY_UNASSIGNED
+from kafkacompat.log.directory import can_be_marked
+from kafkacompat.ports import LogRefused
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage, PartitionImage
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.log.manager import LogManager
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.moves import Assign, Moves
+
+logger = logging.getLogger(__name__)
+
+PREFERENCES_MAX = 10_000
+"""Replicas that are yet to come and whose directory was asked for; more are answered all the same and forgotten."""
+
+
+class Placement:
+    """Made after the manager, which tells it of roles."""
+
+    def __init__(
+        self,
+        manager: PartitionManager,
+        logs: LogManager,
+        assign: Assign,
+        make_moves: Callable[[], Moves],
+    ) -> None:
+        self._manager = manager
+        self._logs = logs
+        self._assign = assign
+        self._make_moves = make_moves
+        self._moves: Moves | None = None
+        manager.placing = self
+
+    def close(self) -> None:
+        if self._moves is not None:
+            self._moves.close()
+
+    # What the manager tells
+
+    def recover(self, image: MetadataImage) -> None:
+        """The first image, before its roles are taken: future logs that a stop left behind.
+
+        One that the metadata names and that has no current log beside it was about to be alone: it becomes the current one. One of
+        a partition that is not here is a stray. The others go on when their role is taken.
+        """
+        node_id, futures = self._manager.node_id, self._logs.futures
+        for name, log in sorted(futures.logs.items()):
+            home = futures.home(name)
+            assert home is not None
+            topic = image.topics_by_id.get(log.topic_id)
+            partition = None if topic is None else topic.partitions.get(name.partition)
+            try:
+                if partition is None or node_id not in partition.replicas:
+                    logger.warning(
+                        "the future log of %s in %s is of no replica here: a stray", name, home.path
+                    )
+                    futures.set_aside(name)
+                elif self._logs.get(name) is None and partition.directory(node_id) == home.directory_id:
+                    logger.info("the future log of %s in %s becomes the current one", name, home.path)
+                    self._logs.promote_future(name)
+            except OSError as error:
+                self._logs.directory_failed(home, error)
+            except LogRefused as refused:
+                logger.error("the future log of %s cannot become the current one: %s", name, refused)
+
+    def may_begin_empty(self, image: PartitionImage) -> bool:
+        """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""
+        named = image.directory(self._manager.node_id)
+        return self._manager.node_id not in image.isr and (
+            named == DIRECTORY_UNASSIGNED
+            or any(each.online and each.directory_id == named for each in self._logs.directories)
+        )
+
+    def role_taken(self, core: PartitionCore, image: PartitionImage) -> None:
+        name = core.topic_partition
+        home = self._logs.directory_of(name)
+        if home is None:
+            return
+        move = None if self._moves is None else self._moves.get(name)
+        target = self._logs.futures.home(name)
+        if move is None and target is not None:
+            self._begin(core)
+        if move is not None and move.is_being_told:
+            return
+        if image.directory(self._manager.node_id) != home.directory_id:
+            self._assign(core.topic_id, name.partition, home.directory_id, None)
+
+    def gone(self, core: PartitionCore) -> None:
+        """It is not served here any more."""
+        if self._moves is not None:
+            self._moves.end(core.topic_partition)
+
+    # AlterReplicaLogDirs
+
+    def alter(self, name: TopicPartition, path: str) -> ErrorCode:
+        """Begin to move a replica to the directory of that path, or end a move elsewhere. One yet to come will lie there."""
+        if not can_be_marked(name):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        logs = self._logs
+        directory = logs.directory_at(path)
+        if directory is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if not directory.online:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if directory.directory_id in logs.cordoned:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        core = self._manager.core(name)
+        if core is None:
+            error = self._manager.leader_error(name)
+            if error is ErrorCode.KAFKA_STORAGE_ERROR:
+                return error
+            if len(logs.preferred) < PREFERENCES_MAX:
+                logs.preferred[name] = directory
+            is_elsewhere = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error
+        target = logs.futures.home(name)
+        if target is directory:
+            return ErrorCode.NONE
+        try:
+            if target is not None:
+                if self._moves is not None:
+                    self._moves.end(name)
+                logs.futures.discard(name)
+            if logs.directory_of(name) is not directory:
+                logs.begin_future(name, directory)
+                self._begin(core)
+        except LogRefused as refused:
+            logger.warning("%s cannot be moved to %s: %s", name, path, refused)
+            return refused.code
+        except OSError as error:
+            assert target is not None
+            logs.directory_failed(target, error)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _begin(self, core: PartitionCore) -> None:
+        if self._moves is None:
+            self._moves = self._make_moves()
+        self._moves.begin(core)
