@@ -29,6 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.needs_control)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failure shows the end of every node's log."""
+    report: Any = yield
+    if report.failed:
+        values = [getattr(each, "cluster", each) for each in getattr(item, "funcargs", {}).values()]
+        for cluster in {id(each): each for each in values if isinstance(each, Cluster)}.values():
+            report.sections.append(("Nodes", cluster.logs()))
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     lines = terminalreporter.config.stash.get(MEASURED, [])
     if lines:

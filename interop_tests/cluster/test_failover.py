@@ -30,18 +30,12 @@ class Scenario:
     def __init__(self, cluster: Cluster, at_work: AtWork, topic: str, measure: Measure) -> None:
         self.cluster = cluster
         self.topic = cluster.create_topic(topic, PARTITIONS)
-        try:
-            self.works, self.follower = at_work(cluster, self.topic, PARTITIONS)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{cluster.logs()}") from None
+        self.works, self.follower = at_work(cluster, self.topic, PARTITIONS)
         self._measure = measure
 
     def goes_on(self, timeout_s: float = 60.0) -> float:
         """Until every producer has gone on everywhere; the longest gap of any so far."""
-        try:
-            return max(work.wait_for_progress(timeout_s) for work in self.works)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.cluster.logs()}") from None
+        return max(work.wait_for_progress(timeout_s) for work in self.works)
 
     def ends_well(self, what: str) -> float:
         """Everything that was sent is there, in order and once; the longest gap of the producer that had the shortest
