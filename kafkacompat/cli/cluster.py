@@ -19,7 +19,7 @@ from kafkacompat.cli.cluster_files import HOST, ClusterFiles, Layout, new_layout
 from kafkacompat.cli.cluster_status import TITLES, Report, changes_between, look, rows_of, summary_of
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.node_making import make_node, new_id
-from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_ended
+from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_ended, is_stop
 from kafkacompat.cli.output import Screen, failing_clearly, table_lines
 from kafkacompat.cli.settings import parse_overrides
 from kafkacompat.config import ConfigError
@@ -193,7 +193,6 @@ def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event)
     screen = Screen()
     before: Report | None = None
     events: list[str] = []
-    has_failed = False
     while not ended.is_set():
         report = look(files.load(), processes)
         changes = [
@@ -211,11 +210,10 @@ def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event)
         else:
             for line in changes:
                 print(line, flush=True)
-        has_failed = has_failed or any(processes.statuses.values())
         before = report
         if len(report.down) == len(report.layout.nodes):
             print("no node runs any more", flush=True)
-            return 1 if has_failed else 0
+            return 0 if all(map(is_stop, processes.statuses.values())) else 1
         ended.wait(LOOK_INTERVAL_S)
     stop_all(files.load(), processes)
     return 0
@@ -234,7 +232,7 @@ def stop_all(layout: Layout, processes: NodeProcesses) -> None:
         print(f"node {node.node_id} did not stop in {STOP_TIMEOUT_S:.0f} s and was killed", flush=True)
     for node_id, pid in pids.items():
         status = processes.statuses.get(pid, 0)
-        if status != 0 and node_id not in [node.node_id for node in late]:
+        if not is_stop(status) and node_id not in [node.node_id for node in late]:
             print(f"node {node_id} {how_it_ended(status)}", flush=True)
     print(f"{len(pids)} nodes stopped in {time.monotonic() - started_s:.1f} s", flush=True)
 

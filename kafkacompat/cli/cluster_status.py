@@ -203,8 +203,12 @@ def changes_between(before: Report | None, now: Report) -> list[str]:
         ("without a leader", before.without_leader, now.without_leader),
     ):
         if len(of_then) != len(of_now):
-            said.append(f"{len(of_now)} partitions are {what}" if of_now else f"no partition is {what}")
+            said.append(f"{partitions_are(len(of_now))} {what}")
     return said
+
+
+def partitions_are(count: int) -> str:
+    return {0: "no partition is", 1: "1 partition is"}.get(count, f"{count} partitions are")
 
 
 def duration(seconds: float) -> str:

@@ -43,7 +43,7 @@ from kafkacompat.wire.messages.list_partition_reassignments_response import (
 
 TIMEOUT_MS = 30_000
 ANSWER_TIMEOUT_S = 10.0
-LOOK_INTERVAL_S = 0.5
+LOOK_INTERVAL_S = 0.2
 SILENCE_MAX_S = 60.0
 """How long a watched move may be without anybody who tells of it: controllers and brokers fail over in the meantime."""
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4

@@ -139,13 +139,20 @@ class NodeProcesses:
                 del self._children[pid]
 
 
+def is_stop(status: int) -> bool:
+    """Whether a node that was told to stop ends so: SIGTERM may come when it has done everything, or nothing yet."""
+    return status in (0, -signal.SIGTERM)
+
+
 def how_it_ended(status: int | None) -> str:
     """For a person; None: somebody else's child."""
     if status is None:
         return "has ended"
+    if is_stop(status):
+        return "was stopped"
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
-    return "was stopped" if status == 0 else f"has ended with status {status}"
+    return f"has ended with status {status}"
 
 
 def _import_path() -> list[str]:

@@ -131,6 +131,8 @@ def make_plan(cluster: Cluster, arguments: argparse.Namespace) -> tuple[Assignme
     for each in wanted:
         if each not in known:
             raise CommandFailed(f"there is no broker {each}; there are {', '.join(map(str, sorted(known)))}")
+        if known[each].is_fenced:
+            raise CommandFailed(f"broker {each} is fenced")
     current = moves.assignment_of(cluster.any(), arguments.topics)
     racks = {each.node_id: each.rack for each in known.values()}
     return current, balanced_plan(current, wanted, racks, arguments.replication_factor)

@@ -7,6 +7,7 @@ import argparse
 from kafkacompat.cli.client import Cluster, add_bootstrap, check
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.cli.view import min_isr_of, partitions_of
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
@@ -39,6 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="names of all topics")
     describe = actions.add_parser("describe", help="partitions and settings of the named or of all topics")
     describe.add_argument("topic", nargs="*")
+    only = describe.add_mutually_exclusive_group()
+    only.add_argument(
+        "--under-replicated", action="store_true", help="only partitions with replicas that are not in sync"
+    )
+    only.add_argument(
+        "--at-min-isr",
+        action="store_true",
+        help="only partitions with just min.insync.replicas in sync: one fewer, and acks=all is refused",
+    )
+    only.add_argument(
+        "--under-min-isr", action="store_true", help="only partitions with fewer in sync: acks=all is refused"
+    )
+    only.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
     create = actions.add_parser("create", help="make a topic")
     create.add_argument("topic")
     create.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
@@ -84,6 +98,9 @@ def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 
 def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    if arguments.under_replicated or arguments.at_min_isr or arguments.under_min_isr or arguments.unavailable:
+        describe_troubled(cluster, arguments)
+        return
     topics = cluster.metadata(arguments.topic or None).topics
     for topic in sorted(topics, key=lambda topic: topic.name or ""):
         check(topic.error_code, f"topic {topic.name}")
@@ -99,6 +116,42 @@ def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> None:
                     ",".join(map(str, partition.isr_nodes)),
                 )
                 for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            ],
+        )
+
+
+def describe_troubled(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    """The partitions that an option selects, of all topics in one table; no line when there are none."""
+    found = partitions_of(cluster.any(), arguments.topic or None)
+    if arguments.under_replicated:
+        chosen = [each for each in found if each.is_under_replicated]
+    elif arguments.unavailable:
+        chosen = [each for each in found if each.leader < 0]
+    else:
+        least = min_isr_of(cluster.any(), sorted({each.topic for each in found}))
+        # A topic with fewer replicas than min.insync.replicas is judged by the replicas it has, as a leader does.
+        wanted = {each: min(least[each.topic], len(each.replicas)) for each in found}
+        chosen = [
+            each
+            for each in found
+            if (
+                len(each.isr) == wanted[each]
+                if arguments.at_min_isr
+                else len(each.isr) < wanted[each] or each.leader < 0
+            )
+        ]
+    if chosen:
+        print_table(
+            ("topic", "partition", "leader", "replicas", "isr"),
+            [
+                (
+                    each.topic,
+                    each.number,
+                    each.leader,
+                    ",".join(map(str, each.replicas)),
+                    ",".join(map(str, each.isr)) or "-",
+                )
+                for each in chosen
             ],
         )
 

@@ -1,0 +1,215 @@
+"""The pure parts of `kafkacompat cluster`, `node` and `reassign`: layouts, settings, files, words for a person."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.cli.cluster_files import (
+    BOTH,
+    BROKER,
+    ClusterFiles,
+    Layout,
+    controllers_of,
+    new_layout,
+    new_node,
+    property_line,
+    replication_settings,
+    settings_of,
+)
+from kafkacompat.cli.cluster_status import Answers, Report, changes_between, duration, rows_of, summary_of
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.node_process import how_it_ended
+from kafkacompat.cli.output import progress_bar, progress_text
+from kafkacompat.cli.view import Broker, Partition, Quorum
+from kafkacompat.config import ServerConfig
+from kafkacompat.config.properties import parse_properties
+
+IDS = [f"{number:022}" for number in range(1, 10)]
+
+
+def layout(size: int = 3, **more: object) -> Layout:
+    return new_layout(size, 9092, "cluster-id", IDS, **more)  # type: ignore[arg-type]
+
+
+def test_the_first_three_nodes_are_controllers_too() -> None:
+    made = layout(5)
+    assert [(node.node_id, node.roles, node.port, node.controller_port) for node in made.nodes] == [
+        (1, BOTH, 9092, 10092),
+        (2, BOTH, 9093, 10093),
+        (3, BOTH, 9094, 10094),
+        (4, BROKER, 9095, 0),
+        (5, BROKER, 9096, 0),
+    ]
+    assert controllers_of(made) == "127.0.0.1:10092,127.0.0.1:10093,127.0.0.1:10094"
+    assert made.bootstrap.count(",") == 4
+
+
+@pytest.mark.parametrize(
+    ("size", "copies", "in_sync"), [(1, "1", "1"), (2, "2", "1"), (3, "3", "2"), (7, "3", "2")]
+)
+def test_replication_fits_the_number_of_nodes(size: int, copies: str, in_sync: str) -> None:
+    found = replication_settings(size)
+    assert {value for name, value in found.items() if name.endswith("replication.factor")} == {copies}
+    assert {value for name, value in found.items() if "min" in name} == {in_sync}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_every_nodes_settings_are_valid(size: int, tmp_path: Path) -> None:
+    made = layout(size, racks=["a", "b"], overrides={"num.partitions": "7"})
+    for node in made.nodes:
+        config = ServerConfig.from_properties(settings_of(made, node, tmp_path / "data"))
+        assert (config.node_id, set(config.roles)) == (node.node_id, set(node.roles.split(",")))
+        assert config.str("broker.rack") == ("a" if node.node_id % 2 else "b")
+        assert config.int("num.partitions") == 7
+        assert not config.unknown
+
+
+@pytest.mark.parametrize("size", [0, -1, 101])
+def test_a_number_of_nodes_that_cannot_be(size: int) -> None:
+    with pytest.raises(CommandFailed, match="--nodes takes 1 to 100"):
+        layout(size)
+
+
+def test_ports_end_somewhere() -> None:
+    with pytest.raises(CommandFailed, match="leaves no port"):
+        new_layout(2, 64_535, "c", IDS)
+
+
+@given(st.text(st.characters(blacklist_categories=["Cs"]), min_size=1))
+def test_a_property_line_is_read_back_as_it_was_meant(value: str) -> None:
+    (line,) = property_line("log.dirs", "/" + value).splitlines()
+    assert parse_properties(line) == {"log.dirs": "/" + value}
+
+
+def test_the_layout_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path / "new" / "folder")
+    assert not files.exists()
+    with pytest.raises(CommandFailed, match="there is no cluster in"):
+        files.load()
+    made = layout(4, racks=["x"], overrides={"a": "b"})
+    files.save(made)
+    assert files.load() == made
+    files.layout_path.write_text('{"nodes": [{"node_id": 1}]}')
+    with pytest.raises(CommandFailed, match="cannot be read"):
+        files.load()
+
+
+def test_ids_of_removed_nodes_are_not_given_again() -> None:
+    made = layout(3)
+    smaller = made.with_node(new_node(made, 4, BROKER, IDS[3], None)).without_node(4)
+    assert (smaller.highest_node_id, len(smaller.nodes)) == (4, 3)
+    with pytest.raises(CommandFailed, match="there is no node 4; there are 1, 2, 3"):
+        smaller.node(4)
+
+
+def test_only_the_line_of_the_controllers_changes_in_a_users_file(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path)
+    made = layout(3)
+    for node in made.nodes:
+        files.write_settings(made, node, {"num.io.threads": "3"} if node.node_id == 2 else {})
+    path = files.settings_path(2)
+    assert "num.io.threads=3\n" in path.read_text()
+    assert "num.io.threads" not in files.settings_path(1).read_text()
+    before = "# mine\nlog.retention.hours = 1\n" + path.read_text()
+    path.write_text(before)
+    files.tell_of_controllers(made)
+    assert path.read_text() == before
+    files.tell_of_controllers(made.without_node(3))
+    assert path.read_text() == before.replace(",127.0.0.1:10094", "")
+
+
+def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path)
+    with (
+        files.locked("running", "somebody"),
+        pytest.raises(CommandFailed, match="somebody"),
+        files.locked("running", "somebody"),
+    ):
+        pass
+    with files.locked("running", "somebody"):
+        pass
+
+
+def report(**changes: object) -> Report:
+    made = layout(3)
+    partitions = [Partition("t", 0, 1, (1, 2), (1, 2), ()), Partition("t", 1, 2, (2, 3), (2,), (3,))]
+    brokers = {each: Broker(each, "127.0.0.1", 9091 + each, None, each == 3) for each in (1, 2, 3)}
+    quorum = Quorum(2, 5, {each: bytes(16) for each in (1, 2, 3)}, {}, {})
+    whole = Report(
+        made, {1: 11, 2: 12, 3: None}, {3: "was killed by SIGKILL"}, {1: 59.9, 2: 3_600.0, 3: 0.0},
+        Answers(brokers, quorum, partitions),
+    )  # fmt: skip
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+def test_a_row_says_what_a_node_does() -> None:
+    assert rows_of(report()) == [
+        (1, BOTH, 11, "127.0.0.1:9092", "alive", "voter", "1", "1", "0", "59s"),
+        (2, BOTH, 12, "127.0.0.1:9093", "alive", "leader", "1", "2", "0", "1h00m"),
+        (3, BOTH, "down", "127.0.0.1:9094", "fenced", "voter", "0", "1", "1", "-"),
+    ]
+    assert summary_of(report()) == (
+        "controller 2 is active; 2 partitions, 1 under-replicated, 0 without a leader; down: node 3 was killed by SIGKILL"
+    )
+    assert not report().is_whole
+    assert summary_of(report(answers=None)) == "no broker answers"
+
+
+def test_whole_is_a_cluster_with_everything_there() -> None:
+    answers = report().answers
+    assert answers is not None
+    brokers = {each: replace(broker, is_fenced=False) for each, broker in answers.brokers.items()}
+    whole = report(pids={1: 1, 2: 2, 3: 3}, answers=Answers(brokers, answers.quorum, answers.partitions[:1]))
+    assert whole.is_whole
+    assert not replace(whole, answers=Answers(brokers, None, [])).is_whole
+    assert not replace(whole, answers=Answers({1: brokers[1]}, answers.quorum, [])).is_whole
+    leaderless = replace(answers.partitions[0], leader=-1)
+    assert not replace(whole, answers=Answers(brokers, answers.quorum, [leaderless])).is_whole
+
+
+def test_what_changes_is_said_once() -> None:
+    before = report(pids={1: 11, 2: 12, 3: 13}, answers=None)
+    assert changes_between(None, before) == [f"node {each} runs with pid {10 + each}" for each in (1, 2, 3)]
+    now = report()
+    assert changes_between(before, now) == [
+        "node 3 (pid 13) was killed by SIGKILL",
+        "controller 2 is active",
+        "1 partition is under-replicated",
+    ]
+    assert changes_between(now, now) == []
+    again = report(pids={1: 11, 2: 99, 3: 14})
+    assert changes_between(now, again) == [
+        "node 2 (pid 12) has ended",
+        "node 2 runs with pid 99",
+        "node 3 runs with pid 14",
+    ]
+    assert changes_between(now, replace(now, answers=None)) == ["no broker answers"]
+    assert changes_between(now, replace(now, pids={1: 11, 2: 12})) == [
+        "node 3 is no longer part of the cluster"
+    ]
+
+
+def test_endings_and_durations_in_words() -> None:
+    assert [how_it_ended(status) for status in (None, 0, 1, -9)] == [
+        "has ended",
+        "was stopped",
+        "has ended with status 1",
+        "was killed by SIGKILL",
+    ]
+    assert [duration(each) for each in (0.4, 61, 7_260, 90_000)] == ["0s", "1m01s", "2h01m", "1d01h"]
+
+
+def test_progress_in_bytes_and_replicas() -> None:
+    assert progress_bar(0, 10) == "[" + "." * 30 + "]"
+    assert progress_bar(5, 10).count("#") == 15
+    assert progress_bar(12, 10) == progress_bar(0, 0) == "[" + "#" * 30 + "]"
+    assert (
+        progress_text(5_000_000, 20_000_000, 1, 4, 2.0)
+        == "5.0 MB of 20.0 MB, 1 of 4 replicas, 2.5 MB/s, 6 s left"
+    )
+    assert progress_text(0, 20_000_000, 0, 4, 0.0) == "0.0 MB of 20.0 MB, 0 of 4 replicas, 0.0 MB/s"
