@@ -287,7 +287,7 @@ class Cluster:
 
         def no_node_ended() -> bool:
             ended = [node.node_id for node in self.nodes.values() if not node.is_running]
-            assert not ended, f"nodes {ended} have ended\n{self.logs()}"
+            assert not ended, f"nodes {ended} have ended"
             serving = [node for node in self.brokers if node.serves]
             seen = [views.ask([node], views.brokers) for node in serving]
             return all(each is not None and len(each) == len(self.brokers) for each in seen)
@@ -339,8 +339,8 @@ class Cluster:
                 break
             # Without an active controller, or before the brokers are unfenced, it is to be asked again.
             retriable = (None, 7, 38, 41)
-            assert result["ErrorCode"] in retriable, (result, self.logs())
-            assert time.monotonic() < deadline, (result, self.logs())
+            assert result["ErrorCode"] in retriable, (result, name)
+            assert time.monotonic() < deadline, (result, name)
             time.sleep(0.2)
 
         def is_led() -> bool:
