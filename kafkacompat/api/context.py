@@ -305,19 +305,6 @@ class GroupService(Protocol):
 
     def partition_for(self, group_id: str) -> int: ...
 
-
-class FetchService(Protocol):
-    """Fetch with sessions and long poll (partition/fetch)."""
-
-    def fetch(
-        self,
-        parameters: FetchParameters,
-        partitions: Sequence[FetchRequestPartition],
-        forgotten: Sequence[tuple[Uuid, str | None, int]],
-    ) -> Any | Deferred[Any]:
-        """A FetchResponse message, now or when bytes or time are there."""
-        ...
-
     def transactional_offset_commit(self, request: Any, context: RequestContext) -> Deferred[Any]:
         """TxnOffsetCommit: offsets that count once the transaction is committed."""
         ...
@@ -332,6 +319,19 @@ class FetchService(Protocol):
         transaction_version: int,
     ) -> Deferred[ErrorCode]:
         """A marker to a partition of the offsets topic: its offsets count now, or are dropped."""
+        ...
+
+
+class FetchService(Protocol):
+    """Fetch with sessions and long poll (partition/fetch)."""
+
+    def fetch(
+        self,
+        parameters: FetchParameters,
+        partitions: Sequence[FetchRequestPartition],
+        forgotten: Sequence[tuple[Uuid, str | None, int]],
+    ) -> Any | Deferred[Any]:
+        """A FetchResponse message, now or when bytes or time are there."""
         ...
 
 
@@ -361,8 +361,6 @@ class Node:
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
     transactions: Transactions
-    directories: DirectoryService | None = None
-    """None where replicas stay where they are (the simulator)."""
     directories: DirectoryService | None = None
     """None where replicas stay where they are (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)

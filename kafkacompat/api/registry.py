@@ -57,7 +57,6 @@ ENTRIES: tuple[Entry, ...] = (
     _entry(32, "DescribeConfigs", "describe_configs", 1, 4),
     _entry(33, "AlterConfigs", "alter_configs", 0, 2),
     _entry(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
-    _entry(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
     _entry(35, "DescribeLogDirs", "describe_log_dirs", 1, 5),
     _entry(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
     _entry(37, "CreatePartitions", "create_partitions", 0, 3),
