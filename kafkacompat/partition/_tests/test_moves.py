@@ -1,0 +1,410 @@
+"""Replicas and directories on a real disk, with a controller by hand: telling it, copying, the throttle, the change of places.
+
+KIP-113, KIP-858. Traps I15 (what UNASSIGNED, LOST and MIGRATING mean).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, TopicPartition, Uuid
+from kafkacompat.log._tests.logs import all_values
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.manager import LogManager
+from kafkacompat.partition._tests.fakes import (
+    NODE_ID,
+    FakeClock,
+    FakeTimers,
+    FakeWorkers,
+    batch_of,
+    image_of,
+    partition_image,
+    topic_image,
+)
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
+from kafkacompat.partition.placement import Placement
+from kafkacompat.wire.errors import ErrorCode
+
+A, B, C = b"\xa0" * 16, b"\xb0" * 16, b"\xc0" * 16
+NAME = TopicPartition("t", 0)
+UNLIMITED = 2**63 - 1
+
+
+class Settings:
+    def __init__(self) -> None:
+        self.values = {
+            "num.replica.alter.log.dirs.threads": 2,
+            "replica.alter.log.dirs.io.max.bytes.per.second": UNLIMITED,
+            "alter.log.dirs.replication.quota.window.num": 11,
+            "alter.log.dirs.replication.quota.window.size.seconds": 1,
+            "replica.fetch.backoff.ms": 1000,
+        }
+
+    def int(self, name: str) -> int:
+        return self.values[name]
+
+
+class Disks:
+    """A broker's partitions on three directories; `told` is what the controller was told."""
+
+    def __init__(self, path: Path) -> None:
+        self.clock = FakeClock()
+        self.timers = FakeTimers(self.clock)
+        self.workers = FakeWorkers()
+        self.settings = Settings()
+        self.told: list[tuple[Uuid, int, Uuid, Callable[[], None] | None]] = []
+        self.config = LogConfig()
+        for name in "abc":
+            (path / name).mkdir(exist_ok=True)
+        self.logs = LogManager(
+            RealDisk(),
+            [(str(path / name), each) for name, each in zip("abc", (A, B, C), strict=True)],
+            self.config,
+            self.clock,
+        )
+        self.logs.load_all()
+        self.manager = PartitionManager(
+            NODE_ID, self.logs, self.clock, self.timers, self.workers, lambda topic: self.config
+        )
+        self.placement = Placement(
+            self.manager, self.logs, lambda *told: self.told.append(told), self._make_moves
+        )
+        self.image = MetadataImage()
+
+    def _make_moves(self) -> Moves:
+        return Moves(
+            self.logs,
+            self.clock,
+            self.timers,
+            self.workers,
+            self.settings,
+            lambda *told: self.told.append(told),
+            failed=self.manager.storage_failed,
+            moved=self.manager.advanced,
+        )
+
+    def publish(self, *directories: Uuid, **changes: object) -> None:
+        """One partition for each directory, in which the metadata say that it lies; without any there is no topic."""
+        partitions = {
+            index: replace(partition_image(), directories=(directory,), **changes)  # type: ignore[arg-type]
+            for index, directory in enumerate(directories)
+        }
+        old, self.image = self.image, image_of(*([topic_image("t", partitions)] if partitions else []))
+        self.manager.on_image(old, self.image)
+
+    def core(self) -> PartitionCore:
+        core = self.manager.core(NAME)
+        assert core is not None
+        return core
+
+    def log(self) -> PartitionLog:
+        log = self.logs.get(NAME)
+        assert log is not None
+        return log
+
+    def append(self, count: int = 1, size: int = 10) -> None:
+        for number in range(count):
+            value = b"%d" % number + b"." * size
+            assert not self.manager.append(NAME, batch_of(value, now_ms=self.clock.ms), 1, 13, False).error
+
+    def path(self, name: str) -> str:
+        return next(each.path for each in self.logs.directories if each.path.endswith(f"/{name}"))
+
+    def home(self) -> str:
+        home = self.logs.directory_of(NAME)
+        assert home is not None
+        return home.path[-1]
+
+    def run(self, rounds: int = 50) -> None:
+        for _ in range(rounds):
+            self.timers.advance(0)
+            self.workers.run()
+
+    def accept(self) -> None:
+        """The controller takes the newest."""
+        accepted = self.told[-1][3]
+        assert accepted is not None
+        accepted()
+        self.timers.advance(ASSIGNED_POLL_MS)
+        self.run()
+
+
+@pytest.fixture
+def disks(tmp_path: Path) -> Disks:
+    return Disks(tmp_path)
+
+
+def test_a_log_is_made_where_the_metadata_name_a_directory(disks: Disks) -> None:
+    disks.publish(C, B)
+    assert disks.home() == "c"
+    assert disks.logs.directory_of(TopicPartition("t", 1)) is disks.logs.directories[1]
+    assert disks.told == []
+
+
+@pytest.mark.parametrize("named", [DIRECTORY_UNASSIGNED, DIRECTORY_LOST, bytes(16), b"\xdd" * 16])
+def test_I15_what_the_metadata_leave_open_is_chosen_here_and_told(disks: Disks, named: Uuid) -> None:
+    disks.publish(named)
+    assert disks.home() == "a"
+    assert disks.told == [(disks.core().topic_id, 0, A, None)]
+
+
+def test_after_a_start_the_log_stays_where_it_lies_and_that_is_told(disks: Disks, tmp_path: Path) -> None:
+    disks.publish(B)
+    disks.append(3)
+    disks.logs.shut_down(1)
+    again = Disks(tmp_path)
+    again.publish(A)
+    assert again.home() == "b"
+    assert again.log().log_end_offset == 3
+    assert [each[2] for each in again.told] == [B]
+
+
+def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
+    disks.publish(A)
+    disks.append(30)
+    before = disks.log()
+    values = all_values(before)
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
+    disks.run()
+    assert [each[:3] for each in disks.told] == [(disks.core().topic_id, 0, B)]
+    assert disks.log() is before
+    # What comes while the controller is told is copied as well, up to the moment of the change.
+    disks.append(5)
+    disks.timers.advance(ASSIGNED_POLL_MS)
+    assert disks.logs.futures.logs[NAME].log_end_offset == 35
+    assert disks.log() is before
+    disks.append(5)
+    disks.accept()
+    assert disks.home() == "b"
+    log = disks.log()
+    assert disks.core().log is log
+    assert [value for _, value in all_values(log)][:30] == [value for _, value in values]
+    assert (log.log_end_offset, log.high_watermark) == (40, 40)
+    assert log.recovery_point == 30
+    assert disks.logs.futures.logs == {}
+    disks.append(1)
+    assert log.log_end_offset == 41
+    assert disks.timers.pending() == []
+
+
+def test_records_arrive_whole_from_many_segments_and_large_pieces(disks: Disks) -> None:
+    disks.config = replace(disks.config, segment_bytes=COPY_BYTES * 2)
+    disks.publish(A)
+    disks.append(12, size=AT_ONCE_BYTES + 100)
+    assert len(disks.log().segments) > 1
+    values = all_values(disks.log())
+    disks.placement.alter(NAME, disks.path("c"))
+    disks.timers.advance(0)
+    assert disks.workers.submitted, "a worker reads what is more than a little"
+    disks.run()
+    disks.accept()
+    assert disks.home() == "c"
+    assert all_values(disks.log()) == values
+
+
+def test_a_copy_follows_the_truncations_of_its_log(disks: Disks) -> None:
+    """Trap of KIP-101 within a node: what was copied in an epoch that lost is dropped, and later epochs copied anew."""
+    disks.publish(A)
+    disks.append(10)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    assert disks.logs.futures.logs[NAME].log_end_offset == 10
+    disks.log().truncate_to(6)
+    disks.publish(A, leader_epoch=3, partition_epoch=3)
+    disks.append(8)
+    disks.accept()
+    assert disks.home() == "b"
+    assert disks.log().epoch_entries == [(0, 0), (3, 6)]
+    assert disks.log().log_end_offset == 14
+
+
+def test_a_copy_that_the_logs_start_has_overtaken_begins_anew(disks: Disks) -> None:
+    disks.publish(A)
+    disks.append(3)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.log().truncate_fully_and_start_at(100)
+    disks.append(2)
+    disks.accept()
+    assert disks.home() == "b"
+    assert (disks.log().log_start_offset, disks.log().log_end_offset) == (100, 102)
+
+
+def test_the_throttle_holds_copies_back(disks: Disks) -> None:
+    disks.settings.values["replica.alter.log.dirs.io.max.bytes.per.second"] = 100_000
+    disks.publish(A)
+    disks.append(30, size=100_000)
+    began = disks.clock.ms
+    disks.placement.alter(NAME, disks.path("b"))
+    for _ in range(1000):
+        disks.timers.advance(100)
+        disks.workers.run()
+        if disks.told:
+            break
+    assert disks.told
+    seconds = (disks.clock.ms - began) / 1000
+    assert 15 < seconds < 40, f"3 MB at 100 kB/s took {seconds} s"
+
+
+def test_so_many_moves_at_a_time(disks: Disks) -> None:
+    disks.publish(A, A, A)
+    disks.settings.values["num.replica.alter.log.dirs.threads"] = 1
+    for index in range(3):
+        assert disks.placement.alter(TopicPartition("t", index), disks.path("b")) is ErrorCode.NONE
+    disks.run()
+    assert [each[1] for each in disks.told] == [0]
+    disks.accept()
+    assert [each[1] for each in disks.told] == [0, 1]
+
+
+def test_a_move_back_ends_it_and_what_was_told_is_taken_back(disks: Disks) -> None:
+    disks.publish(A)
+    disks.append(3)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    assert disks.placement.alter(NAME, disks.path("a")) is ErrorCode.NONE
+    assert [each[2] for each in disks.told] == [B, A]
+    assert disks.logs.futures.logs == {}
+    disks.told[0][3]()  # type: ignore[misc]  # an answer that comes late
+    disks.run()
+    assert disks.home() == "a"
+    # And on to a third one.
+    disks.placement.alter(NAME, disks.path("b"))
+    assert disks.placement.alter(NAME, disks.path("c")) is ErrorCode.NONE
+    disks.run()
+    disks.accept()
+    assert disks.home() == "c"
+
+
+def test_a_restart_goes_on_with_a_move(disks: Disks, tmp_path: Path) -> None:
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.append(5)
+    disks.logs.shut_down(1)
+    again = Disks(tmp_path)
+    # The controller has taken the new directory already; the log still lies in the old one.
+    again.publish(B)
+    assert [each[2] for each in again.told] == [A]
+    assert again.logs.futures.logs[NAME].log_end_offset == 20
+    again.run()
+    assert [each[2] for each in again.told] == [A, B]
+    again.accept()
+    assert again.home() == "b"
+    assert again.log().log_end_offset == 25
+
+
+def test_a_start_after_a_crash_between_the_two_renames(disks: Disks, tmp_path: Path) -> None:
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    (tmp_path / "a" / "t-0").rename(tmp_path / "a" / "t-0.0123-delete")
+    again = Disks(tmp_path)
+    again.publish(B)
+    assert again.home() == "b"
+    assert again.log().log_end_offset == 20
+    assert again.told == []
+
+
+def test_a_future_log_of_no_replica_is_a_stray(disks: Disks, tmp_path: Path) -> None:
+    disks.publish(A)
+    disks.placement.alter(NAME, disks.path("b"))
+    again = Disks(tmp_path)
+    again.publish()
+    assert again.logs.futures.logs == {}
+    assert [each for each in (tmp_path / "b").iterdir() if each.name.endswith("-stray")]
+
+
+def test_the_target_fails_while_copying(disks: Disks) -> None:
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.logs.future_failed(NAME, OSError(5, "broken"))
+    disks.timers.advance(ASSIGNED_POLL_MS)
+    assert [each[2] for each in disks.told] == [B, A]
+    assert disks.home() == "a"
+    disks.append(1)
+    assert disks.placement.alter(NAME, disks.path("c")) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert disks.timers.pending() == []
+
+
+def test_the_origin_fails_while_copying(disks: Disks) -> None:
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.logs.partition_failed(NAME, OSError(5, "broken"))
+    # The metadata name the target, where the replica does not lie yet: it must count as lost.
+    assert [each[2] for each in disks.told] == [B, A]
+    assert disks.manager.core(NAME) is None
+    disks.timers.advance(ASSIGNED_POLL_MS)
+    assert disks.timers.pending() == []
+
+
+def test_a_deleted_partition_takes_its_move_along(disks: Disks, tmp_path: Path) -> None:
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.publish()
+    disks.run()
+    assert disks.logs.futures.logs == {}
+    assert not [each for each in (tmp_path / "b").iterdir() if each.name.endswith("-future")]
+    assert disks.timers.pending() == []
+
+
+def test_refusals(disks: Disks) -> None:
+    disks.publish(A)
+    alter = disks.placement.alter
+    assert alter(NAME, "/nowhere") is ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter(TopicPartition("x" * 240, 0), disks.path("b")) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert alter(TopicPartition("unknown", 0), disks.path("b")) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    disks.logs.cordoned = frozenset({B})
+    assert alter(NAME, disks.path("b")) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    disks.logs.partition_failed(NAME, OSError(5, "broken"))
+    assert alter(NAME, disks.path("c")) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_replica_to_come_lies_where_it_was_asked_for(disks: Disks) -> None:
+    elsewhere: dict[str, object] = {"replicas": (2,), "isr": (2,), "leader": 2}
+    disks.publish(A, **elsewhere)
+    assert disks.placement.alter(NAME, disks.path("c")) is ErrorCode.REPLICA_NOT_AVAILABLE
+    disks.publish(DIRECTORY_UNASSIGNED, partition_epoch=1)
+    assert disks.home() == "c"
+    assert [each[2] for each in disks.told] == [C]
+
+
+def a_replica(directory: Uuid, isr: tuple[int, ...]) -> PartitionImage:
+    return replace(partition_image(replicas=(2, NODE_ID), isr=isr, leader=2), directories=(A, directory))
+
+
+@pytest.mark.parametrize(
+    ("named", "isr", "serves"),
+    [
+        (B, (2,), True),
+        (DIRECTORY_UNASSIGNED, (2,), True),
+        (A, (2,), False),
+        (B, (2, NODE_ID), False),
+        (DIRECTORY_UNASSIGNED, (2, NODE_ID), False),
+    ],
+)
+def test_while_a_directory_is_offline_only_replicas_out_of_the_isr_begin_empty(
+    disks: Disks, named: Uuid, isr: tuple[int, ...], serves: bool
+) -> None:
+    disks.logs.fail_directory(disks.logs.directories[0], OSError(5, "broken"))
+    image = image_of(topic_image("t", {0: a_replica(named, isr)}))
+    disks.manager.on_image(MetadataImage(), image)
+    assert (disks.manager.core(NAME) is not None) == serves
