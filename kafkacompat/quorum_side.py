@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kafkacompat.advertised import controller_addresses
-from kafkacompat.api.context import NotController, RequestContext
+from kafkacompat.api.context import NO_CONNECTION, NotController, RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -43,7 +43,6 @@ PROBE_TIMEOUT_MS = 1_000
 """How long a broker whose heartbeats' connection was closed may take to refuse or accept a new one."""
 RESIGN_TIMEOUT_MS = 1_000
 """How long a leader that stops waits for the other voters to hear of it."""
-NO_CONNECTION = -1
 DRAIN_DEADLINE_MS = 1_000
 """How long other nodes' requests may take to be answered while this one stops."""
 
@@ -106,7 +105,7 @@ class QuorumSide:
             doors.clock,
             doors.timers,
             doors.random,
-            ChannelTransport(doors.channels),
+            ChannelTransport(doors.channels, logger.error),
             endpoints=self.listeners,
             fail=fail,
             note=logger.warning,

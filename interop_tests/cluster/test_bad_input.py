@@ -125,9 +125,10 @@ def test_a_foreign_clusters_requests(unchanged: Cluster, to_controller: Ask) -> 
 
 
 def test_a_node_id_that_is_taken(unchanged: Cluster, to_controller: Ask) -> None:
-    """Another incarnation of a broker whose session is alive."""
-    reply = to_controller("BrokerRegistration", 4, registration(unchanged, 2))
-    assert reply["ErrorCode"] == DUPLICATE_BROKER_REGISTRATION
+    """Another incarnation of a broker whose session is alive, the active controller's own one included."""
+    for node_id in unchanged.nodes:
+        reply = to_controller("BrokerRegistration", 4, registration(unchanged, node_id))
+        assert reply["ErrorCode"] == DUPLICATE_BROKER_REGISTRATION, node_id
 
 
 def test_a_broker_of_an_old_epoch_or_none(unchanged: Cluster, to_controller: Ask) -> None:

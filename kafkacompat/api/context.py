@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kafkacompat.records.validate import Origin
     from kafkacompat.wire.errors import ErrorCode
 
+NO_CONNECTION = -1
+"""The connection id of a request that this node makes of itself."""
 _Str = str
 """str, where a method of that name hides it."""
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.context import NO_CONNECTION, NotController
 from kafkacompat.controller.balance import allows_unclean_elections
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -193,8 +193,9 @@ class ActiveController:
         endpoints = {(each.host, each.port) for each in request.listeners}
 
         def is_live(broker: BrokerImage) -> bool:
-            # A node that registers with the controller in its own process has died before: there is no session to wait for.
-            return broker.id != self._settings.node_id and liveness.is_live(broker, endpoints)
+            # A broker that registers with the controller in its own process has died before: there is no session to wait for.
+            in_own_process = context.connection_id == NO_CONNECTION
+            return not in_own_process and liveness.is_live(broker, endpoints)
 
         def register() -> Result[MetadataRecord, Any]:
             result = broker_registration(

@@ -13,6 +13,7 @@ from typing import Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError, Channels, UnsupportedByPeer
 from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
+from kafkacompat.wire.errors import ErrorCode
 
 FETCH = 1
 FIRST_NODE_ID = 0
@@ -23,12 +24,20 @@ def _nobody(node_id: int) -> None:
     """Before a driver has said that it wants to know."""
 
 
+def _silent(text: str) -> None:
+    """Where nobody reads a log."""
+
+
 class ChannelTransport:
     """raft.contracts.QuorumTransport."""
 
-    def __init__(self, channels: Channels) -> None:
+    def __init__(self, channels: Channels, note: Callable[[str], None] = _silent) -> None:
+        """`note` is told once of each node that belongs to another cluster: a quorum asks on for ever, as Kafka's does."""
         self.on_refused: Callable[[int], None] = _nobody
         self._channels = channels
+        self._note = note
+        self._foreign: set[tuple[str, int]] = set()
+        """Addresses that were told of; as many as the quorum ever had at most."""
 
     def request(
         self, node_id: int, host: str, port: int, message: Any, timeout_ms: int, *, min_version: int = 0
@@ -47,6 +56,7 @@ class ChannelTransport:
             except ChannelError as error:
                 answer.fail(PeerUnavailable(str(error)))
             else:
+                self._look_at(response, node_id, host, port)
                 answer.resolve(response)
 
         peer = channel.peer_versions(message.API_KEY)
@@ -54,6 +64,18 @@ class ChannelTransport:
             return _failed(PeerUnsupported(f"node {node_id} knows only version {peer[1]}"))
         channel.request(message, timeout_ms).on_done(answered)
         return answer
+
+    def _look_at(self, response: Any, node_id: int, host: str, port: int) -> None:
+        if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self._foreign.discard((host, port))
+        elif (host, port) not in self._foreign:
+            self._foreign.add((host, port))
+            name = f"node {node_id}" if node_id >= FIRST_NODE_ID else "the controller"
+            self._note(
+                f"{name} at {host}:{port} refuses this node's requests with INCONSISTENT_CLUSTER_ID: the cluster.id of "
+                "meta.properties is not the id of the cluster that controller.quorum.bootstrap.servers or "
+                "controller.quorum.voters lead to"
+            )
 
     def _refused(self, node_id: int) -> None:
         self.on_refused(node_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafkacompat.api.context import RequestContext
+from kafkacompat.api.context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.bootstrap import bootstrap_values
@@ -153,7 +153,9 @@ class Harness:
         return found
 
     def call(self, command: Any, request: Any) -> Any:
-        answer = command(request, context())
+        # The node's own broker, 1, asks in its own process.
+        is_own = getattr(request, "broker_id", None) == 1
+        answer = command(request, context(connection_id=NO_CONNECTION if is_own else HEARD_ON))
         self.workers.run_all()
         return answer.result()
 

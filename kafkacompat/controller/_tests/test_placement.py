@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.controller._tests.harness import DIRECTORY_ID, Harness, registration
+from kafkacompat.controller._tests.harness import DIRECTORY_ID, HEARD_ON, Harness, context, registration
 from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.placement import PlacementRefused, StripedPlacer, place_partitions
 from kafkacompat.raft._tests.support import CountingRandom
@@ -129,3 +129,15 @@ def test_the_same_incarnation_keeps_its_epoch_and_another_gets_the_next_offset()
     assert other.broker_epoch == end
     assert node.image.brokers[1].fenced
     assert node.beat(epoch).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_another_process_does_not_take_the_place_of_the_controllers_own_broker() -> None:
+    """Only its own process may register it anew while its session lasts; what comes by a connection is somebody else."""
+    node = Harness().start()
+    node.serve(incarnation=1)
+    stranger = node.controller.broker_registration(
+        registration(incarnation=2), context(connection_id=HEARD_ON)
+    )
+    assert stranger.result().error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert node.image.brokers[1].incarnation_id == (1).to_bytes(16, "big")
+    assert not node.image.brokers[1].fenced
