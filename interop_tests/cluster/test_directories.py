@@ -1,0 +1,240 @@
+"""JBOD: a broker with several log directories. Replicas move from one to another, new ones pass over the cordoned, one fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.conftest import MakeCluster, Measure
+from interop_tests.cluster.workload import Follower, Work, assert_exact
+from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.wire import Connection
+
+AtWork = Callable[..., tuple[list[Work], Follower]]
+Unique = Callable[[str], str]
+SMALL_INDEXES = {"log.index.size.max.bytes": "4096"}
+ALONE = {
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    **SMALL_INDEXES,
+}
+LOG_DIR_NOT_FOUND, REPLICA_NOT_AVAILABLE, INVALID_REPLICA_ASSIGNMENT, UNKNOWN_PARTITION = 57, 9, 39, 3
+STORAGE_ERROR = 56
+FILLING_RECORDS, FILLING_BYTES = 20_000, 1_000
+THROTTLE_BYTES_PER_S = 3_000_000
+JOINED = 4
+
+
+class Directories:
+    """What a broker tells of its log directories."""
+
+    def __init__(self, bootstrap: str) -> None:
+        with Connection(bootstrap) as connection:
+            reply = connection.call("DescribeLogDirs", 5, {"Topics": None})
+        self.errors = {Path(each["LogDir"]): each["ErrorCode"] for each in reply["Results"]}
+        self.cordoned = {Path(each["LogDir"]) for each in reply["Results"] if each["IsCordoned"]}
+        self.current: dict[tuple[str, int], Path] = {}
+        self.future: dict[tuple[str, int], Path] = {}
+        for directory in reply["Results"]:
+            for topic in directory["Topics"]:
+                for partition in topic["Partitions"]:
+                    found = self.future if partition["IsFutureKey"] else self.current
+                    found[topic["Name"], partition["PartitionIndex"]] = Path(directory["LogDir"])
+
+
+def alter(bootstrap: str, path: Path | str, topic: str, partition: int) -> int:
+    """AlterReplicaLogDirs of one replica; its error code."""
+    wanted = {"Path": str(path), "Topics": [{"Name": topic, "Partitions": [partition]}]}
+    with Connection(bootstrap) as connection:
+        reply = connection.call("AlterReplicaLogDirs", 2, {"Dirs": [wanted]})
+    code: int = reply["Results"][0]["Partitions"][0]["ErrorCode"]
+    return code
+
+
+def one_node(make_cluster: MakeCluster, folder: Path, **settings: str) -> tuple[Cluster, list[Path]]:
+    paths = [folder / name for name in ("first", "second", "third")]
+    log_dirs = ",".join(str(path) for path in paths)
+    return make_cluster(nodes=1, settings={**ALONE, "log.dirs": log_dirs, **settings}), paths
+
+
+def fill(bootstrap: str, topic: str) -> None:
+    """Much to copy, numbered as the workloads' records are."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    for number in range(1, FILLING_RECORDS + 1):
+        producer.produce(topic, b"." * FILLING_BYTES + b":0:%d" % number, partition=0)
+        producer.poll(0)
+        if number % 2000 == 0:
+            producer.flush(30)
+    assert producer.flush(30) == 0
+
+
+def test_a_partition_moves_between_three_directories_under_load(
+    make_cluster: MakeCluster,
+    tools: KafkaTools,
+    at_work: AtWork,
+    unique: Unique,
+    tmp_path: Path,
+    measure: Measure,
+) -> None:
+    """With Kafka's tool and a throttle, while clients produce and consume; the node is killed meanwhile and goes on by itself."""
+    cluster, _ = one_node(make_cluster, tmp_path)
+    topic = cluster.create_topic(unique("disks"), assignment=[[1]] * 3)
+    places = Directories(cluster.bootstrap).current
+    assert len({places[topic, number] for number in range(3)}) == 3, "new partitions spread"
+    fill(cluster.bootstrap, topic)
+    works, follower = at_work(cluster, topic, 3)
+    origin, target, last = (places[topic, number] for number in range(3))
+    plan = tmp_path / "plan.json"
+
+    def reassign(*options: str) -> str:
+        arguments = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan)]
+        return tools.run("reassign.ReassignPartitionsCommand", *arguments, *options, status=None).out
+
+    def move(path: Path, *options: str) -> None:
+        entry = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(path)]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        started = reassign("--execute", *options)
+        assert f"Successfully started log directory move for: {topic}-0-1" in started, started
+
+    def wait_until_there(path: Path) -> None:
+        def is_there() -> bool:
+            found = Directories(cluster.bootstrap)
+            return found.current[topic, 0] == path and (topic, 0) not in found.future
+
+        cluster.wait(is_there, f"the replica lies in {path}", 60)
+
+    move(target, "--replica-alter-log-dirs-throttle", str(THROTTLE_BYTES_PER_S))
+    found = Directories(cluster.bootstrap)
+    assert (found.current[topic, 0], found.future[topic, 0]) == (origin, target)
+    assert f"Reassignment of replica {topic}-0-1 is still in progress." in reassign("--verify")
+    described = tools.run("LogDirsCommand", "--bootstrap-server", cluster.bootstrap, "--describe").out
+    (told,) = json.loads(described.splitlines()[-1])["brokers"]
+    futures = [
+        (each["logDir"], one["partition"], one["isFuture"])
+        for each in told["logDirs"]
+        for one in each["partitions"]
+        if one["partition"] == f"{topic}-0"
+    ]
+    assert sorted(futures) == sorted([(str(origin), f"{topic}-0", False), (str(target), f"{topic}-0", True)])
+    assert [each.name.endswith("-future") for each in target.iterdir() if f"{topic}-0." in each.name] == [
+        True
+    ]
+    node = cluster.nodes[1]
+    node.kill()
+    node.start()
+    for work in works:
+        work.wait_for_progress()
+    wait_until_there(target)
+    assert f"Reassignment of replica {topic}-0-1 completed successfully." in reassign("--verify")
+    for work in works:
+        work.progress.reset()
+    move(last)
+    wait_until_there(last)
+    # And to another one while that move has hardly begun.
+    move(origin)
+    for path in (target, origin):
+        assert alter(cluster.bootstrap, path, topic, 0) == 0
+    wait_until_there(origin)
+    for work in works:
+        work.wait_for_progress()
+        measure(f"moves between directories, {work.name}", work.stop())
+        follower.wait_for(work)
+    node.stop()
+    node.start()
+    assert_exact(cluster.bootstrap, topic, *works)
+    assert Directories(cluster.bootstrap).current[topic, 0] == origin
+
+
+def test_refusals_and_cordoned_directories(make_cluster: MakeCluster, unique: Unique, tmp_path: Path) -> None:
+    """KIP-1066: a cordoned directory gets nothing new, by creation or by a move, until it is free again."""
+    cluster, paths = one_node(make_cluster, tmp_path, **{"cordoned.log.dirs": str(tmp_path / "third")})
+    bootstrap = cluster.bootstrap
+    cluster.wait(lambda: Directories(bootstrap).cordoned == {paths[2]}, "the broker says what is cordoned")
+    topic = cluster.create_topic(unique("cordoned"), assignment=[[1]] * 4)
+    places = [Directories(bootstrap).current[topic, number] for number in range(4)]
+    assert sorted(places) == sorted(paths[:2] * 2)
+    assert alter(bootstrap, paths[2], topic, 0) == INVALID_REPLICA_ASSIGNMENT
+    assert alter(bootstrap, tmp_path / "nowhere", topic, 0) == LOG_DIR_NOT_FOUND
+    assert alter(bootstrap, paths[0], unique("nothing"), 0) == UNKNOWN_PARTITION
+    assert alter(bootstrap, places[0], topic, 0) == 0
+    free: dict[str, Any] = {
+        "ResourceType": 4,
+        "ResourceName": "1",
+        "Configs": [{"Name": "cordoned.log.dirs", "ConfigOperation": 0, "Value": ""}],
+    }
+    with Connection(bootstrap) as connection:
+        reply = connection.call("IncrementalAlterConfigs", 1, {"Resources": [free], "ValidateOnly": False})
+    assert reply["Responses"][0]["ErrorCode"] == 0, reply
+    cluster.wait(lambda: not Directories(bootstrap).cordoned, "nothing is cordoned any more")
+    assert alter(bootstrap, paths[2], topic, 0) == 0
+    cluster.wait(
+        lambda: Directories(bootstrap).current.get((topic, 0)) == paths[2], "the replica lies in the third"
+    )
+
+
+def test_a_directory_fails_while_clients_work(
+    cluster: Cluster, kind: str, at_work: AtWork, unique: Unique, tmp_path: Path, measure: Measure
+) -> None:
+    """A file lies where the second directory was. The broker stays and leads what is in the first; what was in the second is led
+    elsewhere, and replicated here again once the directory is back and the broker was started anew."""
+    whole, failing = tmp_path / "whole", tmp_path / "failing"
+    settings = {**SMALL_INDEXES, "log.dirs": f"{whole},{failing}"}
+    node = cluster.add_node(kind, JOINED, settings=settings)
+    try:
+        topic = cluster.create_topic(unique("fails"), assignment=[[JOINED, 1, 2]] * 4)
+        cluster.wait(lambda: len(Directories(node.bootstrap).current) >= 4, "4 replicas")
+        places = Directories(node.bootstrap).current
+        there = {number for number in range(4) if places[topic, number] == failing}
+        assert len(there) == 2
+        works, follower = at_work(cluster, topic, 4)
+        failing.rename(tmp_path / "aside")
+        failing.write_text("a file")
+        cluster.wait(
+            lambda: all(cluster.leader(topic, number) != JOINED for number in there), "others lead", 60
+        )
+        for work in works:
+            work.wait_for_progress(60, records=100)
+            measure(f"a directory failed, {work.name}", work.progress.longest_gap_s())
+        assert node.is_running
+        found = Directories(node.bootstrap)
+        assert found.errors == {whole: 0, failing: STORAGE_ERROR}
+        assert {cluster.leader(topic, number) for number in set(range(4)) - there} == {JOINED}
+        for number in there:
+            partition = cluster.partition(topic, number)
+            assert partition is not None
+            assert JOINED not in partition.isr
+            assert alter(node.bootstrap, whole, topic, number) == STORAGE_ERROR
+        # A restart without the directory: the broker goes on as it did.
+        node.stop()
+        node.start()
+        cluster.wait_for_brokers(JOINED)
+        for work in works:
+            work.wait_for_progress(60)
+        assert Directories(node.bootstrap).errors == {whole: 0, failing: STORAGE_ERROR}
+        node.stop()
+        failing.unlink()
+        (tmp_path / "aside").rename(failing)
+        node.start()
+        cluster.wait_until_whole()
+        for work in works:
+            work.wait_for_progress()
+            work.stop()
+            follower.wait_for(work)
+        assert_exact(cluster.bootstrap, topic, *works)
+        assert {
+            number: path
+            for (name, number), path in Directories(node.bootstrap).current.items()
+            if name == topic
+        } == {number: places[topic, number] for number in range(4)}
+    finally:
+        cluster.forget(node)
