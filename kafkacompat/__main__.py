@@ -19,6 +19,7 @@ COMMANDS = {
     "format": "give data directories their identity, as kafka-storage format does",
     "topics": "list, describe, create, alter and delete topics",
     "reassign": "move partitions between brokers, with a throttle and a progress bar",
+    "quorum": "describe the metadata quorum, add and remove voters, forget brokers",
     "elect": "let preferred replicas lead again, or any live one",
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",

@@ -165,6 +165,13 @@ def test_a_cluster_grows_moves_and_shrinks_under_load(
     assert not any("4" in ids for ids in replicas_of(output_of("topics", "describe", topic, *where)).values())
     output_of("reassign", "--topics", topic, "--brokers", "3,4,5", *where)
     assert set.union(*replicas_of(output_of("topics", "describe", topic, *where)).values()) == {"3", "4", "5"}
+    lines = output_of("quorum", "describe", *where).splitlines()
+    assert [line.split()[:2] for line in lines[2:]] == [
+        *([each, "voter"] for each in "1235"),
+        ["4", "observer"],
+    ]
+    assert "broker 4 is alive" in refusal_of("quorum", "unregister", "4", *where)
+    assert "node 4 is no voter" in refusal_of("quorum", "remove", "4", *where)
     removed = output_of("node", "remove", "4", *data)
     assert "node 4 has no partitions any more" in removed
     assert "the 3 voters left survive the loss of 1" in output_of("node", "remove", "5", *data)

@@ -209,7 +209,7 @@ def test_progress_in_bytes_and_replicas() -> None:
     assert progress_bar(5, 10).count("#") == 15
     assert progress_bar(12, 10) == progress_bar(0, 0) == "[" + "#" * 30 + "]"
     assert (
-        progress_text(5_000_000, 20_000_000, 1, 4, 2.0)
-        == "5.0 MB of 20.0 MB, 1 of 4 replicas, 2.5 MB/s, 6 s left"
+        progress_text(9_000_000, 20_000_000, 1, 4, 5_000_000, 2.0)
+        == "9.0 MB of 20.0 MB, 1 of 4 replicas, 2.5 MB/s, 4 s left"
     )
-    assert progress_text(0, 20_000_000, 0, 4, 0.0) == "0.0 MB of 20.0 MB, 0 of 4 replicas, 0.0 MB/s"
+    assert progress_text(0, 20_000_000, 0, 4, 0, 0.0) == "0.0 MB of 20.0 MB, 0 of 4 replicas, 0.0 MB/s"

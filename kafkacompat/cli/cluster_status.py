@@ -5,6 +5,7 @@ Duty: look at processes and ask a broker, then words. It changes nothing.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -93,16 +94,21 @@ def look(layout: Layout, processes: NodeProcesses) -> Report:
     )
 
 
-def ask_any(brokers: Iterable[Node]) -> Answers | None:
+def ask_any(nodes: Iterable[Node]) -> Answers | None:
     """The answers of the first broker that gives them with a leader of the quorum, or else of any."""
     found = None
-    for node in brokers:
+    for node in nodes:
         try:
             connection = Connection(HOST, node.port, ANSWER_TIMEOUT_S)
         except CommandFailed:
             continue
         try:
-            answers = Answers(brokers_of(connection)[1], quorum_of(connection), partitions_of(connection))
+            brokers, partitions = brokers_of(connection)[1], partitions_of(connection)
+            quorum = None
+            # Without a majority of controllers nobody answers this.
+            with contextlib.suppress(CommandFailed):
+                quorum = quorum_of(connection)
+            answers = Answers(brokers, quorum, partitions)
         except CommandFailed:
             continue
         finally:

@@ -9,6 +9,7 @@ import argparse
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format_options import parse_feature_levels, parse_initial_controllers
+from kafkacompat.cli.node_making import new_id
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
 from kafkacompat.config import ServerConfig, parse_voters
@@ -23,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("-c", "--config", metavar="FILE", help="the same, as kafka-storage takes it")
     parser.add_argument(
         "-t", "--cluster-id", metavar="ID", help="the cluster's id (default: a random one, which is printed)"
+    )
+    parser.add_argument(
+        "--random-id", action="store_true", help="print an id for a cluster or a directory, and do nothing"
     )
     voters = parser.add_mutually_exclusive_group()
     voters.add_argument(
@@ -62,6 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.random_id:
+        print(new_id())
+        return 0
     config = load_settings(arguments.config or arguments.properties, arguments.override)
     warn_of_settings(config)
     check_voters(

@@ -18,7 +18,7 @@ from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import MoveProgress
 from kafkacompat.cli.plan import Assignment, Plan, TopicPartition, copies_of
 from kafkacompat.cli.settings import warn
-from kafkacompat.cli.view import brokers_of, partitions_of
+from kafkacompat.cli.view import brokers_of, partitions_of, settings_of_topics
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -151,6 +151,16 @@ def remove_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[
     for each in sorted(set(brokers).intersection(alive)):
         _configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES))
     return sorted(set(brokers).difference(alive))
+
+
+def throttled_topics(connection: Connection) -> list[str]:
+    """Topics with replicas that a throttle is for."""
+    topics = sorted({each.topic for each in partitions_of(connection)})
+    return sorted(
+        topic
+        for topic, values in settings_of_topics(connection, topics, (LEADERS, FOLLOWERS)).items()
+        if any(values.values())
+    )
 
 
 def brokers_in(current: Assignment, plan: Plan) -> set[int]:

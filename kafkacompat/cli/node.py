@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kafkacompat.cli import moves
-from kafkacompat.cli.client import Cluster, check
+from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster import add_data
 from kafkacompat.cli.cluster_files import BOTH, BROKER, HOST, ClusterFiles, Layout, Node, new_node
 from kafkacompat.cli.cluster_status import Report, look, summary_of
@@ -24,12 +24,9 @@ from kafkacompat.cli.plan import changes_of, evacuation_plan
 from kafkacompat.cli.reassign import positive, show
 from kafkacompat.cli.settings import parse_overrides
 from kafkacompat.cli.view import brokers_of
-from kafkacompat.cli.voters import add_voter, quorum_now, remove_voter
+from kafkacompat.cli.voters import add_voter, quorum_now, remove_voter, unregister_broker
 from kafkacompat.config import ConfigError
 from kafkacompat.ids import uuid_to_text
-from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
-from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 START_TIMEOUT_S = 60.0
 CATCH_UP_TIMEOUT_S = 600.0
@@ -172,7 +169,7 @@ def remove_node(files: ClusterFiles, processes: NodeProcesses, arguments: argpar
             flush=True,
         )
     stop_one(processes, node)
-    unregister(bootstrap, node_id)
+    moves.patiently(bootstrap, lambda cluster: unregister_broker(cluster, node_id))
     layout = files.load().without_node(node_id)
     files.save(layout)
     files.tell_of_controllers(layout)
@@ -196,17 +193,6 @@ def move_away(bootstrap: str, node: Node, throttle: int | None) -> None:
         moves.execute(bootstrap, current, plan, throttle)
         moves.patiently(bootstrap, lambda cluster: elect(cluster.any(), PREFERRED, sorted(plan)))
         print(f"node {node.node_id} has no partitions any more", flush=True)
-
-
-def unregister(bootstrap: str, node_id: int) -> None:
-    """CommandFailed when the controller refuses; one that it does not know is gone already."""
-
-    def ask(cluster: Cluster) -> None:
-        answer = cluster.any().call(UnregisterBrokerRequest(broker_id=node_id), UnregisterBrokerResponse)
-        if answer.error_code != ErrorCode.BROKER_ID_NOT_REGISTERED:
-            check(answer.error_code, f"unregistration of broker {node_id}", answer.error_message)
-
-    moves.patiently(bootstrap, ask)
 
 
 def stop_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:

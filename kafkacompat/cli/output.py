@@ -103,13 +103,17 @@ class MoveProgress:
         """size in bytes, count of replicas."""
         self._size, self._count = size, count
         self._started = time.monotonic()
+        self._first_size: int | None = None
         self._said: tuple[int, float] | None = None
         self._visible = sys.stderr.isatty()
 
     def update(self, size: int, count: int) -> None:
         """So many bytes and replicas are there."""
         now = time.monotonic()
-        text = progress_text(size, self._size, count, self._count, now - self._started)
+        if self._first_size is None:
+            self._first_size = size
+        moved = size - self._first_size
+        text = progress_text(size, self._size, count, self._count, moved, now - self._started)
         if self._visible:
             print(f"\r{progress_bar(size, self._size)} {text}\x1b[K", end="", file=sys.stderr, flush=True)
         elif self._said is None or count != self._said[0] or now - self._said[1] >= MOVE_LINE_INTERVAL_S:
@@ -128,10 +132,10 @@ def progress_bar(size: int, whole: int) -> str:
     return f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}]"
 
 
-def progress_text(size: int, whole: int, count: int, whole_count: int, seconds: float) -> str:
-    """Bytes and replicas of how many, the rate so far, and the time that is left at that rate."""
-    rate = size / max(seconds, 1e-6)
-    left = f", {max(whole - size, 0) / rate:,.0f} s left" if 0 < size < whole else ""
+def progress_text(size: int, whole: int, count: int, whole_count: int, moved: int, seconds: float) -> str:
+    """Bytes and replicas of how many, the rate of what has been moved while we look, and the time that is left at that rate."""
+    rate = moved / max(seconds, 1e-6)
+    left = f", {max(whole - size, 0) / rate:,.0f} s left" if moved > 0 and size < whole else ""
     return f"{megabytes(size)} of {megabytes(whole)}, {count} of {whole_count} replicas, {megabytes(int(rate))}/s{left}"
 
 

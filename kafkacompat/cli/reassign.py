@@ -180,23 +180,19 @@ def cancel(arguments: argparse.Namespace) -> int:
         if arguments.plan:
             named = plan_from_json(read(arguments.plan))
             found = {where: each for where, each in found.items() if where in named}
-        if not found:
-            print("nothing is under way")
-            return 0
-        moves.cancel(cluster.any(), found)
-        brokers = {broker for each in found.values() for broker in each.replicas}
-        moves.warn_of_throttles(moves.remove_throttles(cluster, brokers, {topic for topic, _ in found}))
+        if found:
+            moves.cancel(cluster.any(), found)
     for topic, number in sorted(found):
         print(f"{topic}-{number} stays where it was")
+    if not found:
+        print("nothing is under way")
+    clear_throttles(arguments.bootstrap)
     return 0
 
 
 def watch(arguments: argparse.Namespace) -> int:
     with Cluster(arguments.bootstrap, moves.ANSWER_TIMEOUT_S) as cluster:
         found = of_topics(moves.ongoing_of(cluster.any()), arguments.topics)
-        if not found:
-            print("nothing is under way")
-            return 0
         plan = {
             where: tuple(node for node in each.replicas if node not in each.removing)
             for where, each in found.items()
@@ -206,12 +202,32 @@ def watch(arguments: argparse.Namespace) -> int:
             for where, each in found.items()
         }
         wanted = moves.bytes_to_copy(cluster, old, plan)
-        brokers = moves.brokers_in(old, plan)
         if arguments.throttle is not None:
             moves.throttle(cluster, old, plan, arguments.throttle)
-    moves.attend(arguments.bootstrap, plan, wanted, brokers)
-    finish(arguments.bootstrap, plan)
+    if found:
+        moves.attend(arguments.bootstrap, plan, wanted, ())
+        finish(arguments.bootstrap, plan)
+    else:
+        print("nothing is under way")
+    clear_throttles(arguments.bootstrap)
     return 0
+
+
+def clear_throttles(bootstrap: str) -> None:
+    """Of every broker and topic, unless something else is still under way."""
+
+    def clear(cluster: Cluster) -> tuple[list[str], list[int]]:
+        if moves.ongoing_of(cluster.any()):
+            return [], []
+        topics = moves.throttled_topics(cluster.any())
+        if not topics:
+            return [], []
+        return topics, moves.remove_throttles(cluster, brokers_of(cluster.any())[1], topics)
+
+    topics, keeping = moves.patiently(bootstrap, clear)
+    if topics:
+        print(f"removed the throttle of {', '.join(topics)}")
+    moves.warn_of_throttles(keeping)
 
 
 def of_topics(

@@ -114,11 +114,19 @@ def partitions_of(connection: Connection, topics: Sequence[str] | None = None) -
 
 def min_isr_of(connection: Connection, topics: Iterable[str]) -> dict[str, int]:
     """min.insync.replicas of these topics, whether they state it or the broker does."""
+    found = settings_of_topics(connection, topics, (MIN_ISR,))
+    return {topic: int(values[MIN_ISR] or 1) for topic, values in found.items()}
+
+
+def settings_of_topics(
+    connection: Connection, topics: Iterable[str], names: Sequence[str]
+) -> dict[str, dict[str, str | None]]:
+    """The values in effect of these settings, by topic and setting."""
     resources = [
         DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=[MIN_ISR]
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
         )
-        for name in topics
+        for topic in topics
     ]
     if not resources:
         return {}
@@ -126,7 +134,5 @@ def min_isr_of(connection: Connection, topics: Iterable[str]) -> dict[str, int]:
     found = {}
     for result in answer.results:
         check(result.error_code, f"settings of {result.resource_name}", result.error_message)
-        for entry in result.configs:
-            if entry.name == MIN_ISR:
-                found[result.resource_name] = int(entry.value or 1)
+        found[result.resource_name] = {entry.name: entry.value for entry in result.configs}
     return found

@@ -1,4 +1,4 @@
-"""Voters of the metadata quorum come and go: AddRaftVoter and RemoveRaftVoter, asked of a broker. KIP-853.
+"""Voters of the metadata quorum come and go, brokers go: AddRaftVoter, RemoveRaftVoter, UnregisterBroker. KIP-853, KIP-631.
 
 It knows the protocol; that a node is a process it does not know.
 """
@@ -15,6 +15,8 @@ from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kafkacompat.wire.messages.add_raft_voter_response import AddRaftVoterResponse
 from kafkacompat.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from kafkacompat.wire.messages.remove_raft_voter_response import RemoveRaftVoterResponse
+from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 ANSWER_TIMEOUT_S = 35.0
 CHANGE_TIMEOUT_S = 60.0
@@ -100,3 +102,12 @@ def remove_voter(bootstrap: str, node_id: int) -> bool:
             time.sleep(RETRY_PAUSE_S)
         elif time.monotonic() > deadline:
             raise CommandFailed(f"node {node_id} is still a voter")
+
+
+def unregister_broker(cluster: Cluster, node_id: int) -> bool:
+    """Whether there was such a broker. CommandFailed when the controller refuses."""
+    answer = cluster.any().call(UnregisterBrokerRequest(broker_id=node_id), UnregisterBrokerResponse)
+    if answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+        return False
+    check(answer.error_code, f"unregistration of broker {node_id}", answer.error_message)
+    return True

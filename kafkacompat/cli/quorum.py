@@ -1,0 +1,74 @@
+"""`kafkacompat quorum`: the metadata quorum of any cluster: who votes, who comes, who goes; and brokers that are gone for good.
+
+A client like any other. What a voter is the controllers decide (KIP-853).
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from kafkacompat.cli.client import Cluster, add_bootstrap
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.output import failing_clearly, print_table
+from kafkacompat.cli.view import brokers_of
+from kafkacompat.cli.voters import ANSWER_TIMEOUT_S, add_voter, quorum_now, remove_voter, unregister_broker
+from kafkacompat.ids import uuid_to_text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_bootstrap(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    describe = actions.add_parser("describe", help="voters and observers, and how far each has followed")
+    add = actions.add_parser("add", help="let a controller that follows the quorum vote")
+    add.add_argument("node", type=int)
+    add.add_argument("address", metavar="HOST:PORT", help="where its controller listens")
+    remove = actions.add_parser("remove", help="take a controller's vote, also a dead one's")
+    remove.add_argument("node", type=int)
+    unregister = actions.add_parser("unregister", help="forget a broker that is stopped for good")
+    unregister.add_argument("node", type=int)
+    for each in (describe, add, remove, unregister):
+        add_bootstrap(each, action=True)
+
+
+@failing_clearly
+def run(arguments: argparse.Namespace) -> int:
+    {"describe": describe, "add": add, "remove": remove, "unregister": unregister}[arguments.action](
+        arguments
+    )
+    return 0
+
+
+def describe(arguments: argparse.Namespace) -> None:
+    quorum = quorum_now(arguments.bootstrap)
+    end = quorum.ends[quorum.cluster_leader]
+    rows = [
+        (node_id, role, uuid_to_text(directory_id), quorum.ends[node_id], end - quorum.ends[node_id])
+        for found, role in ((quorum.voters, "voter"), (quorum.observers, "observer"))
+        for node_id, directory_id in sorted(found.items())
+    ]
+    print(f"leader {quorum.cluster_leader} epoch {quorum.epoch}")
+    print_table(("node", "role", "directory", "end", "lag"), rows)
+
+
+def add(arguments: argparse.Namespace) -> None:
+    host, _, port = arguments.address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise CommandFailed(f"an address is HOST:PORT, not {arguments.address!r}")
+    add_voter(arguments.bootstrap, arguments.node, host.strip("[]"), int(port))
+    print(f"node {arguments.node} votes")
+
+
+def remove(arguments: argparse.Namespace) -> None:
+    if not remove_voter(arguments.bootstrap, arguments.node):
+        raise CommandFailed(f"node {arguments.node} is no voter")
+    print(f"node {arguments.node} votes no longer")
+
+
+def unregister(arguments: argparse.Namespace) -> None:
+    with Cluster(arguments.bootstrap, ANSWER_TIMEOUT_S) as cluster:
+        known = brokers_of(cluster.any())[1]
+        if arguments.node in known and not known[arguments.node].is_fenced:
+            raise CommandFailed(f"broker {arguments.node} is alive; stop it first")
+        if not unregister_broker(cluster, arguments.node):
+            raise CommandFailed(f"there is no broker {arguments.node}")
+    print(f"broker {arguments.node} is forgotten")
