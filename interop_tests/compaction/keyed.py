@@ -1,0 +1,123 @@
+"""Updates over few keys, and what a consumer from the beginning finds of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from interop_tests.harness.waiting import wait_until
+
+WAIT_S = 60.0
+EAGER_CLEANER = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100"}
+EAGER_TOPIC = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(1 << 20),
+    "min.cleanable.dirty.ratio": "0.01",
+}
+Found = dict[bytes | None, tuple[int, bytes | None]]
+
+
+def create_compacted(bootstrap: str, topic: str, **config: str) -> None:
+    """One partition, small segments, cleaned as soon as anything can be; settings with underscores for dots."""
+    settings = EAGER_TOPIC | {key.replace("_", "."): value for key, value in config.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, 1, 1, config=settings)]).values():
+        future.result(WAIT_S)
+
+
+class Updates:
+    """Numbered values; `last` is the newest acknowledged one of each key, `sent` all that may have been written."""
+
+    def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
+        self.topic = topic
+        self.last: dict[bytes, tuple[int, bytes | None]] = {}
+        self.sent: dict[bytes, set[bytes | None]] = {}
+        self._number = 0
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **settings}
+        )
+
+    def write(self, count: int, keys: int, size: int = 200, tombstones_every: int = 0) -> None:
+        """Returns when all are acknowledged or given up."""
+        for _ in range(count):
+            self._number += 1
+            key = b"key-%d" % (self._number * 7919 % keys)
+            value: bytes | None = b"%d " % self._number + b"v" * size
+            if tombstones_every and self._number % tombstones_every == 0:
+                value = None
+            self.sent.setdefault(key, set()).add(value)
+            while True:
+                try:
+                    self._producer.produce(self.topic, value, key, on_delivery=self._acknowledged)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+            self._producer.poll(0)
+        self._producer.flush(WAIT_S)
+
+    def _acknowledged(self, error: KafkaError | None, message: object) -> None:
+        if error is None:
+            offset, key, value = message.offset(), message.key(), message.value()  # type: ignore[attr-defined]
+            if offset >= self.last.get(key, (-1, None))[0]:
+                self.last[key] = (offset, value)
+
+
+def read_all(
+    bootstrap: str, topic: str, isolation: str = "read_uncommitted", start: int = 0
+) -> tuple[list[int], Found]:
+    """Offsets in the order they came and the last (offset, value) of each key, from an offset to the end."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": isolation,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    offsets: list[int] = []
+    found: Found = {}
+    try:
+        reader.assign([TopicPartition(topic, 0, start)])
+
+        def at_end() -> bool:
+            for message in reader.consume(1000, 0.5):
+                if message.error() is not None:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    return True
+                offsets.append(message.offset())
+                found[message.key()] = (message.offset(), message.value())
+            return False
+
+        wait_until(at_end, f"{topic} is read", WAIT_S, 0)
+    finally:
+        reader.close()
+    return offsets, found
+
+
+def cleaned_to(data_dir: Path, topic: str) -> int:
+    """What the cleaner's checkpoint says of the topic's only partition; -1 for nothing."""
+    path = data_dir / "cleaner-offset-checkpoint"
+    lines = path.read_text().splitlines() if path.exists() else []
+    assert not lines or (lines[0] == "0" and int(lines[1]) == len(lines) - 2), lines
+    for line in lines[2:]:
+        name, partition, offset = line.split(" ")
+        if (name, partition) == (topic, "0"):
+            return int(offset)
+    return -1
+
+
+def active_base(data_dir: Path, topic: str) -> int:
+    """Base offset of the last segment."""
+    return max(int(path.name[:20]) for path in (data_dir / f"{topic}-0").glob("*.log"))
+
+
+def wait_until_clean(data_dir: Path, topic: str) -> None:
+    """All below the active segment has been cleaned."""
+    wait_until(
+        lambda: cleaned_to(data_dir, topic) == active_base(data_dir, topic) > 0, f"{topic} is cleaned", WAIT_S
+    )

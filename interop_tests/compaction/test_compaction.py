@@ -1,0 +1,209 @@
+"""Many updates over few keys: the last values stay, offsets stay, files satisfy Kafka's tools, either broker takes over."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from interop_tests.compaction.keyed import (
+    EAGER_CLEANER,
+    WAIT_S,
+    Updates,
+    cleaned_to,
+    create_compacted,
+    read_all,
+    wait_until_clean,
+)
+from interop_tests.compaction.killing import environment
+from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
+from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.switching import SwitchingBroker
+from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.test_round_trip import check_files
+
+pytestmark = pytest.mark.needs_control
+
+MakeBroker = Callable[..., BrokerProcess]
+SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
+KILLS_AT_RENAMES = range(1, 26) if SOAK else (1, 3, 5, 8)
+KILLS_AT_RANDOM = 25 if SOAK else 2
+UPDATES = 2_000_000 if SOAK else 60_000
+KEYS = 40
+
+
+def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_uncommitted") -> list[int]:
+    """A consumer from 0 finds offsets rise and each key's newest value at its offset; the offsets."""
+    offsets, found = read_all(bootstrap, updates.topic, isolation)
+    assert all(one < two for one, two in itertools.pairwise(offsets))
+    assert {key: place for key, place in found.items() if key in updates.last} == updates.last
+    return offsets
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_many_updates_over_few_keys(tools: KafkaTools, make_broker: MakeBroker, codec: str) -> None:
+    broker = make_broker(EAGER_CLEANER)
+    create_compacted(broker.bootstrap, "kept")
+    size = 200 if codec == "none" else 2000
+    updates = Updates(broker.bootstrap, "kept", **{"compression.type": codec, "batch.size": 100_000})
+    updates.write(UPDATES, KEYS, size)
+    wait_until_clean(broker.data_dir, "kept")
+    offsets = assert_last_values(broker.bootstrap, updates)
+    assert offsets[-1] == max(offset for offset, _ in updates.last.values())
+    assert any(two - one > 1 for one, two in itertools.pairwise(offsets)), "no gap"
+    below = [offset for offset in offsets if offset < cleaned_to(broker.data_dir, "kept")]
+    assert len(below) <= KEYS
+    assert broker.stop() in (0, 143)
+    check_files(tools, broker.data_dir)
+
+
+def test_updates_of_a_java_producer(tools: KafkaTools, make_broker: MakeBroker) -> None:
+    broker = make_broker(EAGER_CLEANER)
+    create_compacted(broker.bootstrap, "kept")
+    count, keys = 120_000, 10
+    output = tools.run(
+        "VerifiableProducer",
+        *("--bootstrap-server", broker.bootstrap, "--topic", "kept", "--acks", "-1"),
+        *("--max-messages", str(count), "--repeating-keys", str(keys)),
+    )
+    assert f'"acked":{count}' in output.lines[-1].replace(" ", "")
+    wait_until_clean(broker.data_dir, "kept")
+    offsets, found = read_all(broker.bootstrap, "kept")
+    assert offsets == sorted(set(offsets))
+    assert len(found) == keys
+    assert sorted(int(value or b"") for _, value in found.values()) == list(range(count - keys, count))
+    assert len([offset for offset in offsets if offset < cleaned_to(broker.data_dir, "kept")]) <= keys
+
+
+def test_a_reader_during_cleanings_sees_a_consistent_log(make_broker: MakeBroker) -> None:
+    """Again and again from 0 while segments are swapped: offsets rise, and nothing that was there before is missed."""
+    broker = make_broker(EAGER_CLEANER)
+    create_compacted(broker.bootstrap, "kept", file_delete_delay_ms="0")
+    updates = Updates(broker.bootstrap, "kept")
+    updates.write(1000, KEYS)
+    done = threading.Event()
+
+    def write() -> None:
+        try:
+            while not done.is_set():
+                updates.write(3000, KEYS, 500)
+        finally:
+            done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(30 if SOAK else 8):
+            before = dict(updates.last)
+            offsets, found = read_all(broker.bootstrap, "kept")
+            assert all(one < two for one, two in itertools.pairwise(offsets))
+            assert all(found[key][0] >= offset for key, (offset, _) in before.items())
+    finally:
+        done.set()
+        writer.join(WAIT_S)
+    assert cleaned_to(broker.data_dir, "kept") > 0
+    assert_last_values(broker.bootstrap, updates)
+
+
+def test_tombstones_go_after_their_time(make_broker: MakeBroker) -> None:
+    """First they stay, so that readers come by them; delete.retention.ms after a cleaning met them they go."""
+    broker = make_broker(EAGER_CLEANER)
+    create_compacted(broker.bootstrap, "kept", delete_retention_ms="3000")
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for key in (b"gone", b"stays"):
+        producer.produce("kept", b"a value", key)
+    producer.produce("kept", None, b"gone")
+    producer.flush(WAIT_S)
+    updates = Updates(broker.bootstrap, "kept")
+    updates.write(8000, KEYS, 500)
+    wait_until_clean(broker.data_dir, "kept")
+    _, found = read_all(broker.bootstrap, "kept")
+    assert found[b"gone"] == (2, None)
+    assert found[b"stays"] == (1, b"a value")
+
+    def is_gone() -> bool:
+        updates.write(4000, KEYS, 500)
+        return b"gone" not in read_all(broker.bootstrap, "kept")[1]
+
+    wait_until(is_gone, "the tombstone is gone", WAIT_S, 0.3)
+    assert_last_values(broker.bootstrap, updates)
+    assert read_all(broker.bootstrap, "kept")[1][b"stays"] == (1, b"a value")
+
+
+def test_kills_between_the_renames_of_a_swap(
+    make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, tools: KafkaTools
+) -> None:
+    """Ended by kill -9 right after the n-th rename, started again, cleaned on: the same last values each time."""
+    broker = make_broker(EAGER_CLEANER)
+    if broker.kind == APACHE:
+        pytest.skip("the library that kills counts renames as kafkacompat makes them")
+    create_compacted(broker.bootstrap, "kept-swapped")
+    updates = Updates(broker.bootstrap, "kept-swapped", **{"message.timeout.ms": 60_000})
+    for rename in KILLS_AT_RENAMES:
+        broker.stop()
+        with monkeypatch.context() as patched:
+            for name, value in environment(rename).items():
+                patched.setenv(name, value)
+            broker.start()
+        process = broker.process
+        assert process is not None
+        writer = threading.Thread(target=updates.write, args=(12_000, KEYS, 400))
+        writer.start()
+        wait_until(lambda: process.poll() is not None, f"killed at rename {rename}", WAIT_S)  # noqa: B023
+        broker.kill()
+        broker.start()
+        writer.join(WAIT_S)
+        assert_last_values(broker.bootstrap, updates)
+    wait_until_clean(broker.data_dir, "kept-swapped")
+    assert_last_values(broker.bootstrap, updates)
+    broker.stop()
+    check_files(tools, broker.data_dir)
+
+
+def test_kills_at_random_moments_of_cleaning(make_broker: MakeBroker) -> None:
+    broker = make_broker(EAGER_CLEANER)
+    create_compacted(broker.bootstrap, "kept")
+    updates = Updates(broker.bootstrap, "kept", **{"message.timeout.ms": 60_000})
+    for number in range(KILLS_AT_RANDOM):
+        writer = threading.Thread(target=updates.write, args=(20_000, KEYS, 400))
+        writer.start()
+        start = cleaned_to(broker.data_dir, "kept")
+        wait_until(lambda: cleaned_to(broker.data_dir, "kept") != start, "cleaning goes on", WAIT_S)  # noqa: B023
+        writer.join(0.05 * (number % 9))
+        broker.kill()
+        broker.start()
+        writer.join(WAIT_S)
+        assert_last_values(broker.bootstrap, updates)
+
+
+@pytest.mark.parametrize("first", [KAFKACOMPAT, APACHE])
+def test_the_other_broker_goes_on_with_a_cleaned_folder(
+    tools: KafkaTools, tmp_path: Path, first: str
+) -> None:
+    """Also across an unclean stop: each finds what the other has cleaned, cleans further, and both agree."""
+    broker = SwitchingBroker(first, tmp_path / "node", False, EAGER_CLEANER)
+    try:
+        broker.start()
+        create_compacted(broker.bootstrap, "kept")
+        updates = Updates(broker.bootstrap, "kept", **{"compression.type": "lz4"})
+        updates.write(15_000, KEYS, 400, tombstones_every=1009)
+        other = APACHE if first == KAFKACOMPAT else KAFKACOMPAT
+        for kind in (other, first, other):
+            wait_until_clean(broker.data_dir, "kept")
+            before = assert_last_values(broker.bootstrap, updates)
+            if kind == first:
+                broker.kill()
+            broker.become(kind)
+            assert set(assert_last_values(broker.bootstrap, updates)) <= set(before)
+            updates.write(8_000, KEYS, 400, tombstones_every=1009)
+        wait_until_clean(broker.data_dir, "kept")
+        assert_last_values(broker.bootstrap, updates)
+        broker.stop()
+        check_files(tools, broker.data_dir)
+    finally:
+        broker.kill()

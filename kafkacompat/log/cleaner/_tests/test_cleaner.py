@@ -1,0 +1,453 @@
+"""The cleaner's parts and its rules one by one: what is picked, what stays, what calls a cleaning off."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.log._tests.logs import marker, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.cleaner._tests.cleaning import (
+    COMPACT,
+    DIRECTORY,
+    LIMITS,
+    NAME,
+    NOW_MS,
+    append,
+    batches,
+    carry_out,
+    clean,
+    cleaner_of,
+    last_values,
+    new_log,
+    records,
+)
+from kafkacompat.log.cleaner.candidates import candidate, dirtiest
+from kafkacompat.log.cleaner.job import CleanerLimits, SegmentFile, group_segments
+from kafkacompat.log.cleaner.offset_map import OffsetMap
+from kafkacompat.log.cleaner.throttle import Throttle
+from kafkacompat.log.cleaner.work import CleaningStopped
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch
+from kafkacompat.records.columns import read_columns, shifted, timestamp_delta
+from kafkacompat.records.record import Record, RecordMalformed, encode_records, iterate_records
+
+FILLER = b"x" * 700
+"""Two of these and the next batch rolls."""
+
+
+def fill(log: PartitionLog, count: int = 3, key: bytes = b"filler") -> None:
+    for _ in range(count):
+        append(log, [(key, FILLER)])
+
+
+# -- the columns of a body
+
+
+record = st.builds(
+    Record,
+    st.just(0),
+    st.integers(-5, 2**40),
+    st.one_of(st.none(), st.binary(max_size=4), st.just(b"k" * 200)),
+    st.one_of(st.none(), st.binary(max_size=4), st.just(b"v" * 300)),
+    st.sampled_from([(), (("h", b"1"),)]),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(record, st.integers(1, 12), st.integers(1, 400)), min_size=1, max_size=8),
+    st.integers(-9, 9),
+)
+def test_columns_agree_with_records(runs: list[tuple[Record, int, int]], by_ms: int) -> None:
+    """In runs of records that are alike and in others, dense offsets and such with gaps."""
+    made: list[Record] = []
+    offset = 0
+    for one, times, gap in runs:
+        for _ in range(times):
+            made.append(one._replace(offset_delta=offset))
+            offset += gap
+    body = bytes(encode_records(made, 0))
+    columns = read_columns(body, len(made))
+    assert columns.keys == [one.key for one in made]
+    assert list(columns.offset_deltas) == [one.offset_delta for one in made]
+    assert columns.null_values == [at for at, one in enumerate(made) if one.value is None]
+    assert columns.has_null_keys == any(one.key is None for one in made)
+    for at, one in enumerate(made):
+        start, end = columns.bounds[at], columns.bounds[at + 1]
+        assert timestamp_delta(body, start) == one.timestamp_ms
+        moved = bytes(shifted(body, start, end, by_ms))
+        assert list(iterate_records(moved, 1, by_ms)) == [one]
+
+
+def test_columns_refuse_a_body_that_its_count_does_not_fill() -> None:
+    body = bytes(encode_records([Record(i, i, b"key", b"value") for i in range(20)], 0))
+    for wrong in (body[:-1], body + b"\x00"):
+        with pytest.raises(RecordMalformed):
+            read_columns(wrong, 20)
+    with pytest.raises(RecordMalformed):
+        read_columns(body, 19)
+    with pytest.raises(RecordMalformed):
+        read_columns(body, 21)
+
+
+# -- the offset map
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=40), max_size=40),
+    st.sampled_from([8, 16, 40]),
+    st.sampled_from([2_000, 30_000, 1 << 20]),
+)
+def test_the_map_knows_the_last_offset_of_each_key(puts: list[list[int]], width: int, memory: int) -> None:
+    """Short keys, keys of a digest's length and long ones; in the dict, in the buckets and in both."""
+    offset_map, model = OffsetMap(memory, 0.9), dict[bytes, int]()
+    offset = 0
+    for numbers in puts:
+        keys = [b"%0*d" % (width, number) for number in numbers]
+        if not offset_map.has_room(len(keys)):
+            assert len(model) + len(keys) > offset_map.capacity
+            break
+        offset_map.put(keys, range(offset, offset + len(keys)))
+        model.update(zip(keys, range(offset, offset + len(keys)), strict=True))
+        offset += len(keys)
+    asked = [*model, b"unknown", b"unknown but longer than a digest"]
+    assert offset_map.find(asked) == [*model.values(), -1, -1]
+
+
+def test_the_map_stays_within_its_memory() -> None:
+    """Measured with tracemalloc: what a full map holds is no more than it was given."""
+    import tracemalloc
+
+    memory = 6 << 20
+    tracemalloc.start()
+    offset_map = OffsetMap(memory, 0.9)
+    number = 0
+    while offset_map.has_room(500):
+        offset_map.put(
+            [b"some-key-%010d" % i for i in range(number, number + 500)], range(number, number + 500)
+        )
+        number += 500
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak <= memory
+    assert number > memory // 60, "a large part of the memory is used for keys"
+
+
+# -- what is picked
+
+
+def test_segments_are_grouped_up_to_a_segments_size_and_span() -> None:
+    segments = [SegmentFile("", at * 10, at * 10 + 10, size) for at, size in enumerate([40, 40, 40, 0, 10])]
+    small = [(8, 12)] * 5
+    groups = group_segments(segments, small, segment_bytes=100, index_bytes=1000)
+    assert [len(group) for group in groups] == [2, 3]
+    assert [len(group) for group in group_segments(segments, small, segment_bytes=1000, index_bytes=17)] == [
+        1
+    ] * 5
+    far = [
+        SegmentFile("", 0, 10, 5),
+        SegmentFile("", 10, 1 << 31, 5),
+        SegmentFile("", 1 << 31, (1 << 31) + 2, 5),
+    ]
+    assert [len(group) for group in group_segments(far, small[:3], segment_bytes=100, index_bytes=100)] == [
+        2,
+        1,
+    ]
+
+
+def test_the_active_segment_and_what_is_not_stable_stay_as_they_are() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 4)
+    found = candidate(log, NOW_MS)
+    assert found is not None
+    assert found.end_offset == log.segments[-1].base_offset
+    append(log, [(b"t", b"")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    stable = log.log_end_offset - 1
+    fill(log, 6)
+    found = candidate(log, NOW_MS)
+    assert found is not None
+    assert found.end_offset <= stable
+    assert log.segments[found.segments].base_offset == found.end_offset
+    log.append_as_leader(marker(1, committed=True), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    found = candidate(log, NOW_MS)
+    assert found is not None
+    assert found.end_offset == log.segments[-1].base_offset
+
+
+def test_ratio_lag_and_policy_decide() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, dataclasses.replace(COMPACT, min_cleanable_dirty_ratio=0.6))
+    fill(log, 7)
+    assert dirtiest([log], NOW_MS) is not None
+    clean(disk, log)
+    assert dirtiest([log], NOW_MS) is None
+    for _ in range(4):
+        append(log, [(b"%d" % log.log_end_offset, FILLER)])
+    found = candidate(log, NOW_MS)
+    assert found is not None
+    assert 0 < found.ratio < 1
+    # Young records wait, however dirty the log is; old ones do not, however clean it is.
+    log.config = dataclasses.replace(log.config, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=1000)
+    assert dirtiest([log], NOW_MS) is None
+    assert dirtiest([log], NOW_MS + 2000) is not None
+    log.config = dataclasses.replace(
+        log.config, min_cleanable_dirty_ratio=1.0, min_compaction_lag_ms=0, max_compaction_lag_ms=1000
+    )
+    assert dirtiest([log], NOW_MS) is None
+    assert dirtiest([log], NOW_MS + 2000) is not None
+    log.config = dataclasses.replace(log.config, cleanup_policy=("delete",))
+    assert dirtiest([log], NOW_MS + 2000) is None
+
+
+def test_a_checkpoint_outside_the_log_means_its_start() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 8)
+    for wrong in (-1, log.log_end_offset + 1):
+        log.cleaned_to = wrong
+        found = candidate(log, NOW_MS)
+        assert found is not None
+        assert found.first_dirty_offset == 0
+    log.cleaned_to = 1
+    assert log.increment_log_start_offset(3)
+    found = candidate(log, NOW_MS)
+    assert found is not None
+    assert found.first_dirty_offset == 3
+
+
+# -- what stays
+
+
+def test_a_tombstone_gets_a_horizon_and_goes_after_it() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, [(b"a", b"1"), (b"b", b"1")], compression=3)
+    append(log, [(b"a", None), (b"b", b"2")], compression=3)
+    fill(log, 3)
+    clean(disk, log, NOW_MS)
+    (header,) = [header for header, _ in batches(log) if header.base_offset == 2]
+    assert header.attributes & DELETE_HORIZON_BIT
+    assert header.delete_horizon_ms == NOW_MS + COMPACT.delete_retention_ms
+    assert [(offset, one.timestamp_ms, one.value) for offset, one in records(log)][:2] == [
+        (2, NOW_MS, None),
+        (3, NOW_MS + 1, b"2"),
+    ]
+    fill(log, 3)
+    clean(disk, log, header.delete_horizon_ms - 1)
+    assert b"a" in last_values(log)
+    fill(log, 3)
+    clean(disk, log, header.delete_horizon_ms)
+    assert b"a" not in last_values(log)
+    assert last_values(log)[b"b"] == b"2"
+
+
+def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, [(b"a", b"kept")])
+    append(log, [(b"a", b"aborted")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
+    append(log, [(b"b", b"old")], producer_id=2, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(marker(2, committed=True), 0, NOW_MS)
+    append(log, [(b"b", b"new")])
+    fill(log, 3)
+
+    def markers() -> list[tuple[int, int, int]]:
+        return [
+            (header.producer_id, header.record_count, header.delete_horizon_ms)
+            for header, _ in batches(log)
+            if header.is_control
+        ]
+
+    # Producers are forgotten, so that only the rules of transactions hold their batches.
+    assert log.remove_expired_producers(NOW_MS + 10**9, 1) == 2
+    clean(disk, log, NOW_MS)
+    assert last_values(log)[b"a"] == b"kept"
+    assert last_values(log)[b"b"] == b"new"
+    assert markers() == [(1, 1, -1), (2, 1, -1)]
+    assert [entry.producer_id for segment in log.segments for entry in segment.txn_index.entries()] == [1]
+    fill(log, 3)
+    clean(disk, log, NOW_MS)
+    horizon = NOW_MS + COMPACT.delete_retention_ms
+    assert markers() == [(1, 1, horizon), (2, 1, horizon)]
+    assert not [entry for segment in log.segments for entry in segment.txn_index.entries()]
+    fill(log, 3)
+    clean(disk, log, horizon)
+    assert markers() == []
+    assert last_values(log)[b"a"] == b"kept"
+
+
+def test_records_without_a_key_go_and_the_rounds_last_batch_stays_empty() -> None:
+    """A topic that was not compacted before."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, [(None, b"1"), (b"a", b"2"), (None, None)])
+    append(log, [(b"a", b"3")])
+    append(log, [(None, FILLER), (None, FILLER)])
+    append(log, [(b"a", FILLER), (b"a", FILLER)])
+    append(log, [(b"a", FILLER)])
+    clean(disk, log)
+    assert [one.key for _, one in records(log) if one.key is None] == []
+    ends = [header.last_offset + 1 for header, _ in batches(log)]
+    assert log.segments[-1].base_offset in ends
+
+
+def test_small_segments_become_one_and_what_they_were_goes_later() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    doomed: list[str] = []
+    log._segments._delete_later = lambda paths, delay_ms: doomed.extend(paths)
+    for number in range(200):
+        append(log, [(b"%d" % (number % 7), b"v" * 90)])
+    before = len(log.segments)
+    clean(disk, log)
+    assert len(log.segments) == before, "each was full, so each has its own cleaned segment"
+    fill(log)
+    clean(disk, log)
+    assert len(log.segments) < before
+    assert {path for path in disk.files if path.endswith(".deleted")} == set(doomed)
+    assert not any(path.endswith((".cleaned", ".swap")) for path in disk.files)
+    assert log.segments[0].base_offset == 0
+    read = log.read(0, 1000, log.log_end_offset, True)
+    assert read.records
+
+
+# -- what calls a cleaning off
+
+
+def step_until_written(disk: MemoryDisk, log: PartitionLog, notes: list[str]) -> tuple:  # type: ignore[type-arg]
+    cleaner = cleaner_of(disk, log, notes=notes)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    cleaning.run()
+    cleaning.finish(NOW_MS)
+    cleaning.run()
+    assert any(path.endswith(".cleaned") for path in disk.files)
+    return cleaner, cleaning
+
+
+@pytest.mark.parametrize("event", ["truncated", "truncated at the end", "deleted", "retention", "closed"])
+def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 9)
+    notes: list[str] = []
+    cleaner, cleaning = step_until_written(disk, log, notes)
+    if event == "truncated":
+        log.truncate_to(4)
+    elif event == "truncated at the end":
+        log.truncate_to(log.log_end_offset - 1)
+    elif event == "deleted":
+        del cleaner._manager.logs[NAME]
+    elif event == "closed":
+        cleaner._manager.closed = True
+    else:
+        log.config = dataclasses.replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=3000)
+        assert log.enforce_retention(NOW_MS)
+    before = records(log)
+    cleaning.finish(NOW_MS)
+    assert cleaning.done
+    assert records(log) == before
+    assert not any(path.endswith((".cleaned", ".swap")) for path in disk.files)
+    assert cleaner.uncleanable == set()
+    assert not cleaner._manager.failed
+    if event in ("truncated", "truncated at the end", "retention"):
+        fill(log, 4)
+        assert clean(disk, log, cleaner=cleaner)
+
+
+def test_a_damaged_batch_makes_the_partition_uncleanable_and_nothing_changes() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 5)
+    disk.files[f"{DIRECTORY}/{2:020d}.log"][70:80] = b"\xff" * 10
+    notes: list[str] = []
+    cleaner = cleaner_of(disk, log, notes=notes)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    size = log.size_bytes()
+    carry_out(cleaning, NOW_MS)
+    assert cleaner.uncleanable == {NAME}
+    assert "cannot be cleaned" in notes[0]
+    assert log.size_bytes() == size
+    assert cleaner.begin(NOW_MS) is None
+
+
+def test_a_full_disk_is_the_directorys_affair() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 5)
+    cleaner = cleaner_of(disk, log)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    disk.failing = ".cleaned"
+    carry_out(cleaning, NOW_MS)
+    assert len(cleaner._manager.failed) == 1  # type: ignore[attr-defined]
+    assert cleaner.uncleanable == set()
+    disk.failing = None
+    assert clean(disk, log, cleaner=cleaner)
+
+
+def test_the_checkpoint_tells_where_the_dirty_part_begins_after_a_start() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 8)
+    cleaner = cleaner_of(disk, log)
+    clean(disk, log, cleaner=cleaner)
+    plan = cleaner.checkpoint()
+    assert plan is not None
+    plan.run()
+    assert cleaner.checkpoint() is None
+    manager = cleaner._manager
+    assert manager.offsets == {"cleaner-offset-checkpoint": {NAME: log.cleaned_to}}  # type: ignore[attr-defined]
+    again = open_log(disk.copy(), COMPACT)
+    manager.logs[NAME] = again
+    cleaner.load_checkpoints()
+    assert again.cleaned_to == log.cleaned_to == log.segments[-1].base_offset
+
+
+def test_a_map_too_small_for_all_keys_takes_several_cleanings() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    chance = random.Random(3)
+    for _ in range(600):
+        append(log, [(b"key %d" % chance.randrange(200), b"v%d" % chance.randrange(10**6))])
+    before = last_values(log)
+    assert clean(disk, log, limits=CleanerLimits(64, 0.9, 1)) > 3
+    assert last_values(log) == before
+    clean(disk, log, limits=LIMITS)
+    assert last_values(log) == before
+
+
+def test_a_batch_larger_than_a_read_is_read_whole() -> None:
+    disk = MemoryDisk()
+    log = new_log(disk, dataclasses.replace(COMPACT, segment_bytes=500_000))
+    for number in range(6):
+        info = build_batch([Record(0, NOW_MS, b"k", bytes([number]) * 200_000)])
+        assert len(info) > 200_000
+        append(log, [(b"k", bytes([number]) * 200_000)])
+    assert clean(disk, log, limits=CleanerLimits(1 << 20, 0.9, 1)) == 1
+    assert last_values(log) == {b"k": bytes([5]) * 200_000}
+
+
+def test_the_throttle_waits_for_the_rate_and_ends_when_told() -> None:
+    now = 100.0
+    throttle = Throttle(lambda: 1000.0, lambda: now)
+    throttle(500)  # the first read waits for nothing
+    waits: list[float] = []
+    throttle._stopped.wait = lambda timeout=None: waits.append(timeout) or False  # type: ignore[method-assign,assignment,func-returns-value]
+    throttle(250)
+    now = 110.0
+    throttle(1)
+    assert waits == [pytest.approx(0.5)]
+    throttle.stop()
+    with pytest.raises(CleaningStopped):
+        throttle(1)
