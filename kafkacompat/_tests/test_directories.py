@@ -1,0 +1,143 @@
+"""A broker's log directories at the start and when they fail: which a node goes on without, and which halt it. KIP-112, KIP-858."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkacompat.broker_directories import BrokerDirectories, DirectoryFailed
+from kafkacompat.config import ServerConfig
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.data_directories import NodeDirectories, format_node, open_directories
+from kafkacompat.ids import Uuid
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.net.runtime import SystemClock, SystemRandom
+from kafkacompat.node.settings import NodeSettings
+from kafkacompat.partition._tests.fakes import broker_image
+from kafkacompat.raft.storage import StorageProblem
+
+
+def config_of(tmp_path: Path, **settings: str) -> ServerConfig:
+    return ServerConfig.from_properties(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "1@127.0.0.1:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": ",".join(str(tmp_path / name) for name in "abc"),
+            **settings,
+        }
+    )
+
+
+def formatted(config: ServerConfig) -> ServerConfig:
+    format_node(config, RealDisk(), SystemRandom(), 0, cluster_id="AAAAAAAAAAAAAAAAAAAAAQ", standalone=False)
+    return config
+
+
+def opened(config: ServerConfig) -> NodeDirectories:
+    return open_directories(config, RealDisk(), SystemRandom(), 0, format_if_empty=False)
+
+
+class Life:
+    def __init__(self) -> None:
+        self.failed: list[Uuid] = []
+        self.cordoned: tuple[Uuid, ...] = ()
+
+    def directory_failed(self, directory_id: Uuid) -> None:
+        self.failed.append(directory_id)
+
+    def cordon(self, directory_ids: tuple[Uuid, ...]) -> None:
+        self.cordoned = directory_ids
+
+
+class World:
+    def __init__(self, config: ServerConfig, brokers: int = 2) -> None:
+        self.found = opened(config)
+        self.halted: list[BaseException] = []
+        self.life = Life()
+        image = MetadataImage(brokers={each: broker_image(each) for each in range(1, brokers + 1)})
+        doors: Any = SimpleNamespace(
+            config=config, disk=RealDisk(), clock=SystemClock(), random=SystemRandom()
+        )
+        quorum: Any = SimpleNamespace(machine=SimpleNamespace(image=image))
+        self.disks = BrokerDirectories(doors, self.found, NodeSettings(config, 1), quorum, self.halted.append)
+        self.disks.logs.load_all()
+        self.disks.follow(cast(Any, self.life))
+        self.ids = [each.directory_id for each in self.disks.logs.directories]
+
+    def fail(self, at: int, number: int = 5) -> None:
+        logs = self.disks.logs
+        logs.directory_failed(logs.directories[at], OSError(number, "broken"))
+
+
+def test_the_controller_is_told_of_a_failed_directory(tmp_path: Path) -> None:
+    world = World(formatted(config_of(tmp_path)))
+    world.fail(1)
+    world.fail(1)
+    assert world.life.failed == [world.ids[1]]
+    assert world.disks.online_ids() == (world.ids[0], world.ids[2])
+    assert world.halted == []
+
+
+def test_the_metadata_logs_directory_halts_the_node(tmp_path: Path) -> None:
+    world = World(formatted(config_of(tmp_path)))
+    world.fail(0)
+    assert [type(each) for each in world.halted] == [DirectoryFailed]
+    assert "metadata" in str(world.halted[0])
+    elsewhere = World(formatted(config_of(tmp_path / "x", **{"metadata.log.dir": str(tmp_path / "m")})))
+    elsewhere.fail(0)
+    assert elsewhere.halted == []
+
+
+def test_the_last_directory_halts_the_node(tmp_path: Path) -> None:
+    world = World(formatted(config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "m")})))
+    for at in range(3):
+        world.fail(at)
+    assert [type(each) for each in world.halted] == [DirectoryFailed]
+    assert world.life.failed == world.ids[:2]
+
+
+@pytest.mark.parametrize(("brokers", "online"), [(1, True), (2, False)])
+def test_a_full_directory_is_given_up_where_others_can_take_over(
+    tmp_path: Path, brokers: int, online: bool
+) -> None:
+    world = World(formatted(config_of(tmp_path)), brokers)
+    world.fail(1, 28)
+    assert world.disks.logs.directories[1].online == online
+
+
+def test_cordoned_directories(tmp_path: Path) -> None:
+    config = formatted(config_of(tmp_path))
+    world = World(config)
+    assert world.life.cordoned == ()
+    world.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": str(tmp_path / "b")}))
+    assert world.life.cordoned == (world.ids[1],)
+    assert world.disks.logs.cordoned == {world.ids[1]}
+    world.disks.take_settings(config_of(tmp_path, **{"cordoned.log.dirs": "*"}))
+    assert world.life.cordoned == tuple(sorted(world.ids))
+
+
+def test_a_directory_that_cannot_be_read_is_offline_from_the_start(tmp_path: Path) -> None:
+    config = formatted(config_of(tmp_path))
+    (tmp_path / "c").rename(tmp_path / "aside")
+    (tmp_path / "c").write_text("a file")
+    world = World(config)
+    assert [each.online for each in world.disks.logs.directories] == [True, True, False]
+    assert len(world.disks.online_ids()) == 2
+    assert world.halted == []
+    assert world.life.failed == []
+    world.found.locks.release()
+
+
+def test_without_the_metadata_logs_directory_no_node_starts(tmp_path: Path) -> None:
+    config = formatted(config_of(tmp_path))
+    (tmp_path / "a").rename(tmp_path / "aside")
+    (tmp_path / "a").write_text("a file")
+    with pytest.raises((StorageProblem, OSError)):
+        opened(config)
