@@ -1,8 +1,9 @@
 """Brokers' sessions on the active controller: who still heartbeats, who is fenced because it does not, who leads too much.
 
 The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired, or
-sooner when the connection that carried its heartbeats was closed and a new one to the broker's own listener is refused: then no
-process is there. A close alone says nothing, and an address that does not answer neither. Must not know how a broker fetches.
+sooner when the connection that carried its heartbeats was closed and a new one to the broker's own listener is refused, at once
+or within a few tries: then no process is there. A close alone says nothing, and an address that does not answer neither. Must
+not know how a broker fetches.
 Settings: broker.session.timeout.ms, auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds,
 unclean.leader.election.interval.ms.
 """
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     Round = Callable[[MetadataImage, ControllerSettings], Result[MetadataRecord, bool]]
 
 logger = logging.getLogger(__name__)
+
+PROBE_AGAIN_MS = (20, 50, 100, 200, 400, 800)
+"""Waits between connection attempts to a broker whose own connection was closed: a process that is killed loses its sockets one
+by one, and may lose the listener last. Their sum is far below a session."""
 
 Probe = Callable[[str, int], Deferred[bool]]
 """Host and port -> True when a connection was refused there; False when one was made, or nobody answered."""
@@ -76,7 +81,7 @@ class Liveness:
         self._repeat(unclean_elections, unclean_interval_ms(self._settings))
         for broker in image.brokers.values():
             if not broker.fenced and broker.id != self._settings.node_id:
-                self._check(broker.id)
+                self._check(broker.id, attempts=1)
 
     def stop(self) -> None:
         for timer in self._rounds.values():
@@ -104,8 +109,8 @@ class Liveness:
 
     def connection_closed(self, connection_id: int) -> None:
         broker_id = self._heard_on.pop(connection_id, None)
-        if broker_id is not None and self._machine.is_active:
-            self._check(broker_id)
+        if broker_id is not None:
+            self._check(broker_id, attempts=1 + len(PROBE_AGAIN_MS))
 
     def schedule(self) -> None:
         """The next expiry moved."""
@@ -126,29 +131,37 @@ class Liveness:
             self._fence(broker_id)
         self.schedule()
 
-    def _check(self, broker_id: int) -> None:
+    def _check(self, broker_id: int, attempts: int) -> None:
+        """Fence the broker if its address refuses a connection, tried so often until it is heard again."""
         broker = self._machine.core.image.brokers.get(broker_id)
         endpoint = None if broker is None else next(iter(broker.endpoints.values()), None)
-        if broker is None or endpoint is None or broker.fenced:
+        if broker is None or endpoint is None or not self._is_missed(broker_id, broker.epoch):
             return
         epoch = broker.epoch
 
         def answered(done: Deferred[bool]) -> None:
-            current = self._machine.core.image.brokers.get(broker_id)
-            if (
-                not done.result()
-                or not self._machine.is_active
-                or current is None
-                or current.epoch != epoch
-                or current.fenced
-                or broker_id in self._heard_on.values()
-            ):
+            if not self._is_missed(broker_id, epoch):
                 return
-            logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
-            self.sessions.expire_now(broker_id)
-            self._fence(broker_id)
+            if done.result():
+                logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
+                self.sessions.expire_now(broker_id)
+                self._fence(broker_id)
+            elif attempts > 1:
+                wait_ms = PROBE_AGAIN_MS[-(attempts - 1)]
+                self._timers.call_after(wait_ms, lambda: self._check(broker_id, attempts - 1))
 
         self._probe(endpoint.host, endpoint.port).on_done(answered)
+
+    def _is_missed(self, broker_id: int, epoch: int) -> bool:
+        """Whether a broker that this controller counts as live is on none of its connections."""
+        broker = self._machine.core.image.brokers.get(broker_id)
+        return (
+            self._machine.is_active
+            and broker is not None
+            and broker.epoch == epoch
+            and not broker.fenced
+            and broker_id not in self._heard_on.values()
+        )
 
     def _fence(self, broker_id: int) -> None:
         image: MetadataImage = self._machine.core.image

@@ -16,6 +16,7 @@ from kafkacompat.controller._tests.harness import (
     registration,
 )
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.liveness import PROBE_AGAIN_MS
 from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.raft._tests.support import FixedClock, MemoryDisk, MemoryLog
@@ -331,6 +332,41 @@ def test_a_closed_connection_alone_fences_nobody_and_a_refused_one_after_it_does
     refused.resolve(True)
     harness.workers.run_all()
     assert harness.image.brokers[2].fenced
+
+
+def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_fenced_at_the_next_refusal() -> (
+    None
+):
+    """A killed process loses its sockets one by one: the first new connection may still be taken."""
+    harness = Harness().start()
+    harness.serve()
+    harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(False)
+    harness.world.run(PROBE_AGAIN_MS[0])
+    harness.probes.pop()[2].resolve(True)
+    harness.workers.run_all()
+    assert harness.image.brokers[2].fenced
+
+
+def test_a_broker_that_takes_every_new_connection_is_asked_no_more_after_a_while() -> None:
+    harness = Harness().start()
+    harness.serve()
+    epoch = harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON)
+    for _ in PROBE_AGAIN_MS:
+        harness.probes.pop()[2].resolve(False)
+        harness.world.run(max(PROBE_AGAIN_MS))
+    harness.probes.pop()[2].resolve(False)
+    harness.world.run(max(PROBE_AGAIN_MS))
+    assert harness.probes == []
+    assert not harness.image.brokers[2].fenced
+    harness.beat(epoch, broker_id=2)
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(False)
+    harness.beat(epoch, broker_id=2)
+    harness.world.run(max(PROBE_AGAIN_MS))
+    assert harness.probes == []
 
 
 def test_a_broker_that_is_heard_again_before_the_refusal_is_known_is_not_fenced() -> None:
