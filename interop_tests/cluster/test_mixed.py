@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
+from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
 from interop_tests.cluster.conftest import Measure
 from interop_tests.cluster.node import ClusterNode
 from interop_tests.cluster.test_quorum import directory_id, observers, quorum, voters
-from interop_tests.cluster.workload import Follower, Work, assert_exact
+from interop_tests.cluster.workload import Follower, Work, assert_exact, closing_consumer
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.java_tools import KafkaTools, dump_faults
+from interop_tests.harness.wire import Connection
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
@@ -36,10 +39,15 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
-    # A handful of topics, or half a minute of NoOpRecords.
-    "metadata.log.max.record.bytes.between.snapshots": "4000",
+    # What a few topics take, or ten seconds of NoOpRecords.
+    "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
 KAFKA_VERSION = "4.3-IV0"
+COORDINATOR_LOAD_IN_PROGRESS = 14
+ELECTION_NOT_NEEDED = 84
+NO_REASSIGNMENT_IN_PROGRESS = 85
+INVALID_UPDATE_VERSION = 95
+BROKER_ID_NOT_REGISTERED = 102
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +135,100 @@ def leads(cluster: Cluster, topic: str, *leaders: int) -> None:
     cluster.wait(probe, f"the leaders of {topic} are {leaders}")
 
 
+class Commits:
+    """A classic group's offset of a topic: committed ever anew, and read back first, whoever coordinates by now."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._bootstrap = cluster.bootstrap
+        self._partition = TopicPartition(topic, 0)
+        self._count = 0
+
+    def goes_on(self) -> None:
+        with closing_consumer(self._bootstrap, **{"group.id": self._partition.topic}) as consumer:
+            if self._count:
+                (found,) = consumer.committed([self._partition], timeout=20)
+                assert found.offset == self._count
+            self._count += 1
+            to_be = TopicPartition(self._partition.topic, 0, self._count)
+            (done,) = consumer.commit(offsets=[to_be], asynchronous=False)
+            assert done.error is None, done
+
+
+def every_broker_passes_on(cluster: Cluster, unique: Unique) -> None:
+    """What only the active controller can do, asked of each broker; and all show the same afterwards."""
+    names = []
+    producer_ids = set()
+    for node in cluster.brokers:
+        names.append(unique(f"by-{node.node_id}"))
+        with Connection(node.bootstrap, timeout_s=20) as connection:
+            asked_of_the_controller(connection, names[-1])
+            producer_ids.add(
+                cluster.wait(lambda wire=connection: producer_id(wire), "there are producer ids")
+            )
+    assert len(producer_ids) == len(names)
+    cluster.wait_until_replicated()
+
+    def is_agreed() -> bool:
+        seen = [views.ask([node], views.all_partitions) for node in cluster.brokers]
+        return bool(seen[0]) and all(each == seen[0] for each in seen)
+
+    cluster.wait(is_agreed, "every broker shows the same partitions")
+    shown = cluster.ask(views.all_partitions)
+    assert shown is not None
+    for name in names:
+        assert sorted(number for topic, number in shown if topic == name) == [0, 1, 2]
+        assert not [topic for topic, _ in shown if topic == f"{name}-gone"]
+
+
+def producer_id(connection: Connection) -> tuple[int] | None:
+    """A new one; None while the broker waits for its first block of them."""
+    body = {"TransactionalId": None, "TransactionTimeoutMs": 1000, "ProducerId": -1, "ProducerEpoch": -1}
+    reply = connection.call("InitProducerId", 4, body)
+    assert reply["ErrorCode"] in (0, COORDINATOR_LOAD_IN_PROGRESS), reply
+    return None if reply["ErrorCode"] else (reply["ProducerId"],)
+
+
+def asked_of_the_controller(connection: Connection, name: str) -> None:
+    """A topic is made with two partitions and gets a third and a setting; another is made and removed; and questions."""
+
+    def made(topic: str) -> None:
+        body = {"Name": topic, "NumPartitions": 2, "ReplicationFactor": 2, "Assignments": [], "Configs": []}
+        reply = connection.call("CreateTopics", 7, {"Topics": [body], "timeoutMs": 15000})
+        assert reply["Topics"][0]["ErrorCode"] == 0, reply
+
+    made(name)
+    made(f"{name}-gone")
+    more = {"Name": name, "Count": 3, "Assignments": None}
+    reply = connection.call("CreatePartitions", 3, {"Topics": [more], "TimeoutMs": 15000})
+    assert reply["Results"][0]["ErrorCode"] == 0, reply
+    change = {"Name": "retention.ms", "ConfigOperation": 0, "Value": "86400000"}
+    resource = {"ResourceType": 2, "ResourceName": name, "Configs": [change]}
+    reply = connection.call("IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False})
+    assert reply["Responses"][0]["ErrorCode"] == 0, reply
+    moves = {"PartitionIndex": 0, "Replicas": None}
+    cancel = {"TimeoutMs": 15000, "Topics": [{"Name": name, "Partitions": [moves]}]}
+    reply = connection.call("AlterPartitionReassignments", 0, cancel)
+    assert reply["Responses"][0]["Partitions"][0]["ErrorCode"] == NO_REASSIGNMENT_IN_PROGRESS, reply
+    reply = connection.call("ListPartitionReassignments", 0, {"TimeoutMs": 15000, "Topics": None})
+    assert (reply["ErrorCode"], reply["Topics"]) == (0, [])
+    election = {
+        "ElectionType": 0,
+        "TopicPartitions": [{"Topic": name, "Partitions": [0]}],
+        "TimeoutMs": 15000,
+    }
+    reply = connection.call("ElectLeaders", 2, election)
+    (result,) = reply["ReplicaElectionResults"][0]["PartitionResult"]
+    assert result["ErrorCode"] == ELECTION_NOT_NEEDED, reply
+    unknown = [{"Feature": "no.such.feature", "MaxVersionLevel": 1, "UpgradeType": 1}]
+    reply = connection.call("UpdateFeatures", 2, {"timeoutMs": 15000, "FeatureUpdates": unknown})
+    assert reply["ErrorCode"] == INVALID_UPDATE_VERSION, reply
+    reply = connection.call("UnregisterBroker", 0, {"BrokerId": 99})
+    assert reply["ErrorCode"] == BROKER_ID_NOT_REGISTERED, reply
+    assert views.quorum(connection) is not None
+    reply = connection.call("DeleteTopics", 6, {"Topics": [{"Name": f"{name}-gone"}], "TimeoutMs": 15000})
+    assert reply["Responses"][0]["ErrorCode"] == 0, reply
+
+
 def leadership_goes_to_and_fro(
     cluster: Cluster,
     tools: KafkaTools,
@@ -141,8 +243,10 @@ def leadership_goes_to_and_fro(
     cluster.create_topic(topic, assignment=[[theirs, ours], [ours, theirs]])
     leads(cluster, topic, theirs, ours)
     works, follower = at_work(cluster, topic, 2)
+    group = Commits(cluster, topic)
 
     def goes_on() -> None:
+        group.goes_on()
         try:
             for work in works:
                 work.wait_for_progress()
@@ -181,16 +285,27 @@ def leadership_goes_to_and_fro(
     for number in range(2):
         one, other = (dump(tools, cluster.nodes[node_id], topic, number) for node_id in (theirs, ours))
         assert one == other
-        assert sum("| offset:" in line for line in one) >= sum(len(work.acknowledged[number]) for work in works)
+        assert sum("| offset:" in line for line in one) >= sum(
+            len(work.acknowledged[number]) for work in works
+        )
 
 
 def test_our_broker_in_a_quorum_of_apache_kafka(
-    apache_quorum: Cluster, tools: KafkaTools, at_work: AtWork, unique: Unique, tmp_path: Path, measure: Measure
+    apache_quorum: Cluster,
+    tools: KafkaTools,
+    at_work: AtWork,
+    unique: Unique,
+    tmp_path: Path,
+    measure: Measure,
 ) -> None:
     """It gets partitions, replicates from and to the broker of Apache Kafka, takes leadership and gives it back."""
     leadership_goes_to_and_fro(
         apache_quorum, tools, at_work, unique("to-and-fro"), tmp_path, measure, theirs=3, ours=4
     )
+
+
+def test_our_broker_passes_requests_on_to_apache_kafka(apache_quorum: Cluster, unique: Unique) -> None:
+    every_broker_passes_on(apache_quorum, unique)
 
 
 def snapshots(node: ClusterNode) -> dict[str, bytes]:
@@ -217,8 +332,7 @@ def test_our_controller_votes_with_apache_kafkas(
     ours = cluster.add_node(KAFKACOMPAT, 5, CONTROLLER)
     cluster.wait(lambda: observers(cluster) >= {5}, "node 5 observes")
     cluster.wait(lambda: shared_snapshots(ours, cluster.nodes[first]), "node 5 has their snapshot")
-    add = ["--command-config", str(ours.settings_path), "add-controller"]
-    assert "Added controller 5 with directory id" in quorum(tools, cluster, *add)
+    add_controller(tools, cluster, ours)
     cluster.wait(lambda: voters(cluster) == {1, 2, 5}, "node 5 votes")
 
     # Of three voters one is gone: nobody leads without the vote of ours.
@@ -237,10 +351,10 @@ def test_our_controller_votes_with_apache_kafkas(
     active = cluster.active_controller()
     if active != 5:
         behind = cluster.nodes[3 - active]
-        cluster.wait(lambda: (found := cluster.quorum()) and found.voters.get(5, -1) > 0, "node 5 fetches")
+        follows(cluster, behind.node_id)
         behind.pause()
         cluster.create_topic(unique("missed"), assignment=[[4, 3]])
-        cluster.wait(lambda: is_caught_up(cluster, 5), "node 5 has what was committed")
+        follows(cluster, 5)
         cluster.nodes[active].kill()
         behind.resume()
         cluster.wait(lambda: (found := cluster.quorum()) and found.leader == 5, "node 5 is active")
@@ -249,11 +363,12 @@ def test_our_controller_votes_with_apache_kafkas(
     assert found is not None
     assert found.epoch >= epoch
     cluster.create_topic(unique("led"), 4, replication_factor=2)
-    assert f"LeaderId: 5" in quorum(tools, cluster, "describe", "--status")
+    assert "LeaderId: 5" in quorum(tools, cluster, "describe", "--status")
     for work in works:
         work.wait_for_progress()
 
     # A controller of theirs comes with an empty disk, and gets a snapshot of ours.
+    follows(cluster, second)
     lost = cluster.nodes[first]
     old = directory_id(lost)
     cluster.wait(lambda: snapshots(ours), "node 5 has a snapshot", 60)
@@ -265,11 +380,17 @@ def test_our_controller_votes_with_apache_kafkas(
     lost.start()
     cluster.wait(lambda: observers(cluster) >= {first}, "the new disk's controller observes")
     cluster.wait(lambda: shared_snapshots(ours, lost), "it has a snapshot of ours")
-    add = ["--command-config", str(lost.settings_path), "add-controller"]
-    assert f"Added controller {first} with directory id" in quorum(tools, cluster, *add)
+    add_controller(tools, cluster, lost)
     cluster.wait(lambda: voters(cluster) == {1, 2, 5}, "the new disk's controller votes")
-    table = tools.run("MetadataQuorumCommand", "--bootstrap-server", cluster.bootstrap, "describe", "--replication")
-    rows = {int(row["NodeId"]): row["Status"] for row in table.rows("NodeId", "DirectoryId")}
+    table = tools.run(
+        "MetadataQuorumCommand", "--bootstrap-server", cluster.bootstrap, "describe", "--replication"
+    )
+    # The lost directory may be listed as an observer for a while.
+    rows = {
+        int(row["NodeId"]): row["Status"]
+        for row in table.rows("NodeId", "DirectoryId")
+        if row["DirectoryId"] != old
+    }
     assert rows == {1: "Follower", 2: "Follower", 5: "Leader", 3: "Observer", 4: "Observer"}
 
     # Theirs lead again, and ours goes.
@@ -277,7 +398,7 @@ def test_our_controller_votes_with_apache_kafkas(
     cluster.wait(lambda: (found := cluster.quorum()) and found.leader in (1, 2), "theirs lead")
     assert ours.wait_until_ended() == 0
     ours.start()
-    cluster.wait(lambda: is_caught_up(cluster, 5), "node 5 follows")
+    follows(cluster, 5)
     remove = ["remove-controller", "--controller-id", "5", "--controller-directory-id", directory_id(ours)]
     assert "Removed KRaft controller 5 with directory id" in quorum(tools, cluster, *remove)
     cluster.wait(lambda: voters(cluster) == {1, 2}, "node 5 votes no longer")
@@ -292,10 +413,23 @@ def test_our_controller_votes_with_apache_kafkas(
     assert f"FinalizedVersionLevel: {KAFKA_VERSION}" in features(tools, cluster)
 
 
-def is_caught_up(cluster: Cluster, node_id: int) -> bool:
-    """Whether the voter's log ends where the leader's does, but for the NoOpRecord of a moment ago."""
-    found = cluster.quorum()
-    return found is not None and found.leader > 0 and found.voters[node_id] >= found.voters[found.leader] - 1
+def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> None:
+    """kafka-metadata-quorum add-controller, which the leader refuses until the node has once had all of its log."""
+    add = ["--command-config", str(node.settings_path), "add-controller"]
+    said = f"Added controller {node.node_id} with directory id {directory_id(node)}"
+    cluster.wait(lambda: said in quorum(tools, cluster, *add, status=None), f"node {node.node_id} is added")
+
+
+def follows(cluster: Cluster, node_id: int) -> None:
+    """Wait until this voter's log has gone beyond what the leader's holds now; NoOpRecords see to it."""
+    before = cluster.wait(cluster.quorum, "the quorum is described")
+    end = before.voters[before.leader]
+
+    def is_beyond() -> bool:
+        found = cluster.quorum()
+        return found is not None and found.leader > 0 and found.voters[node_id] > end
+
+    cluster.wait(is_beyond, f"voter {node_id} follows")
 
 
 def features(tools: KafkaTools, cluster: Cluster) -> str:
@@ -309,3 +443,7 @@ def test_a_broker_of_apache_kafka_in_our_quorum(
     leadership_goes_to_and_fro(
         our_quorum, tools, at_work, unique("to-and-fro"), tmp_path, measure, theirs=3, ours=2
     )
+
+
+def test_a_broker_of_apache_kafka_passes_requests_on_to_ours(our_quorum: Cluster, unique: Unique) -> None:
+    every_broker_passes_on(our_quorum, unique)
