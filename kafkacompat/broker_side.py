@@ -32,11 +32,11 @@ from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
+from kafkacompat.node.cleaning import BackgroundCleaning
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.node.notices import SettingNotices
-from kafkacompat.node.cleaning import BackgroundCleaning
 from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
@@ -205,9 +205,7 @@ class BrokerSide:
             fetches=fetches,
             controller=controller,
             groups=self._groups,
-            producer_ids=BlockProducerIds(
-                blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch)
-            ),
+            producer_ids=producer_ids,
             log_manager=self._logs,
             directories=placement,
             image=MetadataImage(),

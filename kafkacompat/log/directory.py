@@ -101,8 +101,9 @@ class LogDirectory:
             return {}, f"{path}: {error}"
 
     def holds(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether the checkpoint was last written with these offsets."""
-        return self._written.get(name) == offsets
+        """Whether the checkpoint was last written with these offsets, and is still there: a directory that nobody writes to may
+        have failed as well."""
+        return self._written.get(name) == offsets and self._disk.exists(f"{self.path}/{name}")
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write a checkpoint and sync it. Blocks; one call at a time for each name, in any thread."""

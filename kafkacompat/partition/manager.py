@@ -115,8 +115,7 @@ class PartitionManager:
         self.when_replicated = self.wakeups.produces.when_replicated
         self.when_flushed = self._flushes.when_flushed
         self._arrivals = Arrivals(
-            node_id,
-            timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
+            node_id, timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
         )
         self._offline: set[TopicPartition] = set()
         self.placing: Placing | None = None

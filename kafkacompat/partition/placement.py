@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import DIRECTORY_UNASSIGNED
+from kafkacompat.ids import DIRECTORY_UNASSIGNED, ZERO_UUID
 from kafkacompat.log.directory import can_be_marked
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -54,12 +54,14 @@ class Placement:
     # What the manager tells
 
     def recover(self, image: MetadataImage) -> None:
-        """The first image, before its roles are taken: future logs that a stop left behind.
+        """The first image, before its roles are taken: logs of no replica here any more, and future logs that a stop left behind.
 
-        One that the metadata names and that has no current log beside it was about to be alone: it becomes the current one. One of
-        a partition that is not here is a stray. The others go on when their role is taken.
+        What changed while this node or a directory was away may have taken a replica from it, and its topic may have been made
+        anew: such a log is a stray, as in Kafka, out of the way and not removed. A future log that the metadata names and that has
+        no current log beside it was about to be alone: it becomes the current one. The others go on when their role is taken.
         """
         node_id, futures = self._manager.node_id, self._logs.futures
+        self._set_strays_aside(image)
         for name, log in sorted(futures.logs.items()):
             home = futures.home(name)
             assert home is not None
@@ -78,6 +80,19 @@ class Placement:
                 self._logs.directory_failed(home, error)
             except LogRefused as refused:
                 logger.error("the future log of %s cannot become the current one: %s", name, refused)
+
+    def _set_strays_aside(self, image: MetadataImage) -> None:
+        for name, log in sorted(self._logs.logs.items()):
+            topic = image.topics.get(name.topic)
+            partition = None if topic is None else topic.partitions.get(name.partition)
+            is_ours = partition is not None and self._manager.node_id in partition.replicas
+            if is_ours and topic is not None and log.topic_id in (topic.id, ZERO_UUID):
+                continue
+            logger.warning("%s is of no replica here: a stray", log.directory)
+            try:
+                self._logs.mark_stray(name)
+            except OSError as error:
+                logger.error("%s could not be set aside: %s", log.directory, error)
 
     def may_begin_empty(self, image: PartitionImage) -> bool:
         """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""

@@ -170,6 +170,17 @@ def test_where_new_logs_go(tmp_path: Path) -> None:
     assert named.directory.startswith(str(tmp_path / "a"))
 
 
+def test_a_directory_that_nobody_writes_to_is_found_missing(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[1])
+    upkeep = LogUpkeep(manager)
+    carry_out(upkeep.checkpoint_high_watermarks())
+    assert upkeep.checkpoint_high_watermarks() is None
+    os.rename(tmp_path / "b", tmp_path / "gone")
+    carry_out(upkeep.checkpoint_high_watermarks())
+    assert [each.online for each in manager.directories] == [True, False]
+
+
 def test_a_full_directory_fails_where_others_can_take_over(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     log = manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[0])

@@ -327,6 +327,28 @@ def test_a_future_log_of_no_replica_is_a_stray(disks: Disks, tmp_path: Path) -> 
     assert [each for each in (tmp_path / "b").iterdir() if each.name.endswith("-stray")]
 
 
+def test_at_a_start_logs_of_no_replica_here_are_strays(disks: Disks, tmp_path: Path) -> None:
+    """Deleted, moved away, or made anew while the node was down."""
+    disks.publish(A, A, A)
+    disks.append(4)
+    disks.logs.shut_down(1)
+    again = Disks(tmp_path)
+    again.manager.on_image(
+        MetadataImage(),
+        image_of(
+            topic_image("t", {0: replace(partition_image(), directories=(A,))}, generation=1),
+            topic_image("u", 1),
+        ),
+    )
+    strays = sorted(each.name for each in (tmp_path / "a").iterdir() if each.name.endswith("-stray"))
+    assert [name.split(".")[0] for name in strays] == ["t-0", "t-1", "t-2"]
+    assert again.log().log_end_offset == 0
+    third = Disks(tmp_path)
+    third.manager.on_image(MetadataImage(), image_of(topic_image("t", 1, generation=1)))
+    assert third.log().log_end_offset == 0
+    assert sorted(each.name for each in (tmp_path / "a").iterdir() if each.name.endswith("-stray")) == strays
+
+
 def test_the_target_fails_while_copying(disks: Disks) -> None:
     disks.publish(A)
     disks.append(20)
