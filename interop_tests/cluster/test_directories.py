@@ -104,7 +104,8 @@ def test_a_partition_moves_between_three_directories_under_load(
         entry = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(path)]}
         plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
         started = reassign("--execute", *options)
-        assert f"Successfully started log directory move for: {topic}-0-1" in started, started
+        told = f"Successfully started moving log directory to {path} for replica {topic}-0 with broker 1"
+        assert told in started, started
 
     def wait_until_there(path: Path) -> None:
         def is_there() -> bool:

@@ -115,7 +115,8 @@ def test_one_of_two_disks_fails(
             arguments = ["--bootstrap-server", cluster.bootstrap, "--reassignment-json-file", str(plan)]
             return tools.run("reassign.ReassignPartitionsCommand", *arguments, *options, status=None).out
 
-        assert f"Successfully started log directory move for: {topic}-{mover}-{NODE}" in reassign("--execute")
+        started = f"Successfully started moving log directory to {whole} for replica {topic}-{mover} with broker {NODE}"
+        assert started in reassign("--execute")
         cluster.wait(lambda: places(cluster, topic).get(mover) == whole, "the replica has moved")
         cluster.wait(
             lambda: (
