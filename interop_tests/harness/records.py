@@ -199,8 +199,10 @@ def _decode_records(data: bytes, count: int, base_offset: int, base_timestamp_ms
     return records
 
 
-def decode_batches(data: bytes | None) -> list[Batch]:
-    """Every whole batch in a Fetch reply; a cut one at the end is left out. Wrong CRCs are AssertionErrors."""
+def decode_batches(data: bytes | None, control_records: bool = False) -> list[Batch]:
+    """Every whole batch in a Fetch reply; a cut one at the end is left out. Wrong CRCs are AssertionErrors.
+
+    Control batches have no records unless asked."""
     batches, position = [], 0
     data = data or b""
     while position + BATCH_HEADER_SIZE <= len(data):
@@ -214,7 +216,8 @@ def decode_batches(data: bytes | None) -> list[Batch]:
             struct.unpack_from(">hiqqqhii", data, position + 21)
         )
         content = decompress(attributes & 7, data[position + BATCH_HEADER_SIZE : end])
-        records = [] if attributes & 32 else _decode_records(content, count, base_offset, base_ms)
+        hidden = attributes & 32 and not control_records
+        records = [] if hidden else _decode_records(content, count, base_offset, base_ms)
         if attributes & 8:
             records = [record._replace(timestamp_ms=max_ms) for record in records]
         batches.append(

@@ -46,6 +46,11 @@ SERVED = {
     "DeleteRecords": (0, 2),
     "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
+    "AddPartitionsToTxn": (0, 5),
+    "AddOffsetsToTxn": (0, 4),
+    "EndTxn": (0, 5),
+    "WriteTxnMarkers": (1, 2),
+    "TxnOffsetCommit": (0, 5),
     "DescribeConfigs": (1, 4),
     "AlterConfigs": (0, 2),
     "AlterReplicaLogDirs": (1, 2),
@@ -67,6 +72,8 @@ SERVED = {
     "DescribeTopicPartitions": (0, 0),
     "AddRaftVoter": (0, 1),
     "RemoveRaftVoter": (0, 0),
+    "DescribeTransactions": (0, 0),
+    "ListTransactions": (0, 2),
 }
 # APIs that old clients use at their oldest version, with a body that is valid at all of them.
 ANY_METADATA = {"Topics": [{"Name": "nowhere-to-be-found"}], "AllowAutoTopicCreation": False}

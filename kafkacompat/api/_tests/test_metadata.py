@@ -276,7 +276,7 @@ def test_t4_b4_api_versions_advertise_produce_from_zero_and_only_what_is_served(
         assert ranges[0] == (0, 13)
         assert ranges[1] == (4, 18)
         assert set(ranges) == {entry.key for entry in ENTRIES}
-        assert not set(ranges) & {24, 25, 26, 27, 28, 68, 69, 71, 72, 76, 88}
+        assert not set(ranges) & {68, 69, 71, 72, 76, 88}
 
 
 def test_t12_h6_features_that_are_not_served_are_not_shown_though_finalized() -> None:
@@ -284,10 +284,10 @@ def test_t12_h6_features_that_are_not_served_are_not_shown_though_finalized() ->
     assert [(one.name, one.min_version, one.max_version) for one in response.supported_features] == [
         ("kraft.version", 0, 1),
         ("metadata.version", 7, 30),
+        ("transaction.version", 0, 2),
     ]
-    assert [(one.name, one.max_version_level) for one in response.finalized_features] == [
-        ("metadata.version", 30)
-    ]
+    finalized = [(one.name, one.max_version_level) for one in response.finalized_features]
+    assert finalized == [("metadata.version", 30), ("transaction.version", 2)]
     assert response.finalized_features_epoch == 100
 
 

@@ -203,11 +203,15 @@ def test_t21_h1_init_producer_id(version: int) -> None:
     assert (none.error_code, none.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
 
 
-def test_transactional_ids_are_refused_for_good_while_transactions_are_not_served() -> None:
+def test_a_producer_expects_an_id_and_an_epoch_or_neither() -> None:
     api = Api()
     api.producer_ids.ids = [41]
-    response = api.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60000), 4)
-    assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+    for request in (
+        InitProducerIdRequest(transactional_id=None, producer_id=3, producer_epoch=-1),
+        InitProducerIdRequest(transactional_id="tx", producer_id=-1, producer_epoch=3),
+    ):
+        response = api.call(request, 4)
+        assert (response.error_code, response.producer_id) == (ErrorCode.INVALID_REQUEST, -1)
     assert api.producer_ids.ids == [41]
 
 

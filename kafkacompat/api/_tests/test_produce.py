@@ -8,6 +8,7 @@ import pytest
 
 from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
@@ -124,14 +125,70 @@ def test_t25_control_batches_from_clients_are_refused() -> None:
     assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.INVALID_RECORD, -1)]
 
 
-def test_transactional_batches_are_refused_while_transactions_are_not_served() -> None:
+def transactional(*values: bytes, **producer: int) -> bytearray:
+    fields = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0} | producer
+    return batch_of(*values, is_transactional=True, **fields)
+
+
+def test_transactional_batches_need_a_transactional_id() -> None:
     api = Api(topic_image("t", 2))
-    batch = batch_of(b"a", is_transactional=True, producer_id=4, producer_epoch=0, base_sequence=0)
-    parts = (("t", 0, batch), ("t", 1, batch_of(b"b")))
-    with_id = api.call(request(*parts, transactional_id="tx", api=api), 9)
-    assert results(with_id) == [(0, ErrorCode.INVALID_TXN_STATE, -1), (1, 0, 0)]
+    parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
     without = api.call(request(*parts, api=api), 9)
     assert {error for _, error, _ in results(without)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "told"),
+    [
+        (9, ErrorCode.NONE, ErrorCode.NONE),
+        (10, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+        (11, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (12, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (12, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (12, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (12, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_a_transaction_is_verified_before_it_is_written(
+    version: int, code: ErrorCode, told: ErrorCode
+) -> None:
+    api = Api(topic_image("t", 2))
+    api.verifier.code = code
+    parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
+    answer = api.call(request(*parts, transactional_id="tx", api=api), version)
+    assert results(answer) == [(0, told, 0 if told is ErrorCode.NONE else -1), (1, ErrorCode.NONE, 0)]
+    assert api.verifier.asked == [("tx", 4, 0, [TopicPartition("t", 0)], version >= 12)]
+
+
+def test_a_transactional_request_has_one_producer() -> None:
+    api = Api(topic_image("t", 2))
+    parts = (("t", 0, transactional(b"a")), ("t", 1, transactional(b"a", producer_epoch=1)))
+    answer = api.call(request(*parts, transactional_id="tx", api=api), 12)
+    assert {error for _, error, _ in results(answer)} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert api.verifier.asked == []
+
+
+def test_nobody_is_asked_where_verification_is_off_and_the_client_adds_partitions_itself() -> None:
+    api = Api(topic_image("t"), overrides={"transaction.partition.verification.enable": "false"})
+    asked = request(("t", 0, transactional(b"a")), transactional_id="tx", api=api)
+    assert results(api.call(asked, 11)) == [(0, ErrorCode.NONE, 0)]
+    assert api.verifier.asked == []
+    api.call(asked, 12)
+    assert len(api.verifier.asked) == 1
+
+
+def test_a_connection_is_not_read_while_its_transaction_is_verified() -> None:
+    """Or a later batch of the transaction would be appended before the first."""
+    api = Api(topic_image("t"))
+    api.verifier.held = Deferred()
+    pending = api.send(request(("t", 0, transactional(b"a")), transactional_id="tx", api=api), 12)
+    assert isinstance(pending, Pending)
+    assert pending.blocks
+    assert api.world.log().log_end_offset == 0
+    api.verifier.held.resolve({TopicPartition("t", 0): ErrorCode.NONE})
+    assert pending.reply.done
+    assert api.world.log().log_end_offset == 1
 
 
 def test_d9_t24_single_records_are_named_from_version_eight() -> None:

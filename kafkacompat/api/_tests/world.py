@@ -8,6 +8,7 @@ from typing import Any
 from kafkacompat.api.context import Node, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS
+from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.config.describe import (
     describe_broker,
@@ -18,10 +19,12 @@ from kafkacompat.config.describe import (
 from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import BrokerImage, MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
 from kafkacompat.net.dispatcher import ConnectionInfo, Pending
 from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes
 
 
@@ -93,6 +96,33 @@ class Settings:
         return describe_group(self.config, self.image.config(32, group))
 
 
+class FakeVerifier:
+    """Answers `code` for every partition, or `held` when that is there."""
+
+    def __init__(self) -> None:
+        self.code = ErrorCode.NONE
+        self.held: Deferred[Any] | None = None
+        self.asked: list[tuple[Any, ...]] = []
+
+    def ask(
+        self,
+        transactional_id: Any,
+        producer_id: Any,
+        producer_epoch: Any,
+        partitions: Sequence[TopicPartition],
+        adds: Any,
+    ) -> Deferred[Any]:
+        self.asked.append((transactional_id, producer_id, producer_epoch, partitions, adds))
+        return self.held or Deferred.of(dict.fromkeys(partitions, self.code))
+
+
+class Anything:
+    """For services that a test does not come to."""
+
+    def __getattr__(self, name: Any) -> Any:
+        raise AssertionError(f"{name} was called")
+
+
 class Api:
     """Calls handlers through the dispatcher, bytes to bytes."""
 
@@ -108,6 +138,7 @@ class Api:
         self.creator = RecordingCreator()
         self.producer_ids = FakeProducerIds()
         self.settings = Settings(self.world.image, static)
+        self.verifier = FakeVerifier()
         self.node = Node(
             node_id=NODE_ID,
             cluster_id="cluster",
@@ -123,7 +154,7 @@ class Api:
             image=self.world.image,
             auto_create=self.creator,
             dynamic=self.settings,
-            transactions=None,  # type: ignore[arg-type]
+            transactions=Transactions(Anything(), Anything(), self.verifier, self.world.timers),
         )
         self.dispatcher = ApiDispatcher(self.node)
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)

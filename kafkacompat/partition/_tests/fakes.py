@@ -29,6 +29,7 @@ from kafkacompat.ports import (
     LogRefused,
     ProducerStateEntry,
     TimestampOffset,
+    Verification,
 )
 from kafkacompat.records.batch import build_batch, stamp_offset_and_epoch
 from kafkacompat.records.record import Record
@@ -150,6 +151,11 @@ class MemoryLog:
     def last_stable_offset(self) -> int:
         unstable = self.first_unstable_offset
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
+    ) -> Verification | None:
+        return Verification(epoch, first_sequence, bumps_epochs, now_ms)
 
     def append_as_leader(self, batch: Any, leader_epoch: int, now_ms: int, terms: Any = None) -> AppendInfo:
         if self.fail_next is not None:
