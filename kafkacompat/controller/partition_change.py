@@ -124,7 +124,8 @@ class PartitionChange:
             return partition.eligible_leader_replicas
         if len(self.target_isr) >= self.min_insync_replicas:
             return ()
-        candidates = {*partition.eligible_leader_replicas, *partition.isr}
+        # Apache Kafka 4.3.0 keeps who is moved away among them. It would be elected as soon as it is moved back, with an empty log.
+        candidates = {*partition.eligible_leader_replicas, *partition.isr} & set(self._replicas)
         return tuple(sorted(candidates - set(self.target_isr) - self.unclean_replicas))
 
     def _is_valid(self, replica: int) -> bool:

@@ -123,6 +123,17 @@ def test_as_many_that_come_as_go_wait_only_for_those_that_come() -> None:
     assert (of(image).replicas, of(image).isr, of(image).leader) == ((2, 3, 4), (4,), 4)
 
 
+def test_who_is_moved_away_is_not_eligible_any_more() -> None:
+    """Kafka 4.3.0 keeps it eligible: moved back, it would lead with an empty log, and till then no last leader is elected."""
+    image = cluster(
+        partition(1, 2, 3, isr=(1,), leader=1, eligible_leader_replicas=(2,)),
+        configs={(2, "t"): {"min.insync.replicas": "2"}},
+    )
+    arrived = in_sync(moved(image, [3, 4, 2]), 4)
+    assert (of(arrived).replicas, of(arrived).isr) == ((3, 4, 2), (4,))
+    assert of(arrived).eligible_leader_replicas == (2,)
+
+
 def test_staying_where_it_is_writes_nothing() -> None:
     result, answer = alter(cluster(partition(1, 2)), (0, [1, 2]))
     assert (answer, result.records) == ([(0, None)], ())
