@@ -80,6 +80,8 @@ class LogOpener:
                         raise
                     # A crash can leave it empty; the metadata log knows the id and `claim` writes it again.
                     self._note(f"{metadata}: {error}; the topic's id is taken from the metadata log")
+                    # Nobody may ask for this log before the next clean stop, after which it would be an error.
+                    self._disk.remove(metadata)
         elif not self._disk.exists(metadata):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
         return PartitionLog(

@@ -206,6 +206,22 @@ def test_an_empty_topic_id_file_after_a_crash_is_written_again(tmp_path: Path) -
     assert path.read_bytes() == kept
 
 
+def test_files_that_a_crash_tore_do_not_take_the_directory_offline_after_a_clean_stop(tmp_path: Path) -> None:
+    """Of a partition that nobody asked for in between: it was moved away, say."""
+    manager = manager_on(tmp_path)
+    manager.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
+    path = tmp_path / "a" / "t-0"
+    (path / "partition.metadata").write_bytes(b"version: 0\ntopic_")
+    (path / "leader-epoch-checkpoint").write_bytes(b"0\n1\n1 2")
+    manager_on(tmp_path).shut_down(7)
+    notes: list[str] = []
+    again = manager_on(tmp_path, notes)
+    assert [status.online for status in again.log_dirs()] == [True, True]
+    assert notes == []
+    again.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
+    assert (path / "partition.metadata").exists()
+
+
 def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:
     notes: list[str] = []
     manager = manager_on(tmp_path, notes)
