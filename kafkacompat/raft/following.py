@@ -228,14 +228,14 @@ def poll_unattached(state: QuorumState) -> int:
 
 
 def _discover(state: QuorumState, wake_ms: int) -> int:
-    """At most one fetch to a random bootstrap server that may be asked now."""
+    """A fetch to a random bootstrap server that may be asked now, unless one is on its way already."""
     now_ms = state.now_ms
     peers = state.peers
     servers = state.member.bootstrap
     if not servers or not may_acknowledge(state):
         return wake_ms
     ready = [server for server in servers if peers.is_ready(server[0], now_ms)]
-    if len(ready) == len(servers):
+    if ready and all(peers.get(server_id).correlation_id < 0 for server_id, _ in servers):
         server_id, endpoints = ready[state.random.randrange(len(ready))]
         state.send(server_id, endpoints, _fetch_request(state))
     for server_id, _ in servers:

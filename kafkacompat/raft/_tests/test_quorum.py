@@ -352,6 +352,21 @@ def test_a_fresh_node_finds_the_leader_by_a_bootstrap_server() -> None:
     assert [each.node_id for each in node.sent(FetchRequest)] == [2]
 
 
+def test_a_bootstrap_server_that_fails_is_followed_by_another_at_once() -> None:
+    """Nobody is asked a second time while the others have not been."""
+    node = Node(node_id=9, bootstrap=True)
+    asked: set[int] = set()
+    for _ in range(3):
+        (sent,) = node.sent(FetchRequest)
+        asked.add(sent.node_id)
+        assert not [each for each in node.step(effect.Tick()) if isinstance(each, effect.Send)]
+        node.step(effect.RequestFailed(sent.correlation_id))
+    assert asked == {-2, -3, -4}
+    assert not node.sent()
+    node.wait()
+    assert node.sent(FetchRequest)
+
+
 def test_two_leaders_in_one_epoch_halt_the_node() -> None:
     node = following()
     with pytest.raises(QuorumViolation):
@@ -360,11 +375,12 @@ def test_two_leaders_in_one_epoch_halt_the_node() -> None:
 
 def test_a_node_that_lost_its_disk_waits_for_a_leader_other_than_its_former_self() -> None:
     node = Node(bootstrap=True)
-    (sent,) = node.sent(FetchRequest)
-    answer = node.empty_answer()
-    answer.error, answer.epoch, answer.leader_id = ErrorCode.FENCED_LEADER_EPOCH, 4, 1
-    node.answer(sent, answer)
-    assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 0)
+    for _ in range(3):
+        (sent,) = node.sent(FetchRequest)
+        answer = node.empty_answer()
+        answer.error, answer.epoch, answer.leader_id = ErrorCode.FENCED_LEADER_EPOCH, 4, 1
+        node.answer(sent, answer)
+        assert (node.core.role, node.core.epoch) == (Role.UNATTACHED, 0)
     assert not node.sent()
     node.wait()
     assert node.sent(FetchRequest)
