@@ -15,7 +15,7 @@ from kafkacompat import __version__
 COMMANDS = {
     "start": "start a broker and controller",
     "cluster": "run several nodes on this machine as a cluster, show their state, stop them",
-    "node": "add a node to such a cluster, remove, start, stop or restart one",
+    "node": "add a node to a cluster on this machine, remove, start, stop or restart one",
     "format": "give data directories their identity, as kafka-storage format does",
     "topics": "list, describe, create, alter and delete topics",
     "reassign": "move partitions between brokers, with a throttle and a progress bar",
