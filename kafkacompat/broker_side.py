@@ -24,7 +24,7 @@ from kafkacompat.coordinator.settings import coordinator_settings, transaction_s
 from kafkacompat.coordinator.transactions_side import TransactionsSide
 from kafkacompat.data_directories import NodeDirectories
 from kafkacompat.ids import Uuid
-from kafkacompat.log.cleaner.cleaner import LogCleaner, cleaner_limits
+from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.net.runtime import wait_for
@@ -118,6 +118,7 @@ class BrokerSide:
             lambda: cleaner_limits(settings.effective),
             lambda: throttle,
             logger.warning,
+            own_process_bytes=OWN_PROCESS_BYTES,
         )
         cleaner.load_checkpoints()
         return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)

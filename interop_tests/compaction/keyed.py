@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -35,6 +36,7 @@ class Updates:
         self.last: dict[bytes, tuple[int, bytes | None]] = {}
         self.sent: dict[bytes, set[bytes | None]] = {}
         self._number = 0
+        self._chance = random.Random(7)
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, **settings}
         )
@@ -43,7 +45,8 @@ class Updates:
         """Returns when all are acknowledged or given up."""
         for _ in range(count):
             self._number += 1
-            key = b"key-%d" % (self._number * 7919 % keys)
+            # Some keys are written all the time and some seldom, so that last values lie far apart.
+            key = b"key-%d" % int(keys * self._chance.random() ** 4)
             value: bytes | None = b"%d " % self._number + b"v" * size
             if tombstones_every and self._number % tombstones_every == 0:
                 value = None

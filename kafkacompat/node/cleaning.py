@@ -29,6 +29,8 @@ class Step(Protocol):
 
     def finish(self, now_ms: int) -> None: ...
 
+    def abandon(self) -> None: ...
+
 
 class Cleaner(Protocol):
     """log.cleaner.cleaner.LogCleaner."""
@@ -104,6 +106,7 @@ class BackgroundCleaning:
             if self._stopped is None:
                 self._timers.call_after(RETRY_MS, lambda: self._run(step))
             else:
+                step.abandon()
                 self._ended()
             return
         try:
@@ -111,9 +114,11 @@ class BackgroundCleaning:
         except Exception:
             logger.exception("cleaning a log failed")
             step.done = True
-        if not step.done and self._stopped is None:
-            self._run(step)
-            return
+        if not step.done:
+            if self._stopped is None:
+                self._run(step)
+                return
+            step.abandon()
         self._ended()
         if self._stopped is None:
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)

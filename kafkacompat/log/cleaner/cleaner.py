@@ -7,6 +7,7 @@ either the old segments or the new one. What happens to a log meanwhile (truncat
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,9 @@ from kafkacompat.log.cleaner.candidates import Candidate, dirtiest
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
 from kafkacompat.log.cleaner.filtering import LastRecord
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
-from kafkacompat.log.cleaner.work import CleanerStats, CleaningStopped, CleaningWork, Pace
+from kafkacompat.log.cleaner.process import CleaningProcess, ProcessLost
+from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.upkeep import CheckpointPlan
-from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.records.compression import DecompressionFailed
-from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from kafkacompat.log.segment import Segment
     from kafkacompat.ports import Disk
 
-UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
+OWN_PROCESS_BYTES = 8 << 20
+"""A log that has more to be read is cleaned in a process of its own; for less its start would cost more than it spares."""
 
 
 def cleaner_limits(config: ServerConfig) -> CleanerLimits:
@@ -47,14 +47,19 @@ class Cleaning:
     """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`."""
 
     def __init__(
-        self, cleaner: LogCleaner, disk: Disk, found: Candidate, job: CleaningJob, pace: Pace
+        self,
+        cleaner: LogCleaner,
+        disk: Disk,
+        found: Candidate,
+        job: CleaningJob,
+        work: CleaningWork | CleaningProcess,
     ) -> None:
         self._cleaner = cleaner
         self._disk = disk
         self.log = found.log
         self._segments: list[Segment] = list(found.log.segments[: found.segments])
         self._sizes = [segment.size for segment in self._segments]
-        self._work = CleaningWork(disk, job, pace)
+        self._work = work
         self._mapped = False
         self._group = 0
         self._suffixes: Sequence[str] = ()
@@ -75,15 +80,16 @@ class Cleaning:
             elif self._group < len(work.groups):
                 self._suffixes = work.clean_group(work.groups[self._group])
             else:
+                work.close()
                 self._disk.sync_directory(self.log.directory)
         except Exception as error:
             self._error = error
+            work.close()
 
     def finish(self, now_ms: int) -> None:
         """Take over what the step came to. Raises what no step should run into; the partition is then left alone."""
         if self._error is not None:
-            self.done = True
-            self._cleaner.failed(self, self._error)
+            self._give_up(self._error)
             return
         if not self._mapped:
             self._mapped = True
@@ -95,18 +101,28 @@ class Cleaning:
             return
         count = len(work.groups[self._group])
         if not self.intact():
-            self.done = True
-            remove_cleaned(self._disk, self._segments[0].stem)
-            self._cleaner.failed(self, CleaningStopped("the log has changed"))
+            self._give_up(CleaningStopped("the log has changed"))
             return
         try:
             self.log.replace_segments(self._segments[:count], self._suffixes, now_ms)
         except OSError as error:
-            self.done = True
-            self._cleaner.failed(self, error)
+            self._give_up(error)
             return
         del self._segments[:count], self._sizes[:count]
         self._group += 1
+
+    def abandon(self) -> None:
+        """The node stops, or no thread was free: nothing more is run."""
+        self._give_up(CleaningStopped("the node stops"))
+
+    def _give_up(self, error: Exception) -> None:
+        self.done = True
+        self._work.close()
+        if self._segments and not self._cleaner.has_successor(self.log):
+            # What cannot be removed now goes at the next start.
+            with contextlib.suppress(OSError):
+                remove_cleaned(self._disk, self._segments[0].stem)
+        self._cleaner.failed(self, error)
 
     def intact(self) -> bool:
         """Whether what is still to be replaced is as it was when the cleaning began, and the log still served."""
@@ -132,12 +148,16 @@ class LogCleaner:
         limits: Callable[[], CleanerLimits],
         pace_for: Callable[[], Pace],
         note: Callable[[str], None],
+        *,
+        own_process_bytes: int | None = None,
     ) -> None:
+        """`own_process_bytes`: see OWN_PROCESS_BYTES; None keeps all work in the threads, as on disks that no process shares."""
         self._manager = manager
         self._disk = disk
         self._limits = limits
         self._pace_for = pace_for
         self._note = note
+        self._own_process_bytes = own_process_bytes
         self._in_progress: set[TopicPartition] = set()
         self.uncleanable: set[TopicPartition] = set()
         """Partitions in which something could not be read; left alone until the next start, as in Kafka."""
@@ -194,10 +214,20 @@ class LogCleaner:
             self._limits(),
         )
         self._in_progress.add(log.topic_partition)
-        return Cleaning(self, self._disk, found, job, self._pace_for())
+        return Cleaning(self, self._disk, found, job, self._work_for(job))
+
+    def _work_for(self, job: CleaningJob) -> CleaningWork | CleaningProcess:
+        size = sum(segment.size for segment in job.segments)
+        if self._own_process_bytes is not None and size >= self._own_process_bytes:
+            return CleaningProcess(job, self._pace_for())
+        return CleaningWork(self._disk, job, self._pace_for())
 
     def serves(self, log: PartitionLog) -> bool:
         return self._manager.get(log.topic_partition) is log and not self._manager.closed
+
+    def has_successor(self, log: PartitionLog) -> bool:
+        """Whether another log lies under its name by now."""
+        return self._manager.get(log.topic_partition) not in (None, log)
 
     def succeeded(self, cleaning: Cleaning, end_offset: int) -> None:
         log = cleaning.log
@@ -211,6 +241,9 @@ class LogCleaner:
         log = cleaning.log
         name = log.topic_partition
         self._in_progress.discard(name)
+        if isinstance(error, ProcessLost):
+            self._note(f"{error}; logs are cleaned in this process until the next start")
+            self._own_process_bytes = None
         if isinstance(error, CleaningStopped) or not cleaning.intact():
             return
         if isinstance(error, OSError):

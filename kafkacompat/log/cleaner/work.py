@@ -16,14 +16,18 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.log.scan import whole_batches
 from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.columns import read_columns
+from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.legacy import iterate_legacy
+from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Disk
     from kafkacompat.records.batch import BatchHeader
 
 Pace = Callable[[int], None]
+UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 LEAST_READ_BYTES = 64 * 1024
 
 
@@ -58,7 +62,7 @@ class CleaningWork:
         self.stats = CleanerStats()
 
     def build_map(self) -> None:
-        """Raises CleaningStopped; BatchCorrupt, RecordMalformed, DecompressionFailed for what cannot be read; OSError."""
+        """Raises CleaningStopped, OSError, and one of UNREADABLE for what cannot be read."""
         job = self._job
         offset_map = self._map = OffsetMap(job.limits.map_bytes, job.limits.load_factor)
         transactions = CleanedTransactions(job.aborted, job.first_dirty_offset)
@@ -162,6 +166,9 @@ class CleaningWork:
         except BaseException:
             cleaned.discard()
             raise
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def _index_bytes(self, segment: SegmentFile, suffix: str) -> int:
         try:
