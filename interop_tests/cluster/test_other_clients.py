@@ -52,6 +52,10 @@ def test_the_java_clients(cluster: Cluster, tools: KafkaTools, unique: Unique, t
         "--acks",
         "-1",
     ]
+    # It retries nothing by itself, and is then not idempotent.
+    retrying = tmp_path / "producer.properties"
+    retrying.write_text("retries=2147483647\nenable.idempotence=true\ndelivery.timeout.ms=60000\n")
+    produce += ["--command-config", str(retrying)]
     consume = ["VerifiableConsumer", "--bootstrap-server", cluster.bootstrap, "--topic", topic, "--verbose"]
     consume += ["--group-id", group, "--reset-policy", "earliest"]
     with (
