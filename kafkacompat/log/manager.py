@@ -10,6 +10,7 @@ have a future log in another directory beside its current one (future.py).
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -396,8 +397,5 @@ class LogManager:
         online = [each for each in online if each.directory_id not in self.cordoned] or online
         if len(online) == 1:
             return online[0]
-        counts = dict.fromkeys((directory.path for directory in online), 0)
-        for directory in self._home.values():
-            if directory.path in counts:
-                counts[directory.path] += 1
+        counts = Counter(directory.path for directory in self._home.values())
         return min(online, key=lambda directory: counts[directory.path])

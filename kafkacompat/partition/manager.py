@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
@@ -28,7 +28,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionImage
-    from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.listeners import Placing, Replicating
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, Workers
 
 logger = logging.getLogger(__name__)
@@ -46,40 +46,6 @@ WITHOUT_LOG_START = frozenset(
 )
 """Refusals of a produce that, as in Kafka, do not tell where the log begins."""
 Key = tuple[str, int]
-
-
-class Replicating(Protocol):
-    """What the manager asks of replication.Replication."""
-
-    def attach(self, manager: PartitionManager) -> None: ...
-
-    def on_image(self, new: MetadataImage) -> None:
-        """Before the roles of that image are taken."""
-        ...
-
-    def role_taken(self, core: PartitionCore) -> None:
-        """It leads, follows or waits for a leader, perhaps in a new epoch."""
-        ...
-
-    def gone(self, core: PartitionCore) -> None: ...
-
-    def propose(self, core: PartitionCore, proposal: PendingIsr) -> None: ...
-
-
-class Placing(Protocol):
-    """What the manager tells placement.Placement."""
-
-    def recover(self, image: MetadataImage) -> None:
-        """The first image, before its roles are taken."""
-        ...
-
-    def may_begin_empty(self, image: PartitionImage) -> bool:
-        """Though a directory is offline in which its log might lie."""
-        ...
-
-    def role_taken(self, core: PartitionCore, image: PartitionImage) -> None: ...
-
-    def gone(self, core: PartitionCore) -> None: ...
 
 
 class PartitionManager:
