@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
@@ -25,6 +26,7 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.switching import SwitchingBroker
 from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.contents import consumer
 from interop_tests.storage.test_round_trip import check_files
 
 pytestmark = pytest.mark.needs_control
@@ -207,3 +209,40 @@ def test_the_other_broker_goes_on_with_a_cleaned_folder(
         check_files(tools, broker.data_dir)
     finally:
         broker.kill()
+
+
+def test_offsets_of_groups_outlive_the_cleaning_of_their_topic(make_broker: MakeBroker) -> None:
+    """__consumer_offsets is compacted like any other topic, and a coordinator loads from what is left of it."""
+    settings = {
+        "offsets.topic.segment.bytes": str(1 << 20),
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    broker = make_broker(EAGER_CLEANER | settings)
+    partitions = 100
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic("read", partitions, 1)]).values():
+        future.result(WAIT_S)
+
+    def committed(group: str) -> list[int]:
+        asked = [TopicPartition("read", partition) for partition in range(partitions)]
+        with consumer(broker.bootstrap, **{"group.id": group}) as member:
+            return [place.offset for place in member.committed(asked, WAIT_S)]
+
+    with consumer(broker.bootstrap, **{"group.id": "often"}) as member:
+        for number in range(500):
+            places = [
+                TopicPartition("read", partition, number + partition) for partition in range(partitions)
+            ]
+            member.commit(offsets=places, asynchronous=False)
+            if number == 0:
+                with consumer(broker.bootstrap, **{"group.id": "once"}) as other:
+                    other.commit(offsets=places, asynchronous=False)
+    wait_until_clean(broker.data_dir, "__consumer_offsets")
+    size = sum(path.stat().st_size for path in (broker.data_dir / "__consumer_offsets-0").glob("*.log"))
+    assert size < 2 << 20
+    for stop in (broker.kill, broker.stop):
+        stop()
+        broker.start()
+        assert committed("often") == [499 + partition for partition in range(partitions)]
+        assert committed("once") == list(range(partitions))

@@ -1,0 +1,146 @@
+"""The cleaner's rhythm: as many at once as threads, the next at once, a backoff when nothing was found, an orderly end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.node._tests.test_periodic import Machinery, Plan
+from kafkacompat.node.cleaning import RETRY_MS, BackgroundCleaning
+from kafkacompat.node.settings import NodeSettings
+
+
+class Step:
+    def __init__(self, steps: int, problem: Exception | None = None) -> None:
+        self.left = steps
+        self.problem = problem
+        self.done = False
+        self.abandoned = False
+        self.runs = 0
+
+    def run(self) -> None:
+        self.runs += 1
+
+    def finish(self, now_ms: int) -> None:
+        if self.problem is not None:
+            raise self.problem
+        self.left -= 1
+        self.done = not self.left
+
+    def abandon(self) -> None:
+        self.abandoned = self.done = True
+
+
+class Cleaner:
+    def __init__(self, steps: list[Step]) -> None:
+        self.steps = steps
+        self.asked_at: list[int] = []
+        self.trace: list[str] = []
+        self.now: Callable[[], int] = lambda: 0
+
+    def begin(self, now_ms: int) -> Step | None:
+        self.asked_at.append(now_ms)
+        return self.steps.pop(0) if self.steps else None
+
+    def checkpoint(self) -> Plan | None:
+        return Plan("checkpoint", self.trace)
+
+
+class Throttle:
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def make(steps: list[Step], **settings: str) -> tuple[BackgroundCleaning, Machinery, Cleaner, Throttle]:
+    machinery = Machinery()
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    config = ServerConfig.from_properties(defaults_without_file() | named)
+    cleaner, throttle = Cleaner(steps), Throttle()
+    anything: Any = machinery
+    work = BackgroundCleaning(NodeSettings(config, 1), cleaner, throttle, anything, anything, anything)
+    return work, machinery, cleaner, throttle
+
+
+def test_one_cleaning_follows_the_other_and_a_backoff_the_last() -> None:
+    steps = [Step(3), Step(1)]
+    kept = list(steps)
+    work, machinery, cleaner, _ = make(steps, log_cleaner_backoff_ms="500")
+    work.start()
+    assert [step.runs for step in kept] == [3, 1]
+    assert set(cleaner.asked_at) == {0}
+    assert cleaner.trace.count("finish checkpoint") == 3
+    cleaner.asked_at.clear()
+    machinery.run_until(499)
+    assert cleaner.asked_at == []
+    late = Step(1)
+    cleaner.steps.append(late)
+    machinery.run_until(1000)
+    assert late.runs == 1
+    assert set(cleaner.asked_at) == {500, 1000}
+    assert cleaner.asked_at[-1:] == cleaner.asked_at[cleaner.asked_at.index(1000) :], (
+        "once when there is nothing"
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_as_many_at_once_as_threads(threads: int) -> None:
+    steps = [Step(2) for _ in range(5)]
+    work, machinery, _, _ = make(list(steps), log_cleaner_threads=str(threads))
+    machinery.later = True
+    work.start()
+    jobs = [job for job in machinery.jobs if getattr(job[0], "__self__", None) in steps]
+    assert len(jobs) == threads
+    while machinery.jobs:
+        machinery.run_jobs()
+    assert [step.runs for step in steps] == [2] * 5
+
+
+def test_a_cleaning_that_fails_ends_and_the_next_begins() -> None:
+    failing, following = Step(1, RuntimeError("a bug")), Step(1)
+    work, _, _, _ = make([failing, following])
+    work.start()
+    assert (failing.runs, following.runs) == (1, 1)
+
+
+def test_without_a_free_thread_the_step_is_tried_again() -> None:
+    step = Step(1)
+    work, machinery, _, _ = make([step])
+    machinery.later = True
+    work.start()
+    (job,) = [job for job in machinery.jobs if getattr(job[0], "__self__", None) is step]
+    machinery.jobs.remove(job)
+    job[1].fail(RuntimeError("too many jobs wait"))
+    assert step.runs == 0
+    machinery.later = False
+    machinery.run_until(RETRY_MS)
+    assert step.runs == 1
+    assert step.done
+
+
+def test_a_stop_waits_for_the_step_that_runs_and_begins_no_more() -> None:
+    steps = [Step(3), Step(1)]
+    first, second = steps
+    work, machinery, cleaner, throttle = make(list(steps))
+    machinery.later = True
+    work.start()
+    stopped = work.stop()
+    assert throttle.stopped
+    assert not stopped.done
+    while machinery.jobs:
+        machinery.run_jobs()
+    assert stopped.done
+    assert first.abandoned
+    assert (first.runs, second.runs) == (1, 0)
+    asked = list(cleaner.asked_at)
+    machinery.run_until(10**6)
+    assert cleaner.asked_at == asked
+
+
+def test_a_stop_with_nothing_to_wait_for() -> None:
+    work, _, _, _ = make([])
+    assert work.stop().done
