@@ -24,6 +24,7 @@ class Step(Protocol):
     """log.cleaner.cleaner.Cleaning."""
 
     done: bool
+    summary: str
 
     def run(self) -> None: ...
 
@@ -93,18 +94,18 @@ class BackgroundCleaning:
             if step is None:
                 return
             self._active += 1
-            self._run(step)
+            self._run(step, self._clock.monotonic_ms())
 
-    def _run(self, step: Step) -> None:
-        self._workers.submit(step.run).on_done(lambda finished: self._ran(step, finished))
+    def _run(self, step: Step, began_ms: int) -> None:
+        self._workers.submit(step.run).on_done(lambda finished: self._ran(step, began_ms, finished))
 
-    def _ran(self, step: Step, finished: Deferred[None]) -> None:
+    def _ran(self, step: Step, began_ms: int, finished: Deferred[None]) -> None:
         try:
             finished.result()
         except Exception:
             # No thread was free: the step has not begun.
             if self._stopped is None:
-                self._timers.call_after(RETRY_MS, lambda: self._run(step))
+                self._timers.call_after(RETRY_MS, lambda: self._run(step, began_ms))
             else:
                 step.abandon()
                 self._ended()
@@ -116,9 +117,11 @@ class BackgroundCleaning:
             step.done = True
         if not step.done:
             if self._stopped is None:
-                self._run(step)
+                self._run(step, began_ms)
                 return
             step.abandon()
+        elif step.summary:
+            logger.info("%s, in %d ms", step.summary, self._clock.monotonic_ms() - began_ms)
         self._ended()
         if self._stopped is None:
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)

@@ -65,6 +65,8 @@ class Cleaning:
         self._suffixes: Sequence[str] = ()
         self._error: Exception | None = None
         self.done = False
+        self.summary = ""
+        """What came of it, for the node's log; nothing when it was given up."""
         self.log.truncated = False
 
     @property
@@ -97,6 +99,10 @@ class Cleaning:
         work = self._work
         if self._group == len(work.groups):
             self.done = True
+            self.summary = (
+                f"{self.log.topic_partition} is clean to {work.end_offset}: {self.stats.map_bytes_read} bytes mapped, "
+                f"{self.stats.bytes_read} read, {self.stats.bytes_written} written"
+            )
             self._cleaner.succeeded(self, work.end_offset)
             return
         count = len(work.groups[self._group])

@@ -20,6 +20,7 @@ class Step:
         self.done = False
         self.abandoned = False
         self.runs = 0
+        self.summary = "a summary"
 
     def run(self) -> None:
         self.runs += 1
