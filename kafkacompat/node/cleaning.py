@@ -1,7 +1,7 @@
 """Keeps the log cleaner going: as many cleanings at once as log.cleaner.threads says, a look for work every backoff.
 
 Duty: steps into worker threads, their ends back, the checkpoint after each cleaning. Must not know: what cleaning is. A cleaning
-that ends is followed by the next at once; log.cleaner.backoff.ms passes only when nothing was found, as in Kafka.
+that is done is followed by the next at once; log.cleaner.backoff.ms passes when nothing was found, as in Kafka, or one failed.
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ class BackgroundCleaning:
                 self._run(step, began_ms)
                 return
             step.abandon()
-        elif step.summary:
-            logger.info("%s, in %d ms", step.summary, self._clock.monotonic_ms() - began_ms)
         self._ended()
-        if self._stopped is None:
+        if self._stopped is None and step.summary:
+            # After one that was given up the next look is soon enough: a full disk is not emptied by trying.
+            logger.info("%s, in %d ms", step.summary, self._clock.monotonic_ms() - began_ms)
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
             self._fill()
 

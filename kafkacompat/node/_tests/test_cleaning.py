@@ -101,11 +101,17 @@ def test_as_many_at_once_as_threads(threads: int) -> None:
     assert [step.runs for step in steps] == [2] * 5
 
 
-def test_a_cleaning_that_fails_ends_and_the_next_begins() -> None:
+def test_after_a_cleaning_that_fails_the_next_waits_for_the_backoff() -> None:
     failing, following = Step(1, RuntimeError("a bug")), Step(1)
-    work, _, _, _ = make([failing, following])
+    failing.summary = ""
+    work, machinery, _, _ = make([failing, following], log_cleaner_backoff_ms="500")
+    machinery.later = True
     work.start()
-    assert (failing.runs, following.runs) == (1, 1)
+    machinery.run_jobs()
+    assert (failing.runs, following.runs) == (1, 0)
+    machinery.later = False
+    machinery.run_until(500)
+    assert following.runs == 1
 
 
 def test_without_a_free_thread_the_step_is_tried_again() -> None:
