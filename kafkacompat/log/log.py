@@ -18,7 +18,8 @@ from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
 from kafkacompat.log.reading import LogParts, ReadableLog
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
-from kafkacompat.log.retention import SegmentFacts, count_deletable
+from kafkacompat.log.retention import count_deletable
+from kafkacompat.log.rolling import roll_after_ms
 from kafkacompat.log.segment import Segment
 from kafkacompat.log.segment_list import DeleteLater, SegmentList
 from kafkacompat.ports import AppendInfo, Buffer, LogRefused
@@ -236,14 +237,7 @@ class PartitionLog(ReadableLog):
         return segment
 
     def _draw_roll_time(self) -> None:
-        config = self._config
-        wait_ms = config.segment_ms
-        if config.compact:
-            wait_ms = min(wait_ms, config.max_compaction_lag_ms)
-        jitter_ms = min(config.segment_jitter_ms, wait_ms)
-        if jitter_ms > 0 and self._randrange is not None:
-            wait_ms -= self._randrange(jitter_ms + 1)
-        self._roll_after_ms = wait_ms
+        self._roll_after_ms = roll_after_ms(self._config, self._randrange)
 
     # -- offsets
 
@@ -356,17 +350,8 @@ class PartitionLog(ReadableLog):
     def enforce_retention(self, now_ms: int) -> int:
         """Let go of segments that time, size or the log's start allow; how many went."""
         config = self._config
-        items = self._segments.items
-        facts = [
-            SegmentFacts(
-                segment.size,
-                self._segments.next_offset_of(at, self.log_end_offset),
-                segment.retention_timestamp_ms() if config.delete and config.retention_ms >= 0 else -1,
-            )
-            for at, segment in enumerate(items)
-        ]
         count = count_deletable(
-            facts,
+            self._segments.facts(self.log_end_offset, by_time=config.delete and config.retention_ms >= 0),
             high_watermark=self.high_watermark,
             log_start_offset=self.log_start_offset,
             delete_policy=config.delete,
@@ -376,7 +361,7 @@ class PartitionLog(ReadableLog):
         )
         if not count:
             return 0
-        if count == len(items):
+        if count == len(self._segments.items):
             self.roll(self.log_end_offset, now_ms)
         dropped = self._segments.drop_oldest(count, config.file_delete_delay_ms)
         for segment in dropped:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.retention import SegmentFacts
 from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
@@ -42,6 +43,17 @@ class SegmentList:
 
     def size(self) -> int:
         return sum(segment.size for segment in self.items)
+
+    def facts(self, log_end_offset: int, *, by_time: bool) -> list[SegmentFacts]:
+        """What retention looks at; the timestamps only if it goes by time."""
+        return [
+            SegmentFacts(
+                segment.size,
+                self.next_offset_of(at, log_end_offset),
+                segment.retention_timestamp_ms() if by_time else -1,
+            )
+            for at, segment in enumerate(self.items)
+        ]
 
     def index_of(self, offset: int) -> int:
         """Of the segment that holds an offset (the first one for offsets below it)."""
