@@ -41,12 +41,11 @@ def read_all(
     ended: set[int] = set()
 
     def at_end() -> bool:
-        message = consumer.poll(1.0)
-        if message is not None:
-            if message.error() is not None:
-                ended.add(message.partition())
-            else:
+        for message in consumer.consume(500, 1.0):
+            if message.error() is None:
                 values[message.partition()].append(message.value())
+            else:
+                ended.add(message.partition())
         return len(ended) == partitions
 
     wait_until(at_end, "everything is read", TIMEOUT_S)
