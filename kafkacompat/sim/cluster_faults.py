@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FIRST_FAULT_US = 2_500_000
 """Until then the cluster comes to life."""
+NEWCOMER_WITHIN_US, NEWCOMER_LOOK_US = 1_000_000, 3_000
 LOOK_AGAIN_US = 100_000
 
 
@@ -40,12 +41,15 @@ class ClusterFaults:
             self._kill_one,
             self._kill_one,
             self._kill_leader,
+            self._kill_last_in_sync,
+            self._kill_last_in_sync,
             self._kill_controller,
             self._kill_many,
             self._stop_in_order,
             self._lose_power,
             self._lose_power,
-            self._lose_power,
+            self._lose_power_of_second,
+            self._lose_power_of_second,
             self._lose_power_of_newcomer,
             self._lose_power_of_newcomer,
             self._pause_beyond_session,
@@ -119,6 +123,13 @@ class ClusterFaults:
     def _kill_leader(self) -> bool:
         return self._kill(self._leader())
 
+    def _kill_last_in_sync(self) -> bool:
+        """A leader that is alone in its ISR."""
+        for _, partition in partitions_of(self._simulation.image_oracles.newest):
+            if len(partition.isr) == 1 and self._kill(self._simulation.machines[partition.isr[0]]):
+                return True
+        return False
+
     def _kill_controller(self) -> bool:
         for machine in self._simulation.ordered:
             if machine.life is not None and machine.life.metadata.is_active:
@@ -154,14 +165,31 @@ class ClusterFaults:
     def _lose_power(self) -> bool:
         return self._cut_power(self._any(), None)
 
-    def _lose_power_of_newcomer(self) -> bool:
-        """Of one that is on its way into an ISR, and it is back at once."""
-        for machine in self._simulation.ordered:
-            for key, pending in _proposals_of(machine.life):
-                added = [each for each in pending.isr if each not in _isr(self._simulation, key)]
-                if added and self._cut_power(self._simulation.machines[added[0]], key):
-                    return True
+    def _lose_power_of_second(self) -> bool:
+        """Of the only follower that is in sync."""
+        image = self._simulation.image_oracles.newest
+        for _, partition in partitions_of(image):
+            seconds = [each for each in partition.isr if each != partition.leader]
+            if len(seconds) == 1 and self._cut_power(self._simulation.machines[seconds[0]], None):
+                return True
         return False
+
+    def _lose_power_of_newcomer(self) -> bool:
+        """Of the next that is on its way into an ISR, and it is back at once."""
+        self._await_newcomer(self._simulation.scheduler.now_us + NEWCOMER_WITHIN_US)
+        return True
+
+    def _await_newcomer(self, until_us: int) -> None:
+        scheduler = self._simulation.scheduler
+        if self._is_over or scheduler.now_us > until_us:
+            return
+        if self._fragile is None:
+            for machine in self._simulation.ordered:
+                for key, pending in _proposals_of(machine.life):
+                    added = [each for each in pending.isr if each not in _isr(self._simulation, key)]
+                    if added and self._cut_power(self._simulation.machines[added[0]], key):
+                        return
+        scheduler.after(NEWCOMER_LOOK_US, self._await_newcomer, until_us)
 
     def _cut_power(self, machine: SimulatedMachine, joining: Key | None) -> bool:
         """`joining`: the partition whose leader has asked for it, which does not stand in the way."""
@@ -186,9 +214,14 @@ class ClusterFaults:
         """Whoever counts on this one's replicas has others that are in sync and at work."""
         if self._cut or not machine.is_broker:
             return not machine.is_broker
+        if not self._metadata_is_settled():
+            return False
         for key, partition in partitions_of(self._simulation.image_oracles.newest):
             is_leaders_turn = key != joining and self._is_about_to_change(key)
             if machine.id in partition.replicas and is_leaders_turn:
+                return False
+            is_led = partition.leader in (NO_LEADER, machine.id) or self._is_at_work(partition.leader)
+            if machine.id in partition.replicas and not is_led:
                 return False
             others = set(partition.isr) - {machine.id}
             if machine.id in _counted_on(partition) and not (others and all(map(self._is_at_work, others))):
@@ -207,6 +240,17 @@ class ClusterFaults:
             and not broker.in_controlled_shutdown
             and life.heartbeats is not None
             and life.heartbeats.broker_epoch == broker.epoch
+        )
+
+    def _metadata_is_settled(self) -> bool:
+        """Somebody is the active controller, and all that was ever proposed is committed or lost."""
+        newest = self._simulation.image_oracles.newest
+        return any(
+            life is not None
+            and life.metadata.is_active
+            and life.metadata.image.offset == newest.offset
+            and life.driver.is_all_committed
+            for life in (machine.life for machine in self._simulation.ordered)
         )
 
     def _is_about_to_change(self, key: Key) -> bool:

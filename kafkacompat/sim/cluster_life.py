@@ -26,6 +26,7 @@ from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.net.channels import ConnectionLost, ProbeResult
 from kafkacompat.net.dispatcher import CloseConnection
+from kafkacompat.node.assignments import DirectoryAssignments
 from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.forwarding import ForwardingController
@@ -36,6 +37,7 @@ from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
@@ -52,6 +54,7 @@ from kafkacompat.wire.messages.fetch_response import FetchResponse
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 if TYPE_CHECKING:
+    from kafkacompat.partition.moves import Moves
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.sim.cluster_counters import ClusterCounters
     from kafkacompat.sim.machine import SimulatedMachine
@@ -159,6 +162,10 @@ class Life(Host):
     def _failed(self, error: BaseException) -> None:
         raise NodeFailed(f"node {self.id} halts: {type(error).__name__}: {error}") from error
 
+    def _note(self, text: str) -> None:
+        if self.simulation.tell is not None:
+            self.simulation.tell(f"node {self.id}: {text}")
+
     def start(self) -> None:
         self.driver.start(self.metadata)
         if "broker" in self.config.roles:
@@ -246,6 +253,7 @@ class Life(Host):
             settings.log_config(""),
             self,
             randrange=machine.chance.randrange,
+            note=self._note,
         )
         tasks = logs.begin_load()
         for task in tasks:
@@ -266,6 +274,10 @@ class Life(Host):
         self.partitions = partitions = PartitionManager(
             self.id, logs, self, self, self.workers, settings.log_config, replication
         )
+        self._assignments = DirectoryAssignments(
+            self.id, self._way("directory-assignments"), self, lambda: self.metadata.image, self._broker_epoch
+        )
+        Placement(partitions, logs, self._assignments.assign, _no_moves)
         fetches = FetchEngine(
             partitions,
             self,
@@ -404,6 +416,7 @@ class Life(Host):
     def _leave_quorum(self) -> None:
         if self.partitions is not None:
             self.replication.close()
+            self._assignments.close()
         for way in self._ways:
             way.close()
         self.driver.shut_down(RESIGN_TIMEOUT_MS).on_done(lambda _: self._stop())
@@ -418,6 +431,10 @@ class Life(Host):
             self.logs.shut_down(self.heartbeats.broker_epoch)
         self.simulation.counters.clean_stops += 1
         self.simulation.stopped(self)
+
+
+def _no_moves() -> Moves:
+    raise NodeFailed("there is one log directory: nothing moves to another")
 
 
 def _node(**services: Any) -> Node:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from kafkacompat.sim.chance import Chance
 
 MIN_CLUSTER_EVENTS = 2000
-MIN_CLUSTER_FAULTS = 8
+MIN_CLUSTER_FAULTS = 4
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
 

@@ -60,7 +60,7 @@ class Ledger:
 class Seen:
     """One partition on one node, as it was after the node's last event."""
 
-    __slots__ = ("end", "epoch", "high_watermark", "is_leader", "matched", "start", "verified")
+    __slots__ = ("end", "epoch", "high_watermark", "is_leader", "matched", "start", "unverified", "verified")
 
     def __init__(self) -> None:
         self.end = self.high_watermark = self.start = 0
@@ -70,6 +70,8 @@ class Seen:
         """Below it every batch was found to be what a leader wrote."""
         self.verified = 0
         """Below it every batch was found to be what was committed."""
+        self.unverified = 0
+        """The high watermark that a node remembered which had lost power."""
 
 
 def batches(log: Log, start: int, end: int) -> Iterator[tuple[int, Written]]:
@@ -123,7 +125,7 @@ class PartitionOracles:
                 seen = self._seen[core] = Seen()
                 if life.id in self._lost_power_once:
                     # A truncation may have come undone: until its leader has looked, what it has is not yet what is committed.
-                    seen.verified = log.high_watermark
+                    seen.verified = seen.unverified = log.high_watermark
             elif (
                 seen.end == log.log_end_offset
                 and seen.high_watermark == log.high_watermark
@@ -146,12 +148,13 @@ class PartitionOracles:
         self.log_ends[life.id, (core.topic_id, core.topic_partition.partition)] = end
         if end < seen.end:
             counters.truncations += 1
-            if end < min(seen.high_watermark, ledger.end):
+            if end < min(seen.high_watermark, ledger.end) and seen.high_watermark > seen.unverified:
                 raise Breach(
                     "nothing committed disappears",
                     f"{where} is cut from {seen.end} to {end}, below {seen.high_watermark}",
                 )
             seen.matched, seen.verified = min(seen.matched, end), min(seen.verified, end)
+            seen.high_watermark = min(seen.high_watermark, end)
         if high_watermark < seen.high_watermark:
             raise Breach(
                 "high watermarks never retreat", f"{where} from {seen.high_watermark} to {high_watermark}"

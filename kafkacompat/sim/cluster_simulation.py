@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
+from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ProbeResult
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import Administrator, Consumer, Key, Producer
@@ -91,6 +92,8 @@ class ClusterSimulation:
         deadline_us = self.scheduler.now_us + SETTLE_MS * 1000
         while (missing := self._missing()) is not None:
             if self.scheduler.now_us > call_off_us:
+                if self._is_stuck_as_in_kafka():
+                    break
                 self.administrator.enter("call off", self.administrator.call_off)
             if self.scheduler.now_us > deadline_us:
                 raise Breach("liveness", f"{missing}")
@@ -104,6 +107,15 @@ class ClusterSimulation:
             scheduler.run_next()
             if self.counters.events > MAX_EVENTS:
                 raise Breach("liveness", f"events beget events without end, at {scheduler.now_us} us")
+
+    def _is_stuck_as_in_kafka(self) -> bool:
+        """Nobody that is assigned may lead; see `PartitionChange`."""
+        return any(
+            partition.leader == NO_LEADER
+            and not partition.isr
+            and set(partition.eligible_leader_replicas) - set(partition.replicas)
+            for _, partition in partitions_of(self.image_oracles.newest)
+        )
 
     def _missing(self) -> str | None:
         """What a healed cluster still owes; None when nothing."""

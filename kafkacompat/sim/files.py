@@ -80,8 +80,8 @@ class FileDisk:
     def lose_power(self, chance: Chance) -> int:
         """Returns the bytes lost. Files that are open in the life that ended stay apart from those of the next."""
         lost = 0
-        for path in sorted(self._files):
-            content = self._files[path]
+        # In the order of their making, not by name: what is set aside has a name that is drawn elsewhere.
+        for path, content in list(self._files.items()):
             kept = content.after_power_loss(chance)
             lost += max(0, len(content.data) - len(kept))
             self._files[path] = Content(bytearray(kept), kept)

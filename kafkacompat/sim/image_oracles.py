@@ -76,6 +76,9 @@ class ImageOracles:
                 continue
             if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
                 raise Breach("epochs grow with every change", f"{name} was {then}")
+            joined = [each for each in now.isr if each not in then.isr]
+            if any(each not in image.brokers or image.brokers[each].fenced for each in joined):
+                raise Breach("fenced brokers join no ISR", f"{name} was {then}")
             if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
                 raise Breach("another leader is another epoch", f"{name} was {then}")
 

@@ -1,0 +1,216 @@
+"""Bugs planted on purpose in partitions, logs and controller: each must be found by the cluster simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller import isr, partition_change, replay
+from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.node.lifecycle import BrokerIdentity
+from kafkacompat.partition import followers, produce_waits
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.isr import PendingIsr, Standing
+from kafkacompat.wire.errors import ErrorCode
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def high_watermark_of_a_minority(patch: pytest.MonkeyPatch) -> None:
+    """The leader's own end counts as replicated."""
+    patch.setattr(
+        PartitionCore,
+        "maybe_advance_high_watermark",
+        lambda self, now_ms: self.is_leader and self.advance_alone(),
+    )
+
+
+def high_watermark_without_those_who_lag(patch: pytest.MonkeyPatch) -> None:
+    """Only followers that are caught up are waited for, though the rest may still be in the ISR."""
+    original = PartitionCore.maximal_isr
+
+    def maximal_isr(self: PartitionCore) -> tuple[int, ...]:
+        end = self.log.log_end_offset
+        return tuple(
+            each
+            for each in original(self)
+            if each == self.node_id or self.followers[each].log_end_offset == end
+        )
+
+    patch.setattr(PartitionCore, "maximal_isr", maximal_isr)
+
+
+def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
+    """acks=all does not wait for replication."""
+    patch.setattr(produce_waits.ProduceWaits, "when_replicated", lambda self, ends, timeout_ms: None)
+
+
+def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
+    """A parked produce is not failed when this node is no leader any more: the new leader's watermark acknowledges it."""
+
+    def check_leader(self: PartitionCore, current_leader_epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
+
+    original = produce_waits.ProduceWaits._settle
+
+    def settle(self: Any, waiter: Any) -> bool:
+        with patch.context() as inner:
+            inner.setattr(PartitionCore, "check_leader", check_leader)
+            return original(self, waiter)
+
+    patch.setattr(produce_waits.ProduceWaits, "_settle", settle)
+
+
+def no_truncation(patch: pytest.MonkeyPatch) -> None:
+    """A follower keeps what the leader does not have."""
+    patch.setattr(followers, "truncate_to_divergence", lambda core, diverging: "nothing is cut")
+
+
+def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """The fault that KIP-101 mends: a new follower cuts at its own high watermark, which lags the leader's."""
+    original = PartitionCore.become
+
+    def become(self: PartitionCore, image: Any, now_ms: int) -> bool:
+        changed = original(self, image, now_ms)
+        if changed and not self.is_leader:
+            self.log.truncate_to(self.log.high_watermark)
+        return changed
+
+    patch.setattr(PartitionCore, "become", become)
+
+
+def expansion_without_catching_up(patch: pytest.MonkeyPatch) -> None:
+    """Whoever fetches is proposed for the ISR."""
+
+    def propose_expansion(self: PartitionCore, replica_id: int) -> PendingIsr | None:
+        if self.pending is not None or replica_id in self.isr:
+            return None
+        members = (*self.isr, replica_id)
+        return self._propose(members, self.isr)
+
+    patch.setattr(PartitionCore, "propose_expansion", propose_expansion)
+
+
+def shrinking_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """The high watermark passes a laggard as soon as its removal is asked for."""
+    original = PartitionCore.propose_shrinking
+
+    def propose_shrinking(self: PartitionCore, now_ms: int) -> PendingIsr | None:
+        proposal = original(self, now_ms)
+        if proposal is not None:
+            proposal.maximal = proposal.isr
+        return proposal
+
+    patch.setattr(PartitionCore, "propose_shrinking", propose_shrinking)
+
+
+def every_life_of_a_follower_counts(patch: pytest.MonkeyPatch) -> None:
+    """KIP-903 left out at the leader: one that was restarted joins as the one it was."""
+    patch.setattr(Standing, "is_outlived", lambda self, broker_id, broker_epoch: False)
+    patch.setattr(Standing, "may_join", lambda self, replica_id, follower: True)
+    patch.setattr(isr, "_is_eligible", lambda image, broker_id, broker_epoch: True)
+
+
+def old_leader_epochs_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    """AlterPartition from a deposed leader counts."""
+
+    def refusal(image: Any, sender: int, partition: Any, wanted: Any, members: Any) -> ErrorCode:
+        return ErrorCode.NONE
+
+    patch.setattr(isr, "_refusal", refusal)
+
+
+def every_start_was_clean(patch: pytest.MonkeyPatch) -> None:
+    """A broker that lost power says that it stopped in order, and stays eligible."""
+    original = BrokerIdentity.__init__
+
+    def init(self: BrokerIdentity, **fields: Any) -> None:
+        original(self, **{**fields, "previous_broker_epoch": _EpochOfAnybody(-1)})
+
+    patch.setattr(BrokerIdentity, "__init__", init)
+
+
+class _EpochOfAnybody(int):
+    """Equal to whatever epoch it is held against."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def any_live_replica_may_lead(patch: pytest.MonkeyPatch) -> None:
+    """Unclean elections although nobody allowed them."""
+    patch.setattr(
+        partition_change.PartitionChange,
+        "_is_valid",
+        lambda self, replica: self.is_acceptable(replica),
+    )
+
+
+def elections_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A new leader in the old leader epoch."""
+    original = replay.merge_partition_change
+
+    def merged(partition: Any, change: Any) -> Any:
+        return replace(original(partition, change), leader_epoch=partition.leader_epoch)
+
+    patch.setattr(replay, "merge_partition_change", merged)
+
+
+def proposals_stay_when_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """A controller keeps what it proposed and never saw committed."""
+    original = MetadataMachine.leader_changed
+
+    def leader_changed(self: MetadataMachine, epoch: int, leader_id: int) -> None:
+        with patch.context() as inner:
+            inner.setattr(ControllerCore, "revert", lambda self, mark: None)
+            original(self, epoch, leader_id)
+
+    patch.setattr(MetadataMachine, "leader_changed", leader_changed)
+
+
+def high_watermark_of_followers_retreats(patch: pytest.MonkeyPatch) -> None:
+    def set_high_watermark(self: PartitionLog, offset: int) -> None:
+        self.high_watermark = max(min(offset, self.log_end_offset), self.log_start_offset)
+
+    patch.setattr(PartitionLog, "set_high_watermark", set_high_watermark)
+
+
+MUTANTS: tuple[Plant, ...] = (
+    high_watermark_of_a_minority,
+    high_watermark_without_those_who_lag,
+    acknowledged_at_the_append,
+    waits_survive_a_change_of_leader,
+    no_truncation,
+    truncation_to_the_high_watermark,
+    expansion_without_catching_up,
+    shrinking_counts_before_it_is_committed,
+    every_life_of_a_follower_counts,
+    old_leader_epochs_are_accepted,
+    every_start_was_clean,
+    any_live_replica_may_lead,
+    elections_keep_the_epoch,
+    proposals_stay_when_leadership_is_lost,
+    high_watermark_of_followers_retreats,
+)
+SEEN_AT = {
+    "waits_survive_a_change_of_leader": 6,
+    "no_truncation": 1,
+    "truncation_to_the_high_watermark": 6,
+    "expansion_without_catching_up": 8,
+    "shrinking_counts_before_it_is_committed": 10,
+    "old_leader_epochs_are_accepted": 2,
+    "every_start_was_clean": 60,
+    "proposals_stay_when_leadership_is_lost": 7,
+    "high_watermark_of_followers_retreats": 8,
+}
+"""The seeds that showed them when they were planted, where it was not the first."""

@@ -1,0 +1,126 @@
+"""Whole clusters under a few hundred seeds: no oracle objects, every danger occurred, and planted bugs are found.
+
+KAFKACOMPAT_SOAK=1 runs twenty times as many. A failure names its seed: `python -m kafkacompat.sim --cluster --seed N --trace`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+import pytest
+
+from kafkacompat.sim._tests.cluster_mutants import MUTANTS, SEEN_AT, Plant
+from kafkacompat.sim.cluster_counters import ClusterCounters
+from kafkacompat.sim.cluster_life import NodeFailed
+from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
+from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.quorum_oracles import Breach
+
+SEEDS = 200
+SOAK_FACTOR = 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quiet_nodes() -> Iterator[None]:
+    """Nodes log every fault that they meet."""
+    root = logging.getLogger("kafkacompat")
+    before = root.level
+    root.setLevel(logging.CRITICAL)
+    yield
+    root.setLevel(before)
+
+
+@dataclass
+class Soak:
+    total: ClusterCounters = field(default_factory=ClusterCounters)
+    failures: list[str] = field(default_factory=list)
+    fewest_events: int = 1 << 60
+    fewest_faults: int = 1 << 60
+
+
+@pytest.fixture(scope="module")
+def soak() -> Soak:
+    result = Soak()
+    for seed in range(SEEDS * (SOAK_FACTOR if os.environ.get("KAFKACOMPAT_SOAK") else 1)):
+        try:
+            counters = ClusterSimulation(seed).run()
+        except Exception as error:
+            # Whatever it is: the report names the seed, which shows it again.
+            result.failures.append(f"--cluster --seed {seed}: {type(error).__name__}: {error}")
+            continue
+        result.total.add(counters)
+        result.fewest_events = min(result.fewest_events, counters.events)
+        result.fewest_faults = min(result.fewest_faults, counters.faults)
+    return result
+
+
+def test_no_seed_fails(soak: Soak) -> None:
+    assert not soak.failures, "\n".join(soak.failures[:10])
+
+
+def test_every_run_was_long_and_hard_enough(soak: Soak) -> None:
+    assert soak.fewest_events >= MIN_CLUSTER_EVENTS >= 2000
+    assert soak.fewest_faults >= MIN_CLUSTER_FAULTS
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(ClusterCounters)])
+def test_every_danger_occurred(soak: Soak, name: str) -> None:
+    """Elections, ISR changes, truncations, fenced brokers, finished moves, power losses ...: a count of none is a blind spot."""
+    assert getattr(soak.total, name) > 0
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_one_seed_twice_is_one_run(seed: int) -> None:
+    first, second = ClusterSimulation(seed), ClusterSimulation(seed)
+    assert first.run() == second.run()
+    assert first.trace_hash == second.trace_hash != 0
+
+
+def test_a_seed_is_the_same_run_in_another_process() -> None:
+    """Hash seeds must not reach behaviour (design rule 8)."""
+    hashes = set()
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkacompat.sim", "--cluster", "--seed", "5", "--hash"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        hashes.add(done.stdout.splitlines()[0])
+    assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant) -> None:
+    """First by the seed that showed it when it was planted, else by any."""
+    first = SEEN_AT.get(plant.__name__, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        for seed in (*range(first, SEEDS), *range(first)):
+            try:
+                ClusterSimulation(seed).run()
+            except (Breach, NodeFailed):
+                return
+    pytest.fail(f"{plant.__name__} survives {SEEDS} seeds")
+
+
+def test_the_command_shows_one_failure_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafkacompat.sim.__main__ import main
+    from kafkacompat.sim._tests.cluster_mutants import acknowledged_at_the_append
+
+    assert main(["--cluster", "--seed", "5"]) == 0
+    assert "1 seeds, 0 failed" in capsys.readouterr().out
+    acknowledged_at_the_append(monkeypatch)
+    assert main(["--cluster", "--seed", "0", "--trace"]) == 1
+    shown = capsys.readouterr().out
+    assert "seed 0: Breach: acknowledged is committed" in shown
+    assert "leads, log 0..1" in shown
