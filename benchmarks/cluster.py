@@ -103,17 +103,15 @@ def failover(kind: str) -> Figures:
         active = cluster.active_controller()
         other = next(node_id for node_id in cluster.nodes if node_id != active)
         seconds = {}
-        for title, victim in (("a leader", other), ("leader and active controller", None)):
+        for title, victim in (("other", other), ("active", None)):
             node_id = victim or cluster.active_controller()
             followers = [each for each in cluster.nodes if each != node_id]
-            topic = cluster.create_topic(
-                f"led-by-{node_id}-{title[0:3].strip()}", assignment=[[node_id, *followers]]
-            )
+            topic = cluster.create_topic(f"led-by-{title}", assignment=[[node_id, *followers]])
             seconds[title] = _until_produced(cluster, topic, node_id)
             cluster.mend()
         return {
-            "kill -9 of a leader to produced s": seconds["a leader"],
-            "kill -9 of leader and active controller to produced s": seconds["leader and active controller"],
+            "kill -9 of a leader to produced s": seconds["other"],
+            "kill -9 of leader and active controller to produced s": seconds["active"],
             "kill -9 of the active controller to a topic made s": _until_topic_made(cluster),
         }
 
