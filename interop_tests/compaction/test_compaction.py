@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from interop_tests.compaction.files import check_files
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
     WAIT_S,
@@ -27,7 +28,6 @@ from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.switching import SwitchingBroker
 from interop_tests.harness.waiting import wait_until
 from interop_tests.storage.contents import consumer
-from interop_tests.storage.test_round_trip import check_files
 
 pytestmark = pytest.mark.needs_control
 
