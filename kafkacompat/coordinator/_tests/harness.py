@@ -20,7 +20,7 @@ from kafkacompat.coordinator.service import CoordinatorSettings, GroupCoordinato
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
-from kafkacompat.ports import LogRead
+from kafkacompat.ports import LogRead, Verification
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
 
@@ -87,7 +87,12 @@ class Counter:
 
 
 class MemoryLog:
-    """As much of Log as loading and committing ask for."""
+    """As much of Log as loading and committing ask for. Whoever asks is in no transaction yet."""
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
+    ) -> Verification:
+        return Verification(epoch, first_sequence, bumps_epochs, now_ms)
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -128,7 +133,14 @@ class Partitions:
         self._waiting: list[tuple[dict[TopicPartition, int], Deferred[Any]]] = []
 
     def append(
-        self, partition: TopicPartition, records: Any, acks: int, api_version: int, internal_allowed: bool
+        self,
+        partition: TopicPartition,
+        records: Any,
+        acks: int,
+        api_version: int,
+        internal_allowed: bool,
+        terms: Any = None,
+        origin: Any = None,
     ) -> ProduceResult:
         assert acks == -1
         assert internal_allowed
@@ -139,6 +151,10 @@ class Partitions:
         if not self.held:
             log.high_watermark = log.log_end_offset
         return ProduceResult(ErrorCode.NONE, last_offset=last_offset)
+
+    def hold_wakeups(self) -> None: ...
+
+    def release_wakeups(self) -> None: ...
 
     def when_replicated(self, ends: Mapping[TopicPartition, int], timeout_ms: int) -> Deferred[Any] | None:
         if all(self.logs[name].high_watermark >= end for name, end in ends.items()):

@@ -1,0 +1,503 @@
+"""The shell of transactions: a coordinator that loses and regains its shards, markers that do not arrive, verification far away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller.image import MetadataImage, TopicImage
+from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, Time, image_of, topic_image
+from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
+from kafkacompat.coordinator.transaction_service import (
+    COMPLETION_RETRY_MS,
+    TransactionCoordinator,
+    TransactionCoordinatorSettings,
+)
+from kafkacompat.coordinator.verifier import PartitionVerifier
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
+from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
+from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
+from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
+from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
+from kafkacompat.wire.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+OTHER_NODE = 2
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Groups:
+    """The group coordinator's part."""
+
+    def __init__(self) -> None:
+        self.code = E.NONE
+        self.ended: list[tuple[Any, ...]] = []
+
+    def end_transaction(self, *marker: Any) -> Deferred[E]:
+        self.ended.append(marker)
+        return Deferred.of(self.code)
+
+
+class Channel:
+    """To another node; a test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, Deferred[Any]]] = []
+
+    def request(self, message: Any, timeout_ms: int) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.asked.append((message, answer))
+        return answer
+
+
+class NotServed(Exception):
+    pass
+
+
+def led_by(topic: TopicImage, leader: int, epoch: int = 0) -> TopicImage:
+    partitions = {
+        index: replace(each, leader=leader, leader_epoch=epoch) for index, each in topic.partitions.items()
+    }
+    return replace(topic, partitions=partitions)
+
+
+class World:
+    def __init__(self, version: int = 2) -> None:
+        self.time = Time()
+        self.partitions = Partitions()
+        self.groups = Groups()
+        self.version = version
+        self.next_id: int | None = 10
+        self.channel: Channel | None = Channel()
+        self.image: MetadataImage = image_of([], offset=-1)
+        self.coordinator = self.make()
+        self.publish(topic_image(TRANSACTION_TOPIC, 1), topic_image("t", 2), topic_image(OFFSETS_TOPIC, 1))
+
+    def make(self) -> TransactionCoordinator:
+        partitions: Any = self.partitions
+        groups: Any = self.groups
+        coordinator = TransactionCoordinator(
+            NODE_ID,
+            partitions,
+            self,
+            lambda: self.image,
+            LocalMarkerWriter(partitions, groups, self.time, 30_000),
+            lambda node_id: self.channel,
+            self.time,
+            self.time,
+            None,
+            TransactionCoordinatorSettings(),
+        )
+        coordinator.start()
+        return coordinator
+
+    def next_producer_id(self) -> int | None:
+        return self.next_id
+
+    def publish(self, *topics: TopicImage) -> None:
+        old = self.image
+        self.image = replace(
+            image_of({**old.topics, **{topic.name: topic for topic in topics}}.values()),
+            features={"transaction.version": self.version},
+        )
+        self.coordinator.on_image(old, self.image)
+        self.time.advance(0)
+
+    def move(self, leader: int, epoch: int) -> None:
+        self.publish(led_by(self.image.topics[TRANSACTION_TOPIC], leader, epoch))
+
+    def init(self, **fields: Any) -> Any:
+        request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000, **fields)
+        return self.coordinator.init_producer_id(request)
+
+    def add(self, epoch: int, *partitions: TopicPartition) -> Any:
+        return self.coordinator.add_partitions("tx", 10, epoch, frozenset(partitions), self.version)
+
+    def end(self, epoch: int, committed: bool = True) -> Any:
+        request = EndTxnRequest(
+            transactional_id="tx", producer_id=10, producer_epoch=epoch, committed=committed
+        )
+        return self.coordinator.end_transaction(request, self.version)
+
+    def state(self) -> str:
+        request = DescribeTransactionsRequest(transactional_ids=["tx"])
+        (found,) = self.coordinator.describe_transactions(request).result().transaction_states
+        return found.transaction_state or E(found.error_code).name
+
+    def begin(self, *partitions: TopicPartition) -> None:
+        assert self.init().result().producer_epoch == 0
+        assert self.add(0, *partitions).result() is E.NONE
+
+    def markers(self, partition: TopicPartition) -> list[tuple[int, int]]:
+        """(producer id, epoch) of the control batches there."""
+        log = self.partitions.logs.get(partition)
+        found = []
+        for batch in [] if log is None else log.batches:
+            (header,) = iterate_batches(batch)
+            assert header.is_control
+            found.append((header.producer_id, header.producer_epoch))
+        return found
+
+
+def written(request: WriteTxnMarkersRequest, code: E) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+def test_a_transaction_of_this_nodes_partitions_is_over_at_once() -> None:
+    world = World()
+    world.begin(T0, T1)
+    answer = world.end(0).result()
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (E.NONE, 10, 1)
+    assert world.state() == "CompleteCommit"
+    assert world.markers(T0) == world.markers(T1) == [(10, 1)]
+
+
+def test_offsets_are_ended_by_the_group_coordinator() -> None:
+    world = World()
+    world.begin(TopicPartition(OFFSETS_TOPIC, 0))
+    world.groups.code = E.COORDINATOR_LOAD_IN_PROGRESS
+    world.end(0)
+    assert world.state() == "PrepareCommit"
+    world.groups.code = E.NONE
+    world.time.advance(1000)
+    assert world.state() == "CompleteCommit"
+    assert world.groups.ended == [(0, 10, 1, True, 0, 2)] * 2
+
+
+def test_t42_nothing_but_the_first_end_counts_until_it_is_committed() -> None:
+    world = World()
+    world.begin(T0)
+    world.partitions.held = True
+    first = world.end(0)
+    assert not first.done
+    for other in (world.end(0), world.end(0, False), world.add(0, T1), world.init()):
+        answer = other.result()
+        assert getattr(answer, "error_code", answer) == E.CONCURRENT_TRANSACTIONS
+    world.partitions.release()
+    assert first.result().error_code == E.NONE
+    assert world.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.REQUEST_TIMED_OUT, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_step_that_cannot_be_written_has_not_been(failure: E, told: E) -> None:
+    world = World()
+    world.begin(T0)
+    world.partitions.refusal = failure
+    assert world.end(0).result().error_code == told
+    assert world.state() == "Ongoing"
+    world.partitions.refusal = None
+    assert world.end(0, False).result().error_code == E.NONE
+    assert world.state() == "CompleteAbort"
+
+
+def test_t41_ids_that_are_on_their_way_are_retriable() -> None:
+    world = World()
+    world.next_id = None
+    assert world.init().result().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    world.next_id = 10
+    assert world.init().result().error_code == E.NONE
+
+
+def far(world: World) -> Channel:
+    """`t` is led by the other node."""
+    world.publish(led_by(world.image.topics["t"], OTHER_NODE))
+    assert world.channel is not None
+    return world.channel
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.REQUEST_TIMED_OUT,
+        E.KAFKA_STORAGE_ERROR,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.CORRUPT_MESSAGE,
+        None,
+    ],
+)
+def test_markers_are_sent_until_they_are_written(code: E | None) -> None:
+    world = World()
+    world.begin(T0)
+    channel = far(world)
+    assert world.end(0).result().error_code == E.NONE
+    ((request, answer),) = channel.asked
+    (marker,) = request.markers
+    assert (marker.producer_epoch, marker.transaction_result, marker.transaction_version) == (1, True, 2)
+    if code is None:
+        answer.fail(ConnectionError("lost"))
+    else:
+        answer.resolve(written(request, code))
+    assert world.state() == "PrepareCommit"
+    world.time.advance(1000)
+    again, answer = channel.asked[1]
+    answer.resolve(written(again, E.NONE))
+    assert world.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
+def test_whoever_was_overtaken_sends_no_more(code: E) -> None:
+    world = World()
+    world.begin(T0)
+    channel = far(world)
+    world.end(0)
+    ((request, answer),) = channel.asked
+    answer.resolve(written(request, code))
+    world.time.advance(60_000)
+    assert len(channel.asked) == 1
+
+
+def test_a_deleted_topic_needs_no_marker() -> None:
+    world = World()
+    world.begin(T0)
+    channel = far(world)
+    world.end(0)
+    old = world.image
+    world.image = image_of([topic for topic in old.topics.values() if topic.name != "t"])
+    world.coordinator.on_image(old, world.image)
+    ((_, answer),) = channel.asked
+    answer.fail(ConnectionError("lost"))
+    world.time.advance(100)
+    assert world.state() == "CompleteCommit"
+
+
+def test_the_completion_is_written_again_until_it_is() -> None:
+    world = World()
+    world.begin(T0)
+    channel = far(world)
+    world.end(0)
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    ((request, answer),) = channel.asked
+    answer.resolve(written(request, E.NONE))
+    assert world.state() == "PrepareCommit"
+    world.partitions.refusal = None
+    world.time.advance(COMPLETION_RETRY_MS)
+    assert world.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_prepared_outcome_is_brought_to_its_end_by_the_next_coordinator(committed: bool) -> None:
+    world = World()
+    world.begin(T0)
+    channel = far(world)
+    world.end(0, committed)
+    ((request, answer),) = channel.asked
+    world.move(OTHER_NODE, 1)
+    assert world.state() == "NOT_COORDINATOR"
+    answer.resolve(written(request, E.NONE))
+    assert len(world.partitions.logs[TopicPartition(TRANSACTION_TOPIC, 0)].batches) == 3
+    world.move(NODE_ID, 2)
+    assert world.state() == ("PrepareCommit" if committed else "PrepareAbort")
+    again, answer = channel.asked[1]
+    assert (again.markers[0].transaction_result, again.markers[0].coordinator_epoch) == (committed, 2)
+    answer.resolve(written(again, E.NONE))
+    assert world.state() == ("CompleteCommit" if committed else "CompleteAbort")
+
+
+def test_a_new_epoch_of_the_same_leader_loads_anew() -> None:
+    """What was appended in the old one may be committed though its writer was told otherwise."""
+    world = World()
+    world.begin(T0)
+    world.partitions.held = True
+    answer = world.end(0)
+    world.partitions.held = False
+    world.move(NODE_ID, 1)
+    assert world.state() == "CompleteCommit"
+    world.partitions.release(E.NOT_LEADER_OR_FOLLOWER)
+    assert answer.result().error_code == E.NOT_COORDINATOR
+    assert world.state() == "CompleteCommit"
+    assert world.markers(T0) == [(10, 1)]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_transactions_time_out_and_ids_expire(version: int) -> None:
+    world = World(version)
+    world.begin(T0)
+    world.time.advance(60_000)
+    assert world.state() == "Ongoing"
+    world.time.advance(10_001)
+    assert world.state() == "CompleteAbort"
+    assert world.markers(T0) == [(10, 1)]
+    assert world.end(0).result().error_code in (E.INVALID_TXN_STATE, E.PRODUCER_FENCED)
+    world.time.advance(604_800_000 + 3_600_000)
+    assert world.state() == "TRANSACTIONAL_ID_NOT_FOUND"
+    assert world.end(1).result().error_code == E.INVALID_PRODUCER_ID_MAPPING
+    world.move(NODE_ID, 1)
+    assert world.state() == "TRANSACTIONAL_ID_NOT_FOUND"
+
+
+@pytest.mark.parametrize("pattern", ["(", "a\\1", "(?=x)", "(a+)+", "(a|b)*", "x" * 1001])
+def test_patterns_that_are_not_taken(pattern: str) -> None:
+    request = ListTransactionsRequest(transactional_id_pattern=pattern)
+    answer = World().coordinator.list_transactions(request).result()
+    assert answer.error_code == E.INVALID_REGULAR_EXPRESSION
+
+
+def test_nothing_is_served_before_the_start_or_after_the_stop() -> None:
+    world = World()
+    world.coordinator.stop()
+    assert world.init().result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert world.state() == "COORDINATOR_NOT_AVAILABLE"
+    listed = world.coordinator.list_transactions(ListTransactionsRequest()).result()
+    assert listed.error_code == E.COORDINATOR_NOT_AVAILABLE
+
+
+# --- the verifier
+
+
+class Verifying:
+    """A verifier whose coordinator is the other node."""
+
+    def __init__(self) -> None:
+        world = World()
+        world.publish(led_by(world.image.topics[TRANSACTION_TOPIC], OTHER_NODE, 1))
+        self.channel = world.channel
+        assert self.channel is not None
+        self.verifier = PartitionVerifier(
+            NODE_ID, lambda: world.image, world.coordinator, lambda node_id: world.channel, 30_000, NotServed
+        )
+        self.world = world
+
+    def ask(self, transactional_id: str = "tx", epoch: int = 0, adds: bool = True) -> Deferred[Any]:
+        return self.verifier.ask(transactional_id, 10, epoch, [T0], adds)
+
+    def answer(self, at: int, code: E) -> None:
+        assert self.channel is not None
+        request, answer = self.channel.asked[at]
+        answer.resolve(
+            AddPartitionsToTxnResponse(
+                results_by_transaction=[
+                    AddPartitionsToTxnResult(
+                        transactional_id=each.transactional_id,
+                        topic_results=[
+                            AddPartitionsToTxnTopicResult(
+                                name="t",
+                                results_by_partition=[
+                                    AddPartitionsToTxnPartitionResult(
+                                        partition_index=0, partition_error_code=code
+                                    )
+                                ],
+                            )
+                        ],
+                    )
+                    for each in request.transactions
+                ]
+            )
+        )
+
+
+def test_questions_gather_while_one_is_under_way() -> None:
+    far_away = Verifying()
+    assert far_away.channel is not None
+    answers = [far_away.ask(f"tx{number}") for number in range(4)]
+    assert len(far_away.channel.asked) == 1
+    far_away.answer(0, E.NONE)
+    assert [each.transactional_id for each in far_away.channel.asked[1][0].transactions] == [
+        "tx1",
+        "tx2",
+        "tx3",
+    ]
+    far_away.answer(1, E.PRODUCER_FENCED)
+    assert [answer.result() for answer in answers] == [{T0: E.NONE}] + [{T0: E.INVALID_PRODUCER_EPOCH}] * 3
+
+
+@pytest.mark.parametrize(
+    ("epochs", "codes"),
+    [
+        ((0, 0), (E.NETWORK_EXCEPTION, E.NONE)),
+        ((0, 1), (E.INVALID_PRODUCER_EPOCH, E.NONE)),
+        ((1, 0), (E.NONE, E.INVALID_PRODUCER_EPOCH)),
+    ],
+)
+def test_of_two_questions_that_wait_the_newer_one_stands(epochs: tuple[int, int], codes: tuple[E, E]) -> None:
+    far_away = Verifying()
+    far_away.ask("other")
+    answers = [far_away.ask("tx", epoch) for epoch in epochs]
+    far_away.answer(0, E.NONE)
+    far_away.answer(1, E.NONE)
+    assert tuple(answer.result()[T0] for answer in answers) == codes
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"), [(ConnectionError("lost"), E.NETWORK_EXCEPTION), (NotServed(), E.NONE)]
+)
+def test_answers_that_do_not_come(failure: Exception, code: E) -> None:
+    far_away = Verifying()
+    assert far_away.channel is not None
+    answer = far_away.ask()
+    far_away.channel.asked[0][1].fail(failure)
+    assert answer.result() == {T0: code}
+
+
+@pytest.mark.parametrize(
+    ("top", "code"),
+    [(E.CLUSTER_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE), (E.NOT_COORDINATOR, E.NOT_COORDINATOR)],
+)
+def test_an_error_of_the_whole_answer(top: E, code: E) -> None:
+    far_away = Verifying()
+    assert far_away.channel is not None
+    answer = far_away.ask()
+    far_away.channel.asked[0][1].resolve(AddPartitionsToTxnResponse(error_code=top))
+    assert answer.result() == {T0: code}
+
+
+def test_a_coordinator_that_is_nowhere() -> None:
+    far_away = Verifying()
+    far_away.world.channel = None
+    assert far_away.ask().result() == {T0: E.NETWORK_EXCEPTION}
+    far_away.world.move(-1, 2)
+    assert far_away.ask().result() == {T0: E.COORDINATOR_NOT_AVAILABLE}
+
+
+def test_a_coordinator_that_is_here_is_asked_directly() -> None:
+    far_away = Verifying()
+    far_away.world.move(NODE_ID, 2)
+    assert far_away.ask().result() == {T0: E.INVALID_PRODUCER_ID_MAPPING}
+    assert far_away.world.init().result().error_code == E.NONE
+    assert far_away.ask(adds=False).result() == {T0: E.TRANSACTION_ABORTABLE}
+    assert far_away.ask().result() == {T0: E.NONE}
+    assert far_away.ask(adds=False).result() == {T0: E.NONE}
+    assert far_away.world.state() == "Ongoing"
