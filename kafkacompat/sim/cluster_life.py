@@ -7,18 +7,16 @@ ones; clock, timers, workers, disk and connections are the simulation's. Decides
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkacompat.api.context import ControllerNode, ControllerTimedOut, Node, NotController, RequestContext
+from kafkacompat.api.context import ControllerNode, ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS
-from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.config import ServerConfig
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
-from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
@@ -27,7 +25,6 @@ from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.net.channels import ConnectionLost, ProbeResult
 from kafkacompat.net.dispatcher import CloseConnection
 from kafkacompat.node.assignments import DirectoryAssignments
-from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
@@ -46,17 +43,23 @@ from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.storage import METADATA_PARTITION
 from kafkacompat.raft.transport import ChannelTransport
 from kafkacompat.sim.hosts import Host, SlowWorkers
+from kafkacompat.sim.life_parts import (
+    NEVER_MS,
+    STAND_INS,
+    CountedMachine,
+    NodeFailed,
+    context_of,
+    copied,
+    life_settings_of,
+    no_moves,
+    node_of,
+    read_records,
+)
 from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, Connection, SimulatedChannels
-from kafkacompat.wire.apis import response_class
-from kafkacompat.wire.codec import decode, encode
-from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.partition.moves import Moves
-    from kafkacompat.raft.contracts import LoadedBatch
-    from kafkacompat.sim.cluster_counters import ClusterCounters
     from kafkacompat.sim.machine import SimulatedMachine
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
@@ -64,35 +67,8 @@ BROKER_LISTENER, CONTROLLER_LISTENER = "PLAINTEXT", "CONTROLLER"
 LOG_DIRECTORY, METADATA_DIRECTORY = "/data", "/metadata"
 NO_CONNECTION = -1
 FETCH = 1
-NEVER_MS = 2**40
 RESIGN_TIMEOUT_MS = 300
 METADATA_SEGMENT_BYTES = 20_000
-
-
-_STAND_INS: dict[type[Exception], ErrorCode] = {
-    NotController: ErrorCode.NOT_CONTROLLER,
-    ControllerTimedOut: ErrorCode.REQUEST_TIMED_OUT,
-    ConnectionLost: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""As api/dispatch answers them."""
-
-
-class NodeFailed(Exception):
-    """A node halted itself, or handled a request with a bug."""
-
-
-class CountedMachine(MetadataMachine):
-    """Tells the run's counters what it did."""
-
-    counters: ClusterCounters
-
-    def load_snapshot(self, batch: LoadedBatch) -> None:
-        self.counters.snapshots_loaded += batch.last_offset > 0
-        super().load_snapshot(batch)
-
-    def became_active(self, epoch: int) -> None:
-        self.counters.controllers += 1
-        super().became_active(epoch)
 
 
 class Life(Host):
@@ -119,9 +95,8 @@ class Life(Host):
         self.metadata.counters = simulation.counters
         self.metadata.subscribe(self.settings.on_image)
         self.metadata.subscribe(lambda old, new: simulation.image_oracles.published(self, new))
-        self._endpoints: tuple[EndPoint, ...] = ()
-        if "controller" in config.roles:
-            self._endpoints = tuple(config.advertised_listeners()[-1:])
+        is_controller = "controller" in config.roles
+        self._endpoints = tuple(config.advertised_listeners()[-1:]) if is_controller else ()
         self.metadata_log = open_metadata_log(
             machine.disk,
             METADATA_DIRECTORY,
@@ -152,7 +127,6 @@ class Life(Host):
         self.metadata.attach(self.driver)
         self._dispatchers: dict[int, ApiDispatcher] = {}
         self._liveness: Liveness | None = None
-        self.controller: ActiveController | None = None
         if self._endpoints:
             self._build_controller(controller_settings)
         self.partitions: PartitionManager | None = None
@@ -183,7 +157,7 @@ class Life(Host):
             self,
             self._is_refused,
         )
-        self.controller = ActiveController(
+        controller = ActiveController(
             self.metadata,
             controller_settings,
             self.driver,
@@ -197,7 +171,7 @@ class Life(Host):
             config=config,
             clock=self,
             random=self.machine.chance,
-            controller=self.controller,
+            controller=controller,
             quorum=self.driver,
             image=self.metadata.image,
             dynamic=self.settings,
@@ -226,7 +200,7 @@ class Life(Host):
         return dispatcher.call(context, request)
 
     def _call_own(self, message: Any) -> Deferred[Any]:
-        return self._carry_out(_context(message, NO_CONNECTION, CONTROLLER_LISTENER), message)
+        return self._carry_out(context_of(message, NO_CONNECTION, CONTROLLER_LISTENER), message)
 
     # The broker's side.
 
@@ -277,7 +251,7 @@ class Life(Host):
         self._assignments = DirectoryAssignments(
             self.id, self._way("directory-assignments"), self, lambda: self.metadata.image, self._broker_epoch
         )
-        Placement(partitions, logs, self._assignments.assign, _no_moves)
+        Placement(partitions, logs, self._assignments.assign, no_moves)
         fetches = FetchEngine(
             partitions,
             self,
@@ -287,7 +261,7 @@ class Life(Host):
             selects_by_rack=simulation.options.reads_nearby,
             throttle=replication.leader_throttle,
         )
-        self.node = _node(
+        self.node = node_of(
             node_id=self.id,
             cluster_id=CLUSTER_ID,
             config=config,
@@ -311,14 +285,9 @@ class Life(Host):
             rack=config.str("broker.rack"),
             previous_broker_epoch=logs.previous_broker_epoch,
         )
-        life_settings = LifeSettings(
-            heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
-            session_timeout_ms=config.int("broker.session.timeout.ms"),
-            registration_timeout_ms=NEVER_MS,
-        )
         heartbeats = self.heartbeats = BrokerHeartbeats(
             identity,
-            life_settings,
+            life_settings_of(config),
             self._way("heartbeat"),
             self,
             self,
@@ -364,7 +333,7 @@ class Life(Host):
         is_controller = connection.port == CONTROLLER_PORT
         listener = CONTROLLER_LISTENER if is_controller else BROKER_LISTENER
         table = CONTROLLER_APIS if is_controller else BROKER_APIS
-        context = _context(message, connection.id, listener)
+        context = context_of(message, connection.id, listener)
         handler = table.load(message.API_KEY)
         oracles = self.simulation.partition_oracles
 
@@ -377,12 +346,12 @@ class Life(Host):
             except (NotController, ControllerTimedOut, ConnectionLost) as error:
                 if isinstance(error, ConnectionLost) and not self.is_stopping:
                     raise
-                code = _STAND_INS[type(error)]
+                code = STAND_INS[type(error)]
                 response = handler.error_response(message, code, context.api_version)
             if isinstance(response, FetchResponse):
-                _read_records(response)
+                read_records(response)
             elif isinstance(response, MetadataResponse):
-                response = _copy(response, message)
+                response = copied(response, message)
             oracles.answered(self, message, response)
             answered(response)
 
@@ -408,10 +377,8 @@ class Life(Host):
         if self.is_stopping:
             return
         self.is_stopping = True
-        if self.heartbeats is None:
-            self._leave_quorum()
-            return
-        self.heartbeats.shut_down().on_done(lambda _: self._leave_quorum())
+        stopped = Deferred.of(None) if self.heartbeats is None else self.heartbeats.shut_down()
+        stopped.on_done(lambda _: self._leave_quorum())
 
     def _leave_quorum(self) -> None:
         if self.partitions is not None:
@@ -431,35 +398,3 @@ class Life(Host):
             self.logs.shut_down(self.heartbeats.broker_epoch)
         self.simulation.counters.clean_stops += 1
         self.simulation.stopped(self)
-
-
-def _no_moves() -> Moves:
-    raise NodeFailed("there is one log directory: nothing moves to another")
-
-
-def _node(**services: Any) -> Node:
-    """What is not given is not part of the simulation: no client asks for it."""
-    absent = {each.name: None for each in fields(Node) if each.name not in services and is_required(each)}
-    return Node(**services, **cast(Any, absent))
-
-
-def is_required(each: Field[Any]) -> bool:
-    return each.default is MISSING and each.default_factory is MISSING
-
-
-def _context(message: Any, connection_id: int, listener: str) -> RequestContext:
-    return RequestContext(message.API_KEY, message.MAX_VERSION, 0, None, connection_id, listener, "127.0.0.1")
-
-
-def _read_records(response: FetchResponse) -> None:
-    """As they leave through the socket."""
-    for topic in response.responses:
-        for partition in topic.partitions:
-            if partition.records is not None and not isinstance(partition.records, bytes):
-                partition.records = partition.records.read()
-
-
-def _copy(response: Any, request: Any) -> Any:
-    """Through the wire form: parts of it are encoded already."""
-    version = request.MAX_VERSION
-    return decode(response_class(request.API_KEY), version, bytes(encode(response, version)))

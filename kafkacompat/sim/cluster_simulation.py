@@ -14,8 +14,9 @@ from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ProbeResult
+from kafkacompat.sim.administrator import Administrator
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.clients import Administrator, Consumer, Key, Producer
+from kafkacompat.sim.clients import Consumer, Key, Producer
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_faults import ClusterFaults
 from kafkacompat.sim.cluster_life import Life
