@@ -184,6 +184,7 @@ class BrokerSide:
             timers,
             doors.workers,
             transaction_settings(settings),
+            lambda: settings.bool("transaction.partition.verification.enable"),
         )
         self._notices = SettingNotices(config.node_id)
         controller = ForwardingController(self._requests, quorum.carry_out)

@@ -31,11 +31,11 @@ class Requests(Protocol):
 
 
 class _Queue(Generic[Item]):
-    __slots__ = ("busy", "items")
+    __slots__ = ("in_flight", "items")
 
     def __init__(self) -> None:
         self.items: list[Item] = []
-        self.busy = False
+        self.in_flight: list[Item] = []
 
 
 class NodeQueues(Generic[Item]):
@@ -66,23 +66,27 @@ class NodeQueues(Generic[Item]):
         self._send(node_id, queue)
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Nothing is sent any more, and what waits is lost."""
         self._closed = True
+        for queue in self._queues.values():
+            items, queue.in_flight, queue.items = queue.in_flight + queue.items, [], []
+            if items:
+                self._answered(items, _failed(NodeLost("the node stops")))
 
     def _send(self, node_id: int, queue: _Queue[Item]) -> None:
-        if queue.busy or not queue.items or self._closed:
+        if queue.in_flight or not queue.items or self._closed:
             return
         items, queue.items = queue.items, []
         channel = self._channel(node_id)
         if channel is None:
             self._answered(items, _failed(NodeLost(f"node {node_id} has no address")))
             return
-        queue.busy = True
+        queue.in_flight = items
 
         def answered(done: Deferred[Any]) -> None:
-            queue.busy = False
             if self._closed:
                 return
+            queue.in_flight = []
             self._answered(items, done)
             self._send(node_id, queue)
 

@@ -44,8 +44,11 @@ class TransactionsSide:
         timers: Timers,
         workers: Workers | None,
         settings: TransactionCoordinatorSettings,
+        verifies: Callable[[], bool],
     ) -> None:
-        """`listener_name`: where brokers are reached. `image`: the newest that the partitions have taken."""
+        """`listener_name`: where brokers are reached. `image`: the newest that the partitions have taken. `verifies`:
+        transaction.partition.verification.enable, as it is just now.
+        """
         markers = LocalMarkerWriter(partitions, groups, clock, settings.request_timeout_ms)
         self.coordinator = TransactionCoordinator(
             node_id,
@@ -66,6 +69,7 @@ class TransactionsSide:
             channels_to(channels, image, listener_name, VERIFICATION_PURPOSE),
             settings.request_timeout_ms,
             UnsupportedByPeer,
+            verifies,
         )
         groups.transactional_offsets.verifier = self._verifier
         self.services = Transactions(self.coordinator, markers, self._verifier, timers)

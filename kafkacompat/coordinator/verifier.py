@@ -52,8 +52,13 @@ class PartitionVerifier:
         channel: Callable[[int], Requests | None],
         timeout_ms: int,
         not_known: type[Exception],
+        verifies: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`coordinator` is this node's own. `not_known`: how a channel says that the peer does not serve the request."""
+        """`coordinator` is this node's own. `not_known`: how a channel says that the peer does not serve the request.
+
+        `verifies`: transaction.partition.verification.enable; what adds partitions is asked in any case.
+        """
+        self._verifies = verifies
         self._node_id = node_id
         self._image = image
         self._coordinator = coordinator
@@ -63,6 +68,7 @@ class PartitionVerifier:
         self._queues: NodeQueues[_Question] = NodeQueues(channel, timeout_ms, self._request, self._answered)
 
     def close(self) -> None:
+        """Whoever waits for an answer gets NETWORK_EXCEPTION."""
         self._queues.close()
 
     def ask(
@@ -73,6 +79,8 @@ class PartitionVerifier:
         partitions: Sequence[TopicPartition],
         adds: bool,
     ) -> Deferred[Errors]:
+        if not adds and not self._verifies():
+            return Deferred.of(dict.fromkeys(partitions, ErrorCode.NONE))
         node_id = self._coordinator_of(transactional_id)
         if node_id == NO_LEADER:
             return Deferred.of(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))

@@ -501,3 +501,27 @@ def test_a_coordinator_that_is_here_is_asked_directly() -> None:
     assert far_away.ask().result() == {T0: E.NONE}
     assert far_away.ask(adds=False).result() == {T0: E.NONE}
     assert far_away.world.state() == "Ongoing"
+
+
+def test_old_producers_are_believed_where_verification_is_off() -> None:
+    world = World()
+    verifier = PartitionVerifier(
+        NODE_ID,
+        lambda: world.image,
+        world.coordinator,
+        lambda node_id: world.channel,
+        30_000,
+        NotServed,
+        lambda: False,
+    )
+    assert verifier.ask("tx", 10, 0, [T0], False).result() == {T0: E.NONE}
+    assert verifier.ask("tx", 10, 0, [T0], True).result() == {T0: E.INVALID_PRODUCER_ID_MAPPING}
+
+
+def test_a_stop_answers_whoever_waits() -> None:
+    far_away = Verifying()
+    answers = [far_away.ask("tx"), far_away.ask("other")]
+    far_away.verifier.close()
+    assert [answer.result() for answer in answers] == [{T0: E.NETWORK_EXCEPTION}] * 2
+    far_away.answer(0, E.NONE)
+    assert far_away.ask().result() == {T0: E.NETWORK_EXCEPTION}
