@@ -53,6 +53,8 @@ class MemoryDisk:
         self.directories: set[str] = set()
         self.synced: dict[str, bytes] = {}
         self.now_ms = 0
+        self.ages: dict[str, int] = {}
+        """When files were last changed whose time was set; the others now."""
         self.cold = False
         self.failing: str | None = None
         """Writes to paths that contain this fail."""
@@ -99,6 +101,9 @@ class MemoryDisk:
         self.may_fail(target)
         if source in self.files:
             self.files[target] = self.files.pop(source)
+            self.ages.pop(target, None)
+            if source in self.ages:
+                self.ages[target] = self.ages.pop(source)
             return
         if source not in self.directories:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
@@ -121,10 +126,10 @@ class MemoryDisk:
         return len(self.read_bytes(path))
 
     def modified_ms(self, path: str) -> int:
-        return self.now_ms
+        return self.ages.get(path, self.now_ms)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
-        """Everything was last changed now."""
+        self.ages[path] = modified_ms
 
     def sync_directory(self, path: str) -> None:
         """Names are durable at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import random
 
 import pytest
@@ -32,6 +33,7 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch
 from kafkacompat.records.columns import read_columns, shifted, timestamp_delta
 from kafkacompat.records.record import Record, RecordMalformed, encode_records, iterate_records
@@ -451,3 +453,45 @@ def test_the_throttle_waits_for_the_rate_and_ends_when_told() -> None:
     throttle.stop()
     with pytest.raises(CleaningStopped):
         throttle(1)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_the_old_formats_are_cleaned_whole(magic: int) -> None:
+    """Segments that a broker of long ago wrote. A wrapper stays while one message in it does; tombstones go by the file's time."""
+    disk = MemoryDisk()
+    disk.now_ms = NOW_MS
+    first = 4 if magic == 0 else 0
+    inner = legacy_message(magic, first, b"a", b"wrapped") + legacy_message(
+        magic, first + 1, b"b", b"wrapped"
+    )
+    content = b"".join(
+        [
+            legacy_message(magic, 0, b"a", b"old"),
+            legacy_message(magic, 1, b"c", b"kept"),
+            legacy_message(magic, 2, None, b"no key"),
+            legacy_message(magic, 3, b"d", None),
+            legacy_message(magic, 5, None, gzip.compress(inner), attributes=1),
+        ]
+    )
+    disk.make_directory(DIRECTORY)
+    disk.open(f"{DIRECTORY}/{0:020d}.log", create=True).write_now(content)
+    log = open_log(disk, COMPACT)
+    assert log.log_end_offset == 6
+    append(log, [(b"a", b"new")])
+    log.roll(log.log_end_offset, NOW_MS)
+    fill(log, 3)
+    clean(disk, log, NOW_MS)
+    assert [(offset, one.key) for offset, one in records(log)][:5] == [
+        (1, b"c"),
+        (3, b"d"),
+        (4, b"a"),
+        (5, b"b"),
+        (6, b"a"),
+    ]
+    assert last_values(log)[b"a"] == b"new"
+    # What was cleaned before and is older than the newest clean segment by delete.retention.ms loses its tombstones.
+    disk.ages[f"{DIRECTORY}/{0:020d}.log"] = NOW_MS - 10 * COMPACT.delete_retention_ms
+    fill(log, 3)
+    clean(disk, log, NOW_MS)
+    assert b"d" not in last_values(log)
+    assert last_values(log)[b"c"] == b"kept"
