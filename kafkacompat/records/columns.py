@@ -16,8 +16,8 @@ _HIGH_BIT = bytes(i >> 7 for i in range(256))
 _LOW_BITS = bytes(i & 0x7F for i in range(256))
 _DENSE_LOW = bytes(2 * i & 0x7F | 0x80 for i in range(8192))
 _DENSE_HIGH = bytes(2 * i >> 7 for i in range(8192))
-_SHORTEST_RUN = 3
-_RETRY_AFTER = 8
+_SHORTEST_RUN = 4
+_RETRY_AFTER = 16
 """Records walked after a run that did not come about, so that mixed sizes do not pay for trying."""
 
 
@@ -46,10 +46,11 @@ def read_columns(body: bytes, count: int) -> Columns:
     )
     position, total = 0, len(body)
     index = try_run_at = 0
+    add_bound, add_delta, add_key = bounds.append, deltas.append, keys.append
     try:
         while index < count:
             start = position
-            size = body[position]
+            size = first_byte = body[position]
             position += 1
             if size > 127:
                 byte = body[position]
@@ -88,11 +89,11 @@ def read_columns(body: bytes, count: int) -> Columns:
                 size = size << 1 if size >= 0 else 1
             key_start = position
             if size & 1:
-                keys.append(None)
+                add_key(None)
                 columns.has_null_keys = True
             else:
                 position += size >> 1
-                keys.append(body[key_start:position])
+                add_key(body[key_start:position])
             key_end = value_at = position
             size = body[position]
             position += 1
@@ -107,17 +108,19 @@ def read_columns(body: bytes, count: int) -> Columns:
                 position += size >> 1
             if position > end:
                 raise RecordMalformed(f"a record's parts end at {position}, its length at {end}")
-            bounds.append(start)
-            deltas.append(delta >> 1)
+            add_bound(start)
+            add_delta(delta >> 1)
             position = end
             index += 1
             stride = end - start
+            ahead = end + stride + stride
             if (
                 index < try_run_at
+                or ahead >= total
+                or body[end] != first_byte
+                or body[end + stride] != first_byte
+                or body[ahead] != first_byte
                 or count - index < _SHORTEST_RUN
-                or end + stride >= total
-                or body[end] != body[start]
-                or body[end + stride] != body[start]
             ):
                 continue
             run = _run_length(
