@@ -65,3 +65,13 @@ def test_seek_by_time(franz_go: list[str], bootstrap: str, make_topic: Callable[
     seen = run_program(franz_go, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}))
     assert seen["offsets"] == {"before": 0, "exact": 3, "between": 4, "after": 10}
     assert seen["values"] == ["7", "8", "9"]
+
+
+def test_transactions(
+    franz_go: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
+) -> None:
+    """Consume, transform, produce in the protocol with an epoch a transaction; a zombie is fenced."""
+    seen = run_program(franz_go, "transact", bootstrap, make_topic(), unique("group"), unique("tx"))
+    assert seen["values"] == [*map(str, range(40)), "heir"]
+    assert seen["aborted"] >= 2
+    assert any(name in seen["fenced"] for name in ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"))

@@ -298,6 +298,70 @@ func seek(ctx context.Context, bootstrap, topic string) result {
 	return result{"offsets": offsets, "values": values}
 }
 
+// transact copies a topic into another of the same name with "-copy", five records a transaction, every third aborted; then a
+// transactional id is taken over from a producer whose transaction is open.
+func transact(ctx context.Context, bootstrap, topic, group, id string) result {
+	const count = 40
+	target := topic + "-copy"
+	feeder := connect(bootstrap)
+	defer feeder.Close()
+	_, err := kadm.NewClient(feeder).CreateTopic(ctx, 1, 1, nil, target)
+	check(err)
+	for n := 0; n < count; n++ {
+		check(feeder.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte(strconv.Itoa(n))}).FirstErr())
+	}
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	check(err)
+	committed, aborted := 0, 0
+	for copied := 0; copied < count; {
+		fetches := session.PollRecords(ctx, 5)
+		check(fetches.Err())
+		records := fetches.Records()
+		if len(records) == 0 {
+			continue
+		}
+		check(session.Begin())
+		for _, record := range records {
+			session.Produce(ctx, &kgo.Record{Topic: target, Value: record.Value}, nil)
+		}
+		commit := kgo.TransactionEndTry((committed+aborted)%3 != 2)
+		done, err := session.End(ctx, commit)
+		check(err)
+		if done {
+			committed++
+			copied += len(records)
+		} else {
+			aborted++
+		}
+	}
+	session.Close()
+	zombie := connect(bootstrap, kgo.TransactionalID(id))
+	check(zombie.BeginTransaction())
+	check(zombie.ProduceSync(ctx, &kgo.Record{Topic: target, Value: []byte("zombie")}).FirstErr())
+	heir := connect(bootstrap, kgo.TransactionalID(id))
+	defer heir.Close()
+	// The zombie's transaction is being aborted, and this client leaves it to the application to ask again.
+	until(ctx, "the transactional id is taken over", func() bool {
+		_, _, err := heir.ProducerID(ctx)
+		return err == nil
+	})
+	check(heir.BeginTransaction())
+	check(heir.ProduceSync(ctx, &kgo.Record{Topic: target, Value: []byte("heir")}).FirstErr())
+	fenced := zombie.EndTransaction(ctx, kgo.TryCommit)
+	zombie.CloseAllowingRebalance()
+	check(heir.EndTransaction(ctx, kgo.TryCommit))
+	reader := connect(bootstrap, kgo.ConsumeTopics(target), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	defer reader.Close()
+	values := []string{}
+	for _, record := range read(ctx, reader, count+1) {
+		values = append(values, string(record.Value))
+	}
+	return result{"committed": committed, "aborted": aborted, "values": values, "fenced": fmt.Sprint(fenced)}
+}
+
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
@@ -310,6 +374,8 @@ func main() {
 		seen = group(ctx, bootstrap, topic, os.Args[4], os.Args[5])
 	case "admin":
 		seen = admin(ctx, bootstrap, topic)
+	case "transact":
+		seen = transact(ctx, bootstrap, topic, os.Args[4], os.Args[5])
 	case "seek":
 		seen = seek(ctx, bootstrap, topic)
 	default:
