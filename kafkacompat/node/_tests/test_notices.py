@@ -29,7 +29,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
         {
             (TOPIC, "a"): {"preallocate": "true", "retention.ms": "1"},
             (TOPIC, "b"): {"preallocate": "true"},
-            (BROKER, ""): {"log.cleaner.threads": "2", "message.max.bytes": "1", "not.kafkas": "1"},
+            (BROKER, ""): {"num.io.threads": "2", "message.max.bytes": "1", "not.kafkas": "1"},
             (BROKER, "1"): {"listener.name.x.ssl.keystore.location": "f"},
             (BROKER, "2"): {"background.threads": "4"},
             (GROUP, "g"): {"consumer.session.timeout.ms": "50000"},
@@ -39,7 +39,7 @@ def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     told = {record.getMessage().split(" is accepted")[0] for record in caplog.records}
     assert told == {
         "the topic setting preallocate",
-        "the broker setting log.cleaner.threads",
+        "the broker setting num.io.threads",
         "the broker setting listener.name.x.ssl.keystore.location",
         "the group setting consumer.session.timeout.ms",
     }
