@@ -187,7 +187,9 @@ class Cluster:
         assert done.returncode == 0, f"format of node {node.node_id}:\n{done.stdout}\n{done.stderr}"
 
     def forget(self, node: ClusterNode) -> None:
-        """The node is killed and counts no longer."""
+        """The node is killed and counts no longer. With replicas on it the cluster cannot be whole again."""
+        left = self.ask(views.all_partitions) or {}
+        self.is_spoiled |= any(node.node_id in each.replicas for each in left.values())
         node.kill()
         del self.nodes[node.node_id]
 
