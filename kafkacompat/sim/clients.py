@@ -165,6 +165,7 @@ class Lane:
         """Records, and so the next sequence."""
         self._count = 0
         self._timestamp_ms = 0
+        self._asked = producer.places[key]
         self.is_idle = False
 
     def next(self) -> None:
@@ -178,7 +179,8 @@ class Lane:
 
     def _send(self) -> None:
         producer, key = self._producer, self._key
-        leader = producer.places[key].leader
+        self._asked = producer.places[key]
+        leader = self._asked.leader
         if leader == NO_LEADER:
             producer.refresh()
             producer.later(self._send)
@@ -203,13 +205,18 @@ class Lane:
         )
         producer.ask(leader, request, f"produce {key[0].hex()} {key[1]}").on_done(self._answered)
 
+    def _leads(self, place: Place) -> bool:
+        """A former leader that does not know it yet may have missed what its successor acknowledged."""
+        image = self._producer.simulation.image_oracles.partition(place.key)
+        return image is not None and image.leader_epoch == place.leader_epoch
+
     def _answered(self, done: Deferred[Any]) -> None:
         producer = self._producer
         try:
             error = done.result().responses[0].partition_responses[0].error_code
         except ChannelError:
             error = ErrorCode.REQUEST_TIMED_OUT
-        if error in FENCED_FOR_GOOD:
+        if error in FENCED_FOR_GOOD and self._leads(self._asked):
             raise Breach(
                 "an acknowledged record stays",
                 f"{producer.places[self._key]} answers sequence "
