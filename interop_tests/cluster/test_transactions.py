@@ -2,123 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 from interop_tests.cluster.clusters import Cluster
-from interop_tests.cluster.conftest import Measure
+from interop_tests.cluster.copier import Copier
 from interop_tests.cluster.workload import closing_consumer
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 PARTITIONS = 3
 INPUTS = 600
-BATCH = 20
+ROUNDS = 60 if os.environ.get("KAFKACOMPAT_SOAK") else 5
+"""Kills of the random test."""
+PROJECT = Path(__file__).resolve().parents[2]
 TRANSACTION_KEY = 1
 TIMEOUT_S = 60.0
-
-
-class Copier:
-    """Copies one partition of the source into the same of the target, `BATCH` a transaction, every fifth aborted.
-
-    After any failure but an abortable one the producer is made anew, as an application that is started again would be.
-    """
-
-    def __init__(self, bootstrap: str, source: str, target: str, partition: int, stem: str) -> None:
-        self._bootstrap = bootstrap
-        self._source = TopicPartition(source, partition)
-        self._target = target
-        self._name = f"{stem}-{partition}"
-        self.copied = 0
-        self.restarts = 0
-        self.faults: list[str] = []
-        self.ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self.ended.set()
-        self._thread.join(TIMEOUT_S)
-        assert not self._thread.is_alive(), "a copier hangs"
-
-    def _run(self) -> None:
-        while not self.ended.is_set() and self.copied < INPUTS:
-            consumer = self._consumer()
-            try:
-                self._copy(consumer)
-            except KafkaException as error:
-                self.restarts += 1
-                self.faults.append(str(error))
-                self.ended.wait(0.2)
-            finally:
-                consumer.close()
-
-    def _consumer(self) -> Consumer:
-        return Consumer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": self._name,
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-            }
-        )
-
-    def _copy(self, consumer: Consumer) -> None:
-        producer = Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                "transactional.id": self._name,
-                "transaction.timeout.ms": 20_000,
-            }
-        )
-        producer.init_transactions(TIMEOUT_S)
-        (committed,) = consumer.committed([self._source], TIMEOUT_S)
-        self.copied = max(committed.offset, 0)
-        consumer.assign([TopicPartition(self._source.topic, self._source.partition, self.copied)])
-        turn = 0
-        while not self.ended.is_set() and self.copied < INPUTS:
-            messages = [each for each in consumer.consume(BATCH, 1.0) if each.error() is None]
-            if not messages:
-                continue
-            turn += 1
-            try:
-                producer.begin_transaction()
-                for message in messages:
-                    producer.produce(self._target, message.value(), partition=self._source.partition)
-                end = messages[-1].offset() + 1
-                producer.send_offsets_to_transaction(
-                    [TopicPartition(self._source.topic, self._source.partition, end)],
-                    consumer.consumer_group_metadata(),
-                    TIMEOUT_S,
-                )
-                if turn % 5 == 4:
-                    producer.flush(TIMEOUT_S)
-                    producer.abort_transaction(TIMEOUT_S)
-                    end = self.copied
-                else:
-                    self._commit(producer)
-            except KafkaException as error:
-                if not error.args[0].txn_requires_abort():
-                    raise
-                producer.abort_transaction(TIMEOUT_S)
-                end = self.copied
-            self.copied = end
-            consumer.seek(TopicPartition(self._source.topic, self._source.partition, end))
-
-    def _commit(self, producer: Producer) -> None:
-        """Until it is known how it ended."""
-        while True:
-            try:
-                producer.commit_transaction(TIMEOUT_S)
-            except KafkaException as error:
-                if not error.args[0].retriable():
-                    raise
-            else:
-                return
 
 
 def coordinator(cluster: Cluster, transactional_id: str) -> int:
@@ -132,9 +39,9 @@ def coordinator(cluster: Cluster, transactional_id: str) -> int:
     return cluster.wait(lambda: cluster.ask(question), f"{transactional_id} has a coordinator")
 
 
-def fill(bootstrap: str, topic: str) -> None:
+def fill(bootstrap: str, topic: str, inputs: int = INPUTS) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(INPUTS):
+    for number in range(inputs):
         for partition in range(PARTITIONS):
             producer.produce(topic, b"%d" % number, partition=partition)
     assert producer.flush(TIMEOUT_S) == 0
@@ -166,7 +73,10 @@ def copy_while(cluster: Cluster, stem: str, disturb: Callable[[str, list[Copier]
     for topic in (source, target):
         cluster.create_topic(topic, PARTITIONS)
     fill(cluster.bootstrap, source)
-    copiers = [Copier(cluster.bootstrap, source, target, each, stem) for each in range(PARTITIONS)]
+    copiers = [
+        Copier(cluster.bootstrap, source, target, each, f"{stem}-{each}", INPUTS)
+        for each in range(PARTITIONS)
+    ]
     try:
         disturb(target, copiers)
         wait_until(lambda: all(copier.copied >= INPUTS for copier in copiers), "everything is copied", 120)
@@ -184,7 +94,7 @@ def test_copies_are_exact(cluster: Cluster, unique: Any) -> None:
     copy_while(cluster, unique("copy"), lambda target, copiers: None)
 
 
-def test_coordinator_and_leaders_are_killed(cluster: Cluster, unique: Any, measure: Measure) -> None:
+def test_coordinator_and_leaders_are_killed(cluster: Cluster, unique: Any) -> None:
     """The coordinator of the first copier, then the leader of a target partition, then the coordinator again."""
     stem = unique("killed")
 
@@ -206,3 +116,64 @@ def test_coordinator_and_leaders_are_killed(cluster: Cluster, unique: Any, measu
             cluster.wait_until_whole()
 
     copy_while(cluster, stem, disturb)
+
+
+class CopierProcess:
+    """A copier that can be killed and started again."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._command = [sys.executable, "-m", "interop_tests.cluster.copier", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, cwd=PROJECT, stderr=subprocess.DEVNULL)
+
+    def is_done(self) -> bool:
+        assert self._process is not None
+        status = self._process.poll()
+        assert status in (None, 0), f"a copier ended with {status}"
+        return status == 0
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+
+
+def test_nodes_and_copiers_are_killed_at_random(cluster: Cluster, unique: Any) -> None:
+    """Whoever it is, at any moment: each input is in the output once, in order."""
+    stem = unique("random")
+    source, target = f"{stem}-source", f"{stem}-target"
+    for topic in (source, target):
+        cluster.create_topic(topic, PARTITIONS)
+    inputs = INPUTS * max(1, ROUNDS // 10)
+    fill(cluster.bootstrap, source, inputs)
+    copiers = [
+        CopierProcess(cluster.bootstrap, source, target, str(each), f"{stem}-{each}", str(inputs))
+        for each in range(PARTITIONS)
+    ]
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    chance = random.Random(seed)
+    try:
+        for copier in copiers:
+            copier.start()
+        for _ in range(ROUNDS):
+            threading.Event().wait(chance.uniform(0.3, 2.0))
+            if chance.random() < 0.5:
+                node = cluster.nodes[chance.choice([1, 2, 3])]
+                node.kill()
+                node.start()
+                cluster.wait_until_whole()
+            else:
+                copier = chance.choice(copiers)
+                if not copier.is_done():
+                    copier.kill()
+                    copier.start()
+        wait_until(lambda: all(copier.is_done() for copier in copiers), "everything is copied", 180)
+    finally:
+        for copier in copiers:
+            copier.kill()
+    assert committed_values(cluster.bootstrap, target) == {
+        each: list(range(inputs)) for each in range(PARTITIONS)
+    }

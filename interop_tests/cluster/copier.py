@@ -1,0 +1,125 @@
+"""Copies one partition of a topic into the same of another, exactly once, by transactions; as a program it may be killed with -9.
+
+python -m interop_tests.cluster.copier BOOTSTRAP SOURCE TARGET PARTITION NAME INPUTS
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+BATCH = 20
+TIMEOUT_S = 60.0
+
+
+class Copier:
+    """Copies one partition of the source into the same of the target, `BATCH` a transaction, every fifth aborted.
+
+    After any failure but an abortable one the producer is made anew, as an application that is started again would be.
+    """
+
+    def __init__(
+        self, bootstrap: str, source: str, target: str, partition: int, name: str, inputs: int
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._source = TopicPartition(source, partition)
+        self._target = target
+        self._name = name
+        self._inputs = inputs
+        self.copied = 0
+        self.restarts = 0
+        self.faults: list[str] = []
+        self.ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def stop(self) -> None:
+        self.ended.set()
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive(), "a copier hangs"
+
+    def _run(self) -> None:
+        while not self.ended.is_set() and self.copied < self._inputs:
+            consumer = self._consumer()
+            try:
+                self._copy(consumer)
+            except KafkaException as error:
+                self.restarts += 1
+                self.faults.append(str(error))
+                self.ended.wait(0.2)
+            finally:
+                consumer.close()
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self._name,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+            }
+        )
+
+    def _copy(self, consumer: Consumer) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": self._name,
+                "transaction.timeout.ms": 20_000,
+            }
+        )
+        producer.init_transactions(TIMEOUT_S)
+        (committed,) = consumer.committed([self._source], TIMEOUT_S)
+        self.copied = max(committed.offset, 0)
+        consumer.assign([TopicPartition(self._source.topic, self._source.partition, self.copied)])
+        turn = 0
+        while not self.ended.is_set() and self.copied < self._inputs:
+            messages = [each for each in consumer.consume(BATCH, 1.0) if each.error() is None]
+            if not messages:
+                continue
+            turn += 1
+            try:
+                producer.begin_transaction()
+                for message in messages:
+                    producer.produce(self._target, message.value(), partition=self._source.partition)
+                end = messages[-1].offset() + 1
+                producer.send_offsets_to_transaction(
+                    [TopicPartition(self._source.topic, self._source.partition, end)],
+                    consumer.consumer_group_metadata(),
+                    TIMEOUT_S,
+                )
+                if turn % 5 == 4:
+                    producer.flush(TIMEOUT_S)
+                    producer.abort_transaction(TIMEOUT_S)
+                    end = self.copied
+                else:
+                    self._commit(producer)
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                producer.abort_transaction(TIMEOUT_S)
+                end = self.copied
+            self.copied = end
+            consumer.seek(TopicPartition(self._source.topic, self._source.partition, end))
+
+    def _commit(self, producer: Producer) -> None:
+        """Until it is known how it ended."""
+        while True:
+            try:
+                producer.commit_transaction(TIMEOUT_S)
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+            else:
+                return
+
+
+if __name__ == "__main__":
+    bootstrap, source, target, partition, name, inputs = sys.argv[1:]
+    Copier(bootstrap, source, target, int(partition), name, int(inputs)).wait()
