@@ -47,7 +47,7 @@ class Updates:
             self._number += 1
             # Some keys are written all the time and some seldom, so that last values lie far apart.
             key = b"key-%d" % int(keys * self._chance.random() ** 4)
-            value: bytes | None = b"%d " % self._number + b"v" * size
+            value: bytes | None = b"%d " % self._number + self._chance.randbytes(size // 2).hex().encode()
             if tombstones_every and self._number % tombstones_every == 0:
                 value = None
             self.sent.setdefault(key, set()).add(value)
