@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import random
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -33,9 +34,11 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.ports import FileSlice
 from kafkacompat.records._tests.test_batch import legacy_message
-from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch
+from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
 from kafkacompat.records.columns import read_columns, shifted, timestamp_delta
+from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, RecordMalformed, encode_records, iterate_records
 
 FILLER = b"x" * 700
@@ -495,3 +498,32 @@ def test_messages_of_the_old_formats_are_cleaned_whole(magic: int) -> None:
     clean(disk, log, NOW_MS)
     assert b"d" not in last_values(log)
     assert last_values(log)[b"c"] == b"kept"
+
+
+def test_a_segment_that_apache_kafka_cleaned_is_read_though_its_index_is_made_otherwise() -> None:
+    """Its cleaner writes runs of batches, and an index entry has the last offset of a run with the run's position."""
+    disk = MemoryDisk()
+    log = new_log(disk, dataclasses.replace(COMPACT, segment_bytes=6000))
+    for number in range(60):
+        append(log, [(b"%d" % number, b"v" * 150), (b"again", b"x")])
+    clean(disk, log)
+    log.close()
+    before = records(log)
+    (base,) = {segment.base_offset for segment in log.segments[:1]}
+    headers = list(log.segments[0].headers())
+    entries, at = b"", 0
+    while at + 6 < len(headers):
+        run = headers[at : at + 6]
+        if at:
+            entries += struct.pack(">ii", run[-1].last_offset - base, run[0].position)
+        at += 6
+    disk.files[f"{DIRECTORY}/{base:020d}.index"][:] = entries
+    again = open_log(disk, COMPACT, clean=True, high_watermark=log.log_end_offset)
+    for offset, wanted in before:
+        read = again.read(offset, 1, again.log_end_offset, True)
+        data = read.records.read() if isinstance(read.records, FileSlice) else read.records
+        (header,) = iterate_batches(data)
+        assert header.base_offset <= offset <= header.last_offset
+        assert wanted in [one for _, one in records_of(data, header)]
+    clean(disk, again)
+    assert records(again) == before
