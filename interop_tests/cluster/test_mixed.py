@@ -1,19 +1,20 @@
 """Nodes of kafkacompat and of Apache Kafka 4.3 in one cluster: replicas both ways, controllers that vote together.
 
-The cluster's features are those that both have: metadata.version 30, and transactions, groups of the new protocol, share
-groups and streams groups at level 0. These tests bring both kinds with them, whatever kind the others run with.
+The cluster's features are those that both have: Kafka's defaults, but groups of the new protocol, share groups and streams
+groups at level 0. These tests bring both kinds with them, whatever kind the others run with.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
@@ -27,7 +28,7 @@ from interop_tests.harness.wire import Connection
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
-LEVEL_0 = ("transaction.version", "group.version", "share.version", "streams.version")
+LEVEL_0 = ("group.version", "share.version", "streams.version")
 FORMAT = [word for feature in LEVEL_0 for word in ("--feature", f"{feature}=0")]
 SETTINGS = {
     "default.replication.factor": "2",
@@ -43,6 +44,7 @@ SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": "2000",
 }
 KAFKA_VERSION = "4.3-IV0"
+OF_JAVA = 60
 COORDINATOR_LOAD_IN_PROGRESS = 14
 ELECTION_NOT_NEEDED = 84
 NO_REASSIGNMENT_IN_PROGRESS = 85
@@ -229,6 +231,91 @@ def asked_of_the_controller(connection: Connection, name: str) -> None:
     assert reply["Responses"][0]["ErrorCode"] == 0, reply
 
 
+def coordinated_by(cluster: Cluster, node_id: int, stem: str) -> str:
+    """A transactional id whose coordinator is this broker."""
+
+    def coordinator(connection: Connection, name: str) -> int:
+        reply = connection.call("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": [name]})
+        return int(reply["Coordinators"][0]["NodeId"])
+
+    names = [f"{stem}-{number}" for number in range(30)]
+
+    def probe() -> str | None:
+        for name in names:
+            if cluster.ask(lambda connection, name=name: coordinator(connection, name)) == node_id:
+                return name
+        return None
+
+    return cluster.wait(probe, f"broker {node_id} coordinates one of {len(names)} transactional ids")
+
+
+def transactional(cluster: Cluster, name: str) -> Producer:
+    """librdkafka's producer, which adds partitions to its transactions itself."""
+    settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "log_level": 0}
+    producer = Producer({**settings, "reconnect.backoff.max.ms": 500, "socket.timeout.ms": 5000})
+    producer.init_transactions(30)
+    return producer
+
+
+def produce(producer: Producer, topic: str, stem: str) -> list[bytes]:
+    values = [f"{stem}:{partition}:{number}".encode() for partition in range(2) for number in range(5)]
+    for value in values:
+        producer.produce(topic, value, partition=int(value.split(b":")[-2]))
+    return values
+
+
+def committed(cluster: Cluster, topic: str) -> list[bytes]:
+    """What a consumer with read_committed gets up to the end of both partitions."""
+    found = []
+    options = {"isolation.level": "read_committed", "enable.partition.eof": True}
+    with closing_consumer(cluster.bootstrap, **options) as consumer:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
+        ended: set[int] = set()
+        deadline = time.monotonic() + 20
+        while len(ended) < 2:
+            assert time.monotonic() < deadline, (ended, len(found))
+            for message in consumer.consume(500, 0.2):
+                if message.error() is None:
+                    found.append(message.value())
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
+    return found
+
+
+def transactions_hold(cluster: Cluster, tools: KafkaTools, unique: Unique) -> None:
+    """Committed and aborted ones over partitions of both brokers, coordinated by each; the Java producer's have
+    their partitions added by the brokers (KIP-890)."""
+    one, other = (node.node_id for node in cluster.brokers)
+    topic = cluster.create_topic(unique("transactions"), assignment=[[one, other], [other, one]])
+    expected: list[bytes] = []
+    for node_id in (one, other):
+        name = coordinated_by(cluster, node_id, unique("librdkafka"))
+        producer = transactional(cluster, name)
+        for turn in range(4):
+            producer.begin_transaction()
+            values = produce(producer, topic, f"{name}:{turn}")
+            if turn % 2:
+                assert producer.flush(20) == 0
+                producer.abort_transaction(20)
+            else:
+                producer.commit_transaction(20)
+                expected += values
+        tools.run(
+            "ProducerPerformance",
+            *("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--throughput", "200"),
+            *("--num-records", str(OF_JAVA), "--record-size", "10", "--transaction-duration-ms", "50"),
+            *("--transactional-id", coordinated_by(cluster, node_id, unique("java"))),
+        )
+    found = committed(cluster, topic)
+    of_java = [value for value in found if b":" not in value]
+    assert sorted(value for value in found if b":" in value) == sorted(expected)
+    assert len(of_java) == 2 * OF_JAVA
+    cluster.wait_until_replicated()
+    for number in range(2):
+        logs = [dump(tools, node, topic, number) for node in cluster.brokers]
+        assert logs[0] == logs[1]
+
+
 def leadership_goes_to_and_fro(
     cluster: Cluster,
     tools: KafkaTools,
@@ -306,6 +393,12 @@ def test_our_broker_in_a_quorum_of_apache_kafka(
 
 def test_our_broker_passes_requests_on_to_apache_kafka(apache_quorum: Cluster, unique: Unique) -> None:
     every_broker_passes_on(apache_quorum, unique)
+
+
+def test_transactions_over_our_broker_and_apache_kafkas(
+    apache_quorum: Cluster, tools: KafkaTools, unique: Unique
+) -> None:
+    transactions_hold(apache_quorum, tools, unique)
 
 
 def snapshots(node: ClusterNode) -> dict[str, bytes]:
@@ -411,6 +504,7 @@ def test_our_controller_votes_with_apache_kafkas(
     for name in LEVEL_0:
         assert not re.search(rf"{name}.*FinalizedVersionLevel: [1-9]", features(tools, cluster))
     assert f"FinalizedVersionLevel: {KAFKA_VERSION}" in features(tools, cluster)
+    assert re.search(r"transaction.version.*FinalizedVersionLevel: 2", features(tools, cluster))
 
 
 def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> None:
@@ -447,3 +541,22 @@ def test_a_broker_of_apache_kafka_in_our_quorum(
 
 def test_a_broker_of_apache_kafka_passes_requests_on_to_ours(our_quorum: Cluster, unique: Unique) -> None:
     every_broker_passes_on(our_quorum, unique)
+
+
+def test_transactions_survive_coordinators_of_either_kind(
+    our_quorum: Cluster, tools: KafkaTools, unique: Unique
+) -> None:
+    transactions_hold(our_quorum, tools, unique)
+    topic = our_quorum.create_topic(unique("survivors"), assignment=[[2, 3], [3, 2]])
+    expected = []
+    for node in our_quorum.brokers:
+        name = coordinated_by(our_quorum, node.node_id, unique("survivor"))
+        producer = transactional(our_quorum, name)
+        producer.begin_transaction()
+        expected += produce(producer, topic, f"{name}:before")
+        assert producer.flush(20) == 0
+        node.kill()
+        expected += produce(producer, topic, f"{name}:after")
+        producer.commit_transaction(40)
+        our_quorum.mend()
+    assert sorted(committed(our_quorum, topic)) == sorted(expected)
