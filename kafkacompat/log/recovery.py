@@ -186,7 +186,9 @@ def _load_epochs(
             raise
         note(f"{path}: {error}; the epochs are taken from the batches")
         cache = LeaderEpochCache()
-        cache.changed = True  # written anew at the latest with the clean mark, beside which it would be an error
+        cache.changed = (
+            True  # written anew at the latest with the clean mark, beside which it would be an error
+        )
         return cache, False
     return LeaderEpochCache(entries), bool(entries)
 
