@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from interop_tests.cluster import views
 from interop_tests.cluster.clusters import BROKER, CONTROLLER, Cluster
@@ -46,6 +46,9 @@ SETTINGS = {
 KAFKA_VERSION = "4.3-IV0"
 OF_JAVA = 60
 COORDINATOR_LOAD_IN_PROGRESS = 14
+COORDINATOR_MOVES = (14, 15, 16)
+"""It loads, is not there, is another one."""
+COORDINATOR_S = 20.0
 ELECTION_NOT_NEEDED = 84
 NO_REASSIGNMENT_IN_PROGRESS = 85
 INVALID_UPDATE_VERSION = 95
@@ -146,14 +149,26 @@ class Commits:
         self._count = 0
 
     def goes_on(self) -> None:
+        """Read back what was committed last, and commit the next; a coordinator that moves is found again."""
+        deadline = time.monotonic() + COORDINATOR_S
+        while True:
+            try:
+                return self._go_on()
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def _go_on(self) -> None:
         with closing_consumer(self._bootstrap, **{"group.id": self._partition.topic}) as consumer:
             if self._count:
                 (found,) = consumer.committed([self._partition], timeout=20)
-                assert found.offset == self._count
-            self._count += 1
-            to_be = TopicPartition(self._partition.topic, 0, self._count)
+                # One more than known, where the answer to a commit was lost.
+                assert found.offset in (self._count, self._count + 1)
+            to_be = TopicPartition(self._partition.topic, 0, self._count + 1)
             (done,) = consumer.commit(offsets=[to_be], asynchronous=False)
             assert done.error is None, done
+            self._count += 1
 
 
 def every_broker_passes_on(cluster: Cluster, unique: Unique) -> None:
