@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.operations import GROUP_OPERATIONS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
 
 KEY = 15
-ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-"""Read, delete, describe, describe and alter configs: everything, as there is no authorizer."""
 
 
 def describe_groups(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Deferred[Any]:
@@ -24,9 +23,10 @@ def describe_groups(node: Node, context: RequestContext, request: DescribeGroups
 
 
 def _with_operations(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
+    """Everything that can be done to a group, as there is no authorizer."""
     for group in response.groups:
         if not group.error_code:
-            group.authorized_operations = ALL_GROUP_OPERATIONS
+            group.authorized_operations = GROUP_OPERATIONS
     return response
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 KEY = 10
 FIRST_BATCHED_VERSION = 4
-FIRST_VERSION_WITH_MESSAGE = 1
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 """By the kind of key: groups, transactional ids."""
 NO_NODE = (-1, "", -1)

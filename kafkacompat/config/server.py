@@ -14,7 +14,7 @@ from kafkacompat.config.constraints import check_constraints
 from kafkacompat.config.endpoints import EndPoint, listener_name_of, parse_listeners, parse_protocol_map
 from kafkacompat.config.errors import ConfigError
 from kafkacompat.config.keys import broker_keys, parse_value, render_value
-from kafkacompat.config.synonyms import LISTENER_PREFIX, broker_synonyms, listener_base
+from kafkacompat.config.synonyms import broker_synonyms, listener_base
 from kafkacompat.config.validators import ConfigValue
 
 _MS_PER_MINUTE = 60_000
@@ -286,13 +286,6 @@ class ServerConfig:
             for name in names:
                 protocols.setdefault(name, "PLAINTEXT")
         return protocols
-
-    def with_listener_prefix(self, listener_name: _Str, name: _Str) -> _Str | None:
-        """The text of `listener.name.<listener>.<name>`, or of `name` where the listener has none of its
-        own.
-        """
-        own = self.originals.get(f"{LISTENER_PREFIX}{listener_name.lower()}.{name}")
-        return own if own is not None else self.str(name)
 
 
 def _refuse_placeholders(originals: Mapping[str, str]) -> None:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from kafkacompat.controller.features import (
     METADATA_VERSION,
-    SUPPORTED_FEATURES,
-    cordoned_directories_supported,
     directories_supported,
     elr_enabled,
     metadata_version,
@@ -43,7 +41,7 @@ from kafkacompat.wire.messages.register_broker_record import (
     RegisterBrokerRecord,
 )
 
-FENCE, UNFENCE = 1, -1
+FENCE = 1
 
 
 def is_active(image: MetadataImage, broker_id: int) -> bool:
@@ -259,43 +257,6 @@ def _forget_incarnation(
         yield from change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr)
 
 
-def unfence_broker(
-    image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Result[MetadataRecord, None]:
-    """The broker is caught up and serves: leaders for every partition that waited for one, and its cordoned directories
-    stated as none. BrokerRefused STALE_BROKER_EPOCH."""
-    broker = current_broker(image, broker_id, broker_epoch)
-    records: list[MetadataRecord] = []
-    if broker.fenced:
-        records.append(registration_change(broker, fenced=UNFENCE))
-        scope = ElectionScope(added=broker_id)
-        records.extend(
-            change_partitions(image, settings, scope, lambda partition: partition.leader == NO_LEADER)
-        )
-    if broker.cordoned_directories is None and cordoned_directories_supported(
-        metadata_version(image.features)
-    ):
-        records.append(registration_change(broker, cordoned_directories=[]))
-    return Result(tuple(records), None)
-
-
-def begin_controlled_shutdown(
-    image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Result[MetadataRecord, None]:
-    """Leadership leaves the broker; it is fenced afterwards with `fence_broker`. One that leads nothing or is fenced writes
-    nothing."""
-    broker = current_broker(image, broker_id, broker_epoch)
-    leads = any(
-        each.leader == broker_id for topic in image.topics.values() for each in topic.partitions.values()
-    )
-    if broker.fenced or broker.in_controlled_shutdown or not leads:
-        return Result((), None)
-    records = [registration_change(broker, in_controlled_shutdown=1)]
-    scope = ElectionScope(removed=broker_id)
-    records.extend(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
-    return Result(tuple(records), None)
-
-
 def fence_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Result[MetadataRecord, None]:
@@ -341,8 +302,3 @@ def registration_change(
     if directories is not None:
         return MetadataRecord(record, 2)
     return MetadataRecord(record, 1 if in_controlled_shutdown else 0)
-
-
-def supported_features() -> list[tuple[str, int, int]]:
-    """(name, lowest, highest) as a broker of this software registers them."""
-    return [(name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items()]

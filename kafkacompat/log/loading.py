@@ -6,10 +6,10 @@ how a log is opened (given), threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.ids import METADATA_TOPIC, TopicPartition
+from kafkacompat.ids import METADATA_TOPIC, NO_EPOCH, TopicPartition
 from kafkacompat.log.checkpoint import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
@@ -122,4 +122,9 @@ def look_into(
                     high_watermark=offsets[HIGH_WATERMARK_FILE].get(partition, 0),
                 )
             )
-    return Found(tasks, doomed, -1 if epoch is None else epoch)
+    return Found(tasks, doomed, NO_EPOCH if epoch is None else epoch)
+
+
+def agreed_epoch(epochs: Sequence[int]) -> int:
+    """The broker epoch that every directory was cleanly left with; -1 (unclean) where one was not or they differ."""
+    return epochs[0] if len(set(epochs)) == 1 else NO_EPOCH

@@ -29,7 +29,7 @@ from kafkacompat.log.directory import (
     partition_directory,
 )
 from kafkacompat.log.future import FutureLogs
-from kafkacompat.log.loading import LoadTask, look_into
+from kafkacompat.log.loading import LoadTask, agreed_epoch, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.preparation import Preparation
@@ -114,7 +114,7 @@ class LogManager:
             epochs.append(found.broker_epoch)
             for path in found.doomed:
                 self.doomed.add_directory(path, self.default_config.file_delete_delay_ms)
-        self.previous_broker_epoch = epochs[0] if epochs and len(set(epochs)) == 1 else -1
+        self.previous_broker_epoch = agreed_epoch(epochs)
         return tasks
 
     def finish_load(self, tasks: Iterable[LoadTask]) -> None:

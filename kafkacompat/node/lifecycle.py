@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kafkacompat.config import EndPoint
-from kafkacompat.ids import NO_EPOCH, Uuid
+from kafkacompat.ids import Uuid
 
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
@@ -38,16 +38,7 @@ class BrokerIdentity:
     directory_ids: tuple[Uuid, ...]
     rack: str | None
     previous_broker_epoch: int
-    """See `previous_broker_epoch()`."""
-
-
-def previous_broker_epoch(marks: Sequence[int | None]) -> int:
-    """The epoch that every log directory's clean-shutdown mark agrees on; -1 (unclean) when one has none (None) or they differ."""
-    epochs = set(marks)
-    if len(epochs) != 1:
-        return NO_EPOCH
-    epoch = epochs.pop()
-    return NO_EPOCH if epoch is None else epoch
+    """Of the last clean stop, if every log directory agrees on it; -1 otherwise."""
 
 
 def endpoint_records(endpoints: Sequence[EndPoint]) -> list[tuple[str, str, int, int]]:

@@ -7,7 +7,6 @@ flight. Imported only by a node that follows something. Settings: num.replica.fe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.partition.followers import Followed, FollowerFetches
@@ -241,7 +240,3 @@ class Fetcher:
                 core.log.log_end_offset,
             )
         return True
-
-
-FetcherMaker = Callable[[int, int, tuple[str, int]], Fetcher]
-"""(leader id, index of the fetcher, address)."""

@@ -20,7 +20,6 @@ _ONE_BYTE_OFFSETS = bytes(2 * i for i in range(64))
 _OFFSET_LOW = bytes(2 * i & 0x7F | 0x80 for i in range(8192))
 _OFFSET_HIGH = bytes(2 * i >> 7 for i in range(8192))
 _PARITY = bytes(i & 1 for i in range(256))
-_LONGEST_RUN_START = 8190
 _RETRY_AFTER = 8
 """Records walked after a run that did not come about, so that mixed sizes do not pay for trying."""
 

@@ -13,7 +13,6 @@ from kafkacompat.records.record import RecordMalformed, append_varint, read_vari
 
 _HALF = bytes(i >> 1 for i in range(256))
 _HIGH_BIT = bytes(i >> 7 for i in range(256))
-_LOW_BITS = bytes(i & 0x7F for i in range(256))
 _DENSE_LOW = bytes(2 * i & 0x7F | 0x80 for i in range(8192))
 _DENSE_HIGH = bytes(2 * i >> 7 for i in range(8192))
 _SHORTEST_RUN = 4

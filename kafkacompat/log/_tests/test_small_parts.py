@@ -23,6 +23,7 @@ from kafkacompat.log.checkpoint import (
 from kafkacompat.log.dump import dump_file
 from kafkacompat.log.epoch_cache import LeaderEpochCache
 from kafkacompat.log.index import AbortedEntry, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.loading import agreed_epoch
 from kafkacompat.log.retention import SegmentFacts, count_deletable
 
 
@@ -37,6 +38,14 @@ def test_epoch_lookups() -> None:
     assert cache.end_offset_for(7, 50) == OffsetAndEpoch(40, 5)
     assert [cache.epoch_for_offset(o) for o in (9, 10, 19, 20, 39, 40, 99)] == [-1, 2, 2, 5, 5, 9, 9]
     assert LeaderEpochCache().end_offset_for(0, 5) == OffsetAndEpoch(-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "agreed"),
+    [([15, 15], 15), ([15], 15), ([15, -1], -1), ([15, 16], -1), ([-1], -1), ([], -1)],
+)
+def test_all_directories_must_agree_on_a_clean_stop(epochs: list[int], agreed: int) -> None:
+    assert agreed_epoch(epochs) == agreed
 
 
 def test_epoch_assignment_drops_what_it_contradicts() -> None:

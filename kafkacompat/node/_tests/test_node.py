@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
-from kafkacompat.node.lifecycle import previous_broker_epoch
 from kafkacompat.node.producer_ids import BlockProducerIds
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
-
-
-@pytest.mark.parametrize(
-    ("marks", "epoch"),
-    [([15, 15], 15), ([15], 15), ([15, None], -1), ([15, 16], -1), ([None], -1), ([-1], -1), ([], -1)],
-)
-def test_all_directories_must_agree_on_a_clean_stop(marks: list[int | None], epoch: int) -> None:
-    assert previous_broker_epoch(marks) == epoch
 
 
 def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> None:
