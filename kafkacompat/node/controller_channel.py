@@ -33,15 +33,17 @@ DEFAULT_ATTEMPT_TIMEOUT_MS = 30_000
 Address = tuple[int, str, int]
 """Node id, host, port."""
 LocalCall = Callable[[Any], Deferred[Any]]
+Wrap = Callable[[Any], Any]
 
 
 class _Call:
-    __slots__ = ("answer", "deadline_ms", "local", "message", "timer")
+    __slots__ = ("answer", "deadline_ms", "local", "message", "timer", "wrap")
 
-    def __init__(self, message: Any, deadline_ms: int, local: LocalCall | None) -> None:
+    def __init__(self, message: Any, deadline_ms: int, local: LocalCall | None, wrap: Wrap | None) -> None:
         self.message = message
         self.deadline_ms = deadline_ms
         self.local = local
+        self.wrap = wrap
         self.answer: Deferred[Any] = Deferred()
         self.timer: TimerHandle | None = None
 
@@ -76,13 +78,16 @@ class ControllerChannel:
     def requests_waiting(self) -> int:
         return len(self._calls)
 
-    def request(self, message: Any, timeout_ms: int, *, local: LocalCall | None = None) -> Deferred[Any]:
-        """The active controller's answer; `local`, if given, instead of the channel's own.
+    def request(
+        self, message: Any, timeout_ms: int, *, local: LocalCall | None = None, wrap: Wrap | None = None
+    ) -> Deferred[Any]:
+        """The active controller's answer; `local`, if given, instead of the channel's own. What another node gets is
+        `wrap(message)`, made only when it is sent there.
 
         Fails with RequestTimedOut when `timeout_ms` are over, at the latest one attempt's time after them never; with
         UnsupportedByPeer when the controller does not serve it; ConnectionLost when the channel is closed.
         """
-        call = _Call(message, self._clock.monotonic_ms() + timeout_ms, local or self._local)
+        call = _Call(message, self._clock.monotonic_ms() + timeout_ms, local or self._local, wrap)
         if self._closed:
             call.answer.fail(ConnectionLost("the way to the controller is closed"))
         elif len(self._calls) >= REQUESTS_WAITING_MAX:
@@ -122,8 +127,9 @@ class ControllerChannel:
                 return
             answer = _called(call.local, call.message)
         else:
+            message = call.message if call.wrap is None else call.wrap(call.message)
             channel = self._channels.get(host, port, self._purpose)
-            answer = channel.request(call.message, min(left_ms, self._attempt_timeout_ms))
+            answer = channel.request(message, min(left_ms, self._attempt_timeout_ms))
         answer.on_done(lambda done: self._answered(call, done))
 
     def _answered(self, call: _Call, done: Deferred[Any]) -> None:

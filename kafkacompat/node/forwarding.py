@@ -10,6 +10,7 @@ does this node's stop.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -49,7 +50,6 @@ class ForwardingController:
     def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
         """The controller's answer. Fails with ControllerTimedOut, CloseConnection, EnvelopeRefused or a ChannelError."""
         local = self._local
-        carried_out = None if local is None else (lambda _: local(context, request))
         answer: Deferred[Any] = Deferred()
 
         def answered(done: Deferred[Any]) -> None:
@@ -67,9 +67,12 @@ class ForwardingController:
             else:
                 answer.resolve(message)
 
-        self._channel.request(_envelope(request, context), FORWARDING_TIMEOUT_MS, local=carried_out).on_done(
-            answered
-        )
+        self._channel.request(
+            request,
+            FORWARDING_TIMEOUT_MS,
+            local=None if local is None else partial(local, context),
+            wrap=partial(_envelope, context),
+        ).on_done(answered)
         return answer
 
     create_topics = forward
@@ -87,7 +90,7 @@ class ForwardingController:
     remove_raft_voter = forward
 
 
-def _envelope(request: Any, context: RequestContext) -> EnvelopeRequest:
+def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
     data = request_header_bytes(
         context.api_key, context.api_version, context.correlation_id, context.client_id
     )
