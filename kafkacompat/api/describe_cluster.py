@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.endpoints import alive_brokers
+from kafkacompat.api.endpoints import BROKERS, alive_brokers, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_response import (
     DescribeClusterBroker,
     DescribeClusterResponse,
@@ -17,13 +16,10 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 
-BROKERS = 1
-CONTROLLERS = 2
-
 
 def handle(node: Node, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
-        return _wrong_endpoints(request.endpoint_type, context.api_version)
+        return wrong_endpoints(request.endpoint_type, context.api_version)
     image, listener = node.image, context.listener_name
     alive = alive_brokers(image, listener)
     shown = alive
@@ -47,18 +43,6 @@ def handle(node: Node, context: RequestContext, request: DescribeClusterRequest)
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
-
-
-def _wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:
-    if endpoint_type == CONTROLLERS:
-        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "This endpoint is a broker's; controllers have to be asked for controllers."
-    else:
-        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"There is no endpoint type {endpoint_type}."
-    if version == 0:
-        error = ErrorCode.INVALID_REQUEST
-    return DescribeClusterResponse(error_code=error, error_message=message)
 
 
 HANDLER = Handler(60, 0, 2, handle, top_level_error(DescribeClusterResponse))

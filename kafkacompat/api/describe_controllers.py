@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.endpoints import CONTROLLERS, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from kafkacompat.controller.features import controller_registration_supported, metadata_version
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 
-BROKERS = 1
-CONTROLLERS = 2
-
 
 def handle(
     node: ControllerNode, context: RequestContext, request: DescribeClusterRequest
@@ -35,7 +33,7 @@ def handle(
             error_message="Controllers cannot be asked directly at the cluster's metadata.version.",
         )
     if request.endpoint_type != CONTROLLERS:
-        return _wrong_endpoints(request.endpoint_type, context.api_version)
+        return wrong_endpoints(request.endpoint_type, context.api_version)
     controllers = _controllers(node.image, context.listener_name)
     leader_id = node.quorum.leader_id
     return DescribeClusterResponse(
@@ -56,18 +54,6 @@ def _controllers(image: MetadataImage, listener_name: str) -> list[DescribeClust
         for endpoint in registration.end_points
         if endpoint.name == listener_name
     ]
-
-
-def _wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:
-    if endpoint_type == BROKERS:
-        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        message = "This endpoint is a controller's; brokers have to be asked for brokers."
-    else:
-        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-        message = f"There is no endpoint type {endpoint_type}."
-    if version == 0:
-        error = ErrorCode.INVALID_REQUEST
-    return DescribeClusterResponse(error_code=error, error_message=message)
 
 
 HANDLER = Handler(60, 0, 2, handle, top_level_error(DescribeClusterResponse))

@@ -1,14 +1,21 @@
-"""Brokers of an image as clients of one listener see them (C9, C14). Knows no API; the message class is an argument."""
+"""Nodes of an image as clients of one listener see them (C9, C14), and the answer to who asks the wrong kind of node for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
+
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerImage, MetadataImage
 
 T = TypeVar("T")
+
+BROKERS = 1
+CONTROLLERS = 2
+"""Endpoint types of DescribeCluster (KIP-919)."""
 
 
 def alive_brokers(image: MetadataImage, listener_name: str) -> list[BrokerImage]:
@@ -33,3 +40,19 @@ def endpoints_of(
                 make(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             )
     return endpoints
+
+
+def wrong_endpoints(endpoint_type: int, version: int) -> DescribeClusterResponse:
+    """The refusal of a DescribeCluster for endpoints that the asked node does not tell about."""
+    if endpoint_type == CONTROLLERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "This endpoint is a broker's; controllers have to be asked for controllers."
+    elif endpoint_type == BROKERS:
+        error = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        message = "This endpoint is a controller's; brokers have to be asked for brokers."
+    else:
+        error = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        message = f"There is no endpoint type {endpoint_type}."
+    if version == 0:
+        error = ErrorCode.INVALID_REQUEST
+    return DescribeClusterResponse(error_code=error, error_message=message)
