@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, Time, image_of, topic_image
 from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
@@ -32,9 +33,6 @@ from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdReq
 from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
 from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from kafkacompat.wire.messages.write_txn_markers_response import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
 
@@ -156,24 +154,7 @@ class World:
 
 
 def written(request: WriteTxnMarkersRequest, code: E) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in marker.topics
-                ],
-            )
-            for marker in request.markers
-        ]
-    )
+    return error_response(request, code, 1)
 
 
 def test_a_transaction_of_this_nodes_partitions_is_over_at_once() -> None:

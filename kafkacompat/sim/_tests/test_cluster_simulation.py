@@ -10,11 +10,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 
 import pytest
 
 from kafkacompat.sim._tests.cluster_mutants import MUTANTS, SEEN_AT, Plant
+from kafkacompat.sim._tests.soak import Soak, run_seeds, seeds_from
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -22,7 +23,6 @@ from kafkacompat.sim.life_parts import NodeFailed
 from kafkacompat.sim.quorum_oracles import Breach
 
 SEEDS = 200
-SOAK_FACTOR = 20
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,41 +35,22 @@ def _quiet_nodes() -> Iterator[None]:
     root.setLevel(before)
 
 
-@dataclass
-class Soak:
-    total: ClusterCounters = field(default_factory=ClusterCounters)
-    failures: list[str] = field(default_factory=list)
-    fewest_events: int = 1 << 60
-    fewest_faults: int = 1 << 60
-
-
 @pytest.fixture(scope="module")
-def soak() -> Soak:
-    result = Soak()
-    for seed in range(SEEDS * (SOAK_FACTOR if os.environ.get("KAFKACOMPAT_SOAK") else 1)):
-        try:
-            counters = ClusterSimulation(seed).run()
-        except Exception as error:
-            # Whatever it is: the report names the seed, which shows it again.
-            result.failures.append(f"--cluster --seed {seed}: {type(error).__name__}: {error}")
-            continue
-        result.total.add(counters)
-        result.fewest_events = min(result.fewest_events, counters.events)
-        result.fewest_faults = min(result.fewest_faults, counters.faults)
-    return result
+def soak() -> Soak[ClusterCounters]:
+    return run_seeds(SEEDS, "--cluster ", ClusterCounters(), lambda seed: ClusterSimulation(seed).run())
 
 
-def test_no_seed_fails(soak: Soak) -> None:
+def test_no_seed_fails(soak: Soak[ClusterCounters]) -> None:
     assert not soak.failures, "\n".join(soak.failures[:10])
 
 
-def test_every_run_was_long_and_hard_enough(soak: Soak) -> None:
+def test_every_run_was_long_and_hard_enough(soak: Soak[ClusterCounters]) -> None:
     assert soak.fewest_events >= MIN_CLUSTER_EVENTS >= 2000
     assert soak.fewest_faults >= MIN_CLUSTER_FAULTS
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(ClusterCounters)])
-def test_every_danger_occurred(soak: Soak, name: str) -> None:
+def test_every_danger_occurred(soak: Soak[ClusterCounters], name: str) -> None:
     """Elections, ISR changes, truncations, fenced brokers, finished moves, power losses ...: a count of none is a blind spot."""
     assert getattr(soak.total, name) > 0
 
@@ -100,10 +81,9 @@ def test_a_seed_is_the_same_run_in_another_process() -> None:
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     """First by the seed that showed it when it was planted, else by any."""
-    first = SEEN_AT.get(plant.__name__, 0)
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        for seed in (*range(first, SEEDS), *range(first)):
+        for seed in seeds_from(SEEN_AT.get(plant.__name__, 0), SEEDS):
             try:
                 ClusterSimulation(seed).run()
             except (Breach, NodeFailed):

@@ -8,61 +8,41 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 
 import pytest
 
 from kafkacompat.raft.roles import QuorumViolation
 from kafkacompat.sim._tests.mutants import MUTANTS, SEEN_AT, Plant
+from kafkacompat.sim._tests.soak import Soak, run_seeds, seeds_from
 from kafkacompat.sim.disk import DiskMisuse
 from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
 
 SEEDS = 1000
-SOAK_FACTOR = 20
 
 
 FINDINGS = (Breach, QuorumViolation, DiskMisuse, ValueError)
 """What an oracle, an invariant of the core or the simulated disk raises; anything else is a fault of the planted bug itself."""
 
 
-@dataclass
-class Soak:
-    total: Counters = field(default_factory=Counters)
-    failures: list[str] = field(default_factory=list)
-    fewest_events: int = 1 << 60
-    fewest_faults: int = 1 << 60
-
-
 @pytest.fixture(scope="module")
-def soak() -> Soak:
-    result = Soak()
-    for seed in range(SEEDS * (SOAK_FACTOR if os.environ.get("KAFKACOMPAT_SOAK") else 1)):
-        try:
-            counters = QuorumSimulation(seed).run()
-        except Exception as error:
-            # Whatever it is: the report names the seed, which shows it again.
-            result.failures.append(f"--seed {seed}: {type(error).__name__}: {error}")
-            continue
-        result.total.add(counters)
-        result.fewest_events = min(result.fewest_events, counters.events)
-        result.fewest_faults = min(result.fewest_faults, counters.faults)
-    return result
+def soak() -> Soak[Counters]:
+    return run_seeds(SEEDS, "", Counters(), lambda seed: QuorumSimulation(seed).run())
 
 
-def test_no_seed_fails(soak: Soak) -> None:
+def test_no_seed_fails(soak: Soak[Counters]) -> None:
     assert not soak.failures, "\n".join(soak.failures[:10])
 
 
-def test_every_run_was_long_and_hard_enough(soak: Soak) -> None:
+def test_every_run_was_long_and_hard_enough(soak: Soak[Counters]) -> None:
     assert soak.fewest_events >= MIN_EVENTS >= 2000
     assert soak.fewest_faults >= MIN_FAULTS >= 20
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Counters)])
-def test_every_danger_occurred(soak: Soak, name: str) -> None:
+def test_every_danger_occurred(soak: Soak[Counters], name: str) -> None:
     """Elections, truncations, snapshots fetched, lost unsynced bytes, partitions, crashes ...: a count of none is a blind spot."""
     assert getattr(soak.total, name) > 0
 
@@ -90,18 +70,12 @@ def test_a_seed_is_the_same_run_in_another_process() -> None:
     assert len(hashes) == 1
 
 
-def seeds_for(plant: Plant) -> Iterator[int]:
-    """All of them, first the one that showed this bug when it was planted."""
-    first = SEEN_AT.get(plant.__name__, 0)
-    yield from range(first, SEEDS)
-    yield from range(first)
-
-
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
+    """First by the seed that showed it when it was planted, else by any."""
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        for seed in seeds_for(plant):
+        for seed in seeds_from(SEEN_AT.get(plant.__name__, 0), SEEDS):
             try:
                 QuorumSimulation(seed).run()
             except FINDINGS:
