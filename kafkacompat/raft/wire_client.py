@@ -6,7 +6,7 @@ as Apache Kafka's raft client sends them: the highest both know, a pre-vote only
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
@@ -61,13 +61,24 @@ def _leader_endpoints(message: Any, leader_id: int, listener_name: str) -> Endpo
     )
 
 
-def _only_partition(message: Any) -> Any:
-    topics = message.topics
-    if len(topics) == 1 and topics[0].topic_name == METADATA_TOPIC:
+def _sole_partition(topics: Sequence[Any], names: str, name: object, index: str) -> Any:
+    """The metadata partition's answer, where the answer is about nothing else. `names` and `index` are the attributes that
+    tell a topic and a partition in this message."""
+    if len(topics) == 1 and getattr(topics[0], names) == name:
         partitions = topics[0].partitions
-        if len(partitions) == 1 and partitions[0].partition_index == 0:
+        if len(partitions) == 1 and getattr(partitions[0], index) == 0:
             return partitions[0]
     raise AnswerMalformed("the answer is not about the metadata partition alone")
+
+
+def _only_partition(message: Any) -> Any:
+    return _sole_partition(message.topics, "topic_name", METADATA_TOPIC, "partition_index")
+
+
+def _current_leader(answer: Any) -> tuple[int, int]:
+    """(epoch, id), -1 for what the answer does not tell."""
+    leader = answer.current_leader
+    return (-1, -1) if leader is None else (leader.leader_epoch, leader.leader_id)
 
 
 # Vote, BeginQuorumEpoch, EndQuorumEpoch.
@@ -194,19 +205,11 @@ def _decode_fetch(
 ) -> core.FetchResponse:
     if message.error_code:
         return core.FetchResponse(ErrorCode.NONE, -1, -1, top_level_error=_error(message.error_code))
-    topics = message.responses
-    if (
-        len(topics) != 1
-        or topics[0].topic_id != METADATA_TOPIC_ID
-        or len(topics[0].partitions) != 1
-        or topics[0].partitions[0].partition_index != 0
-    ):
-        raise AnswerMalformed("the answer is not about the metadata partition alone")
-    answer = topics[0].partitions[0]
-    leader_id = answer.current_leader.leader_id if answer.current_leader is not None else -1
+    answer = _sole_partition(message.responses, "topic_id", METADATA_TOPIC_ID, "partition_index")
+    leader_epoch, leader_id = _current_leader(answer)
     response = core.FetchResponse(
         _error(answer.error_code),
-        answer.current_leader.leader_epoch if answer.current_leader is not None else -1,
+        leader_epoch,
         leader_id,
         _leader_endpoints(message, leader_id, listener_name),
         answer.high_watermark,
@@ -254,19 +257,11 @@ def _decode_fetch_snapshot(
 ) -> core.FetchSnapshotResponse:
     if message.error_code:
         return core.FetchSnapshotResponse(ErrorCode.NONE, -1, -1, top_level_error=_error(message.error_code))
-    topics = message.topics
-    if (
-        len(topics) != 1
-        or topics[0].name != METADATA_TOPIC
-        or len(topics[0].partitions) != 1
-        or topics[0].partitions[0].index != 0
-    ):
-        raise AnswerMalformed("the answer is not about the metadata partition alone")
-    answer = topics[0].partitions[0]
-    leader_id = answer.current_leader.leader_id if answer.current_leader is not None else -1
+    answer = _sole_partition(message.topics, "name", METADATA_TOPIC, "index")
+    leader_epoch, leader_id = _current_leader(answer)
     return core.FetchSnapshotResponse(
         _error(answer.error_code),
-        answer.current_leader.leader_epoch if answer.current_leader is not None else -1,
+        leader_epoch,
         leader_id,
         _leader_endpoints(message, leader_id, listener_name),
         OffsetAndEpoch(answer.snapshot_id.end_offset, answer.snapshot_id.epoch),
