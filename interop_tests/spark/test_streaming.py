@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
@@ -16,63 +15,10 @@ from interop_tests.harness.raw_kafka import create_topic, produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
+from interop_tests.spark.streams import WAIT_S, put, rows, running, stream, wait_for_rows, wait_for_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
-
-WAIT_S = 60.0
-COLUMNS = ["partition", "offset", "CAST(value AS STRING) AS value"]
-
-
-def stream(spark: SparkSession, bootstrap: str, **options: Any) -> DataFrame:
-    """A streaming read of partition, offset and value."""
-    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap)
-    return source.options(**options).load().selectExpr(*COLUMNS)
-
-
-@contextmanager
-def running(frame: DataFrame, sink: Path, checkpoint: Path) -> Iterator[StreamingQuery]:
-    """The query that writes the frame as JSON files; it is stopped at the end of the block."""
-    writer = frame.writeStream.format("json").option("path", str(sink))
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
-    try:
-        yield query
-    finally:
-        query.stop()
-
-
-def rows(spark: SparkSession, sink: Path) -> list[tuple[int, int, str]]:
-    """What the query has committed to its sink, in order. A row that came twice is there twice."""
-    if not (sink / "_spark_metadata").exists():
-        return []
-    frame = spark.read.schema("partition int, offset long, value string").json(str(sink))
-    return sorted((row["partition"], row["offset"], row["value"]) for row in frame.collect())
-
-
-def wait_for_rows(spark: SparkSession, sink: Path, count: int) -> None:
-    """Until the sink has at least so many rows."""
-    wait_until(lambda: len(rows(spark, sink)) >= count, f"{sink.name} has {count} rows", WAIT_S, 0.3)
-
-
-def wait_for_start(checkpoint: Path) -> None:
-    """Until the query has noted where its first source starts."""
-    first = checkpoint / "sources" / "0" / "0"
-    wait_until(first.exists, f"{checkpoint.name} says where the query starts", WAIT_S)
-
-
-def put(
-    connection: Connection, topic: str, partitions: int, first: int, end: int
-) -> list[tuple[int, int, str]]:
-    """Write offsets first to end of every partition, and return the rows to be seen for them."""
-    expected = []
-    for partition in range(partitions):
-        values = [f"{partition}:{n}" for n in range(first, end)]
-        produce(connection, topic, BatchPlan([value.encode() for value in values]), partition=partition)
-        expected += [(partition, n, f"{partition}:{n}") for n in range(first, end)]
-    return expected
+    from pyspark.sql import SparkSession
 
 
 def test_from_earliest_and_on_from_a_checkpoint(
