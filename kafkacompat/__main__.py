@@ -24,6 +24,8 @@ COMMANDS = {
     "produce": "write lines of text to a topic",
     "consume": "print the records of a topic",
     "groups": "list and describe consumer groups, reset and delete their offsets",
+    "pipeline": "run the data pipeline on Spark: jobs, generator, collector, demo",
+    "console": "serve the web page: results, topics, groups, nodes, and a browser of records",
     "dump": "print what a log segment, index or snapshot file holds",
 }
 

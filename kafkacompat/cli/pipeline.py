@@ -1,0 +1,54 @@
+"""`kafkacompat pipeline`: the data pipeline on Spark. Hands over to one module an action, imported only when it is called.
+
+Knows the names of the actions and nothing of what they do: the pipeline is a client of the broker and a package of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from kafkacompat.pipeline.failure import PipelineFailed
+
+ACTIONS = {
+    "run": (
+        "kafkacompat.pipeline.run_command",
+        "run the jobs that turn events into tables and result topics",
+    ),
+    "demo": ("kafkacompat.pipeline.demo_command", "start a broker, traffic, all jobs and the page"),
+    "generate": ("kafkacompat.pipeline.generate_command", "write realistic events to the topics"),
+    "collect": ("kafkacompat.pipeline.collect_command", "ship the lines of log files to logs.raw"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The action, and all that follows it."""
+    width = max(map(len, ACTIONS))
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "actions:\n" + "\n".join(
+        f"  {name:{width}}  {purpose}" for name, (_, purpose) in ACTIONS.items()
+    )
+    parser.add_argument("action", choices=list(ACTIONS), metavar="ACTION", help="one of those below")
+    parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="ACTION --help tells")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Parse what follows the action with the action's own module, and run it. A failure is one line and status 1."""
+    module_name, purpose = ACTIONS[arguments.action]
+    module = importlib.import_module(module_name)
+    parser = argparse.ArgumentParser(
+        prog=f"kafkacompat pipeline {arguments.action}", description=purpose.capitalize() + "."
+    )
+    module.add_arguments(parser)
+    parsed = parser.parse_args(arguments.rest)
+    try:
+        status: int = module.run(parsed)
+    except PipelineFailed as failure:
+        print(f"kafkacompat: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+    return status

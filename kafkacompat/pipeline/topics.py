@@ -1,0 +1,146 @@
+"""The pipeline's topics: names, partitions, configs, and their creation.
+
+Whoever writes to or reads from a topic calls `create_missing` first, so that no order of starting is wrong. Result topics
+that hold a latest value per key are compacted (`cleanup.policy`); must not know what is in a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+
+LOGS_RAW: Final = "logs.raw"
+LOGS_REJECTED: Final = "logs.rejected"
+LOGS_SUMMARY: Final = "logs.summary"
+ACTIVITY_PAGE_VIEWS: Final = "activity.page_views"
+ACTIVITY_SEARCHES: Final = "activity.searches"
+ACTIVITY_REJECTED: Final = "activity.rejected"
+ACTIVITY_SESSIONS: Final = "activity.sessions"
+ACTIVITY_TOP_PAGES: Final = "activity.top_pages"
+ACTIVITY_VISITORS: Final = "activity.visitors"
+METRICS_RAW: Final = "metrics.raw"
+METRICS_REJECTED: Final = "metrics.rejected"
+METRICS_WINDOWS: Final = "metrics.windows"
+METRICS_LATEST: Final = "metrics.latest"
+METRICS_ALERTS: Final = "metrics.alerts"
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+DEFAULT_PARTITIONS: Final = 3
+DEFAULT_REPLICATION: Final = 1
+DEFAULT_TIMEOUT_S: Final = 15.0
+
+EVENTS_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
+RESULTS_RETENTION_MS: Final = 2 * 24 * 3600 * 1000
+# A compacted topic is cleaned up to its active segment: small, short segments keep it near one record a key.
+RESULTS_SEGMENT_MS: Final = 10 * 60 * 1000
+RESULTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
+
+_EVENTS: Final = {"cleanup.policy": "delete", "retention.ms": str(EVENTS_RETENTION_MS)}
+_LATEST: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(RESULTS_SEGMENT_MS),
+    "segment.bytes": str(RESULTS_SEGMENT_BYTES),
+    "min.cleanable.dirty.ratio": "0.3",
+}
+_RESULTS: Final = {
+    **_LATEST,
+    "cleanup.policy": "compact,delete",
+    "retention.ms": str(RESULTS_RETENTION_MS),
+}
+
+CONFIGS: Final[dict[str, dict[str, str]]] = {
+    LOGS_RAW: _EVENTS,
+    LOGS_REJECTED: _EVENTS,
+    LOGS_SUMMARY: _RESULTS,
+    ACTIVITY_PAGE_VIEWS: _EVENTS,
+    ACTIVITY_SEARCHES: _EVENTS,
+    ACTIVITY_REJECTED: _EVENTS,
+    ACTIVITY_SESSIONS: _RESULTS,
+    ACTIVITY_TOP_PAGES: _RESULTS,
+    ACTIVITY_VISITORS: _RESULTS,
+    METRICS_RAW: _EVENTS,
+    METRICS_REJECTED: _EVENTS,
+    METRICS_WINDOWS: _RESULTS,
+    METRICS_LATEST: _LATEST,
+    METRICS_ALERTS: _EVENTS,
+}
+"""Every topic of the pipeline and its topic configs."""
+
+INPUTS: Final[dict[str, tuple[str, ...]]] = {
+    "logs": (LOGS_RAW,),
+    "activity": (ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES),
+    "metrics": (METRICS_RAW,),
+}
+"""The topics a job reads."""
+
+OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
+    "logs": (LOGS_REJECTED, LOGS_SUMMARY),
+    "activity": (ACTIVITY_REJECTED, ACTIVITY_SESSIONS, ACTIVITY_TOP_PAGES, ACTIVITY_VISITORS),
+    "metrics": (METRICS_REJECTED, METRICS_WINDOWS, METRICS_LATEST, METRICS_ALERTS),
+}
+"""The topics a job writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """One topic as it is to be created."""
+
+    name: str
+    partitions: int
+    replication: int
+    configs: dict[str, str]
+
+
+def plans(
+    names: Iterable[str] | None = None,
+    partitions: int = DEFAULT_PARTITIONS,
+    replication: int = DEFAULT_REPLICATION,
+) -> list[TopicPlan]:
+    """Plans for these topics of the pipeline, all of them unless named."""
+    wanted = CONFIGS if names is None else names
+    return [TopicPlan(name, partitions, replication, dict(CONFIGS[name])) for name in wanted]
+
+
+def create_missing(
+    bootstrap: str, topics: Iterable[TopicPlan], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> list[str]:
+    """Create those topics that do not exist; the names of the created ones.
+
+    A topic that exists is left as it is, whatever its partitions and configs. PipelineFailed when no broker answers at
+    `bootstrap` (host:port, several by comma) within timeout_s, or when it refuses.
+    """
+    require_extra("spark", "confluent_kafka")
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "kafkacompat-pipeline"})
+    try:
+        present = set(admin.list_topics(timeout=timeout_s).topics)
+    except KafkaException as error:
+        raise PipelineFailed(f"no broker answers at {bootstrap}: {error.args[0].str()}") from None
+    missing = [plan for plan in topics if plan.name not in present]
+    if not missing:
+        return []
+    requests = [
+        NewTopic(
+            plan.name,
+            num_partitions=plan.partitions,
+            replication_factor=plan.replication,
+            config=plan.configs,
+        )
+        for plan in missing
+    ]
+    created = []
+    for name, future in admin.create_topics(requests, request_timeout=timeout_s).items():
+        try:
+            future.result()
+            created.append(name)
+        except KafkaException as error:
+            # Another command of the pipeline may have been faster.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise PipelineFailed(f"topic {name} cannot be created: {error.args[0].str()}") from None
+    return created
