@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from benchmarks.raw import raw_fetch, raw_produce
+from benchmarks.transaction_loads import committed_latency, librdkafka_transactions, raw_transactions
 
 DEADLINE_S = 120.0
 MEGABYTE = 1 << 20
@@ -215,6 +216,9 @@ WORKS = {
     "requests": requests,
     "latency": latency,
     "connections": connections,
+    "raw_transactions": with_payload(raw_transactions),
+    "librdkafka_transactions": with_payload(librdkafka_transactions),
+    "committed_latency": with_payload(committed_latency),
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import cluster
+from benchmarks import cluster, transactions
 from benchmarks.measure import (
     client,
     cpu_seconds,
@@ -249,6 +249,12 @@ LOADS = (
     Load(100, 1_000_000, "all", 12, "lz4"),
 )
 
+TRANSACTION_CLIENTS: dict[str, Callable[[int], Callable[[str], Figures]]] = {
+    "Java": lambda count: transactions.by_java(count, 1),
+    "librdkafka": transactions.by_librdkafka,
+    "packed by hand": transactions.packed_by_hand,
+}
+
 SCENARIOS = (
     *(Scenario(f"throughput: {load.title}", produce_and_consume(load)) for load in LOADS),
     Scenario("encoded once: 1 kB records, batches of 64 kB", raw_load(1000, 65_536, 8_000)),
@@ -262,6 +268,14 @@ SCENARIOS = (
     Scenario("start and idle", start_and_idle),
     Scenario("going on after kill -9", going_on_after_kill),
     Scenario("2,000 partitions", many_partitions(2000)),
+    *(
+        Scenario(f"transactions of {count} x 100 B, {name}", make(count))
+        for name, make in TRANSACTION_CLIENTS.items()
+        for count in (1, 10, 100)
+    ),
+    Scenario("transactions of 1 x 100 B, 8 Java producers", transactions.by_java(1, 8)),
+    Scenario("read_committed end to end, librdkafka", transactions.latency_of_librdkafka),
+    Scenario("read_committed end to end, Java", transactions.latency_of_java),
     Scenario("3 nodes: 1 kB, acks=all, 3 partitions", cluster.replicated_produce(1000, 200_000, 3)),
     Scenario("3 nodes: end-to-end latency at 500 records/s", cluster.replicated_latency(500, 5_000)),
     Scenario("3 nodes: failover", cluster.failover),

@@ -1,0 +1,85 @@
+"""Transactions of one node: how many a second of three clients, and how soon a read_committed consumer has them.
+
+It knows processes and clients, not brokers' insides. Apache Kafka 4.3 and kafkacompat both finalise transaction.version 2.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.measure import CLIENT_TIMEOUT_S, client, cpu_seconds, create_topic, running
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.java_tools import LOGGING
+from interop_tests.harness.kafka_jars import kafka_classpath, require_program
+
+Figures = dict[str, float]
+JAVA_LOOP = Path(__file__).with_name("TransactionLoop.java")
+WARM_S, SECONDS = 6, 5
+RECORD_BYTES = 100
+LATENCY_RATE = 20
+"""Transactions a second: few enough that no client here waits for its own last one."""
+
+
+def java_client(broker: BrokerProcess, *arguments: object) -> Figures:
+    """TransactionLoop.java in a JVM of its own; it is compiled as it is started."""
+    command = [require_program("java"), "-Xmx256m", LOGGING, "-cp", kafka_classpath(), str(JAVA_LOOP)]
+    command += [broker.bootstrap, "bench", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S)
+    if done.returncode != 0:
+        raise RuntimeError(f"the Java client failed on {broker.kind}: {done.stderr[-2000:]}")
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def by_java(records: int, producers: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "bench", 1)
+            figures = java_client(broker, "rate", records, RECORD_BYTES, producers, WARM_S, SECONDS)
+            return {"transactions/s": figures["transactions_per_s"]}
+
+    return run
+
+
+def by_librdkafka(records: int) -> Callable[[str], Figures]:
+    return _python_client("librdkafka_transactions", records)
+
+
+def packed_by_hand(records: int) -> Callable[[str], Figures]:
+    return _python_client("raw_transactions", records)
+
+
+def _python_client(work: str, records: int) -> Callable[[str], Figures]:
+    def run(kind: str) -> Figures:
+        with running(kind) as broker:
+            create_topic(broker, "bench", 1)
+            job = {"work": work, "topic": "bench", "size": RECORD_BYTES, "records": records}
+            client(broker, warm_s=WARM_S, seconds=0.1, **job)
+            before = cpu_seconds(broker)
+            figures = client(broker, warm_s=0, seconds=SECONDS, **job)
+            return {
+                "transactions/s": figures["transactions_per_s"],
+                "broker CPU us/transaction": (cpu_seconds(broker) - before) / figures["transactions"] * 1e6,
+            }
+
+    return run
+
+
+def latency_of_librdkafka(kind: str) -> Figures:
+    with running(kind) as broker:
+        create_topic(broker, "bench", 1)
+        job = {"work": "committed_latency", "topic": "bench", "size": RECORD_BYTES}
+        return _named(client(broker, rate=LATENCY_RATE, count=LATENCY_RATE * 20, **job))
+
+
+def latency_of_java(kind: str) -> Figures:
+    with running(kind) as broker:
+        create_topic(broker, "bench", 1)
+        return _named(java_client(broker, "latency", LATENCY_RATE * 20, LATENCY_RATE, RECORD_BYTES))
+
+
+def _named(figures: Figures) -> Figures:
+    return {"p50 ms": figures["p50_ms"], "p99 ms": figures["p99_ms"]}
