@@ -170,7 +170,7 @@ class BrokerSide:
             coordinator_settings(settings),
         )
         producer_ids = BlockProducerIds(
-            blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch)
+            blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch), timers
         )
         self._transactions = TransactionsSide(
             config.node_id,

@@ -76,6 +76,29 @@ class Deferred(Generic[T]):
         self.on_done(step)
         return following
 
+    def and_then(self, function: Callable[[T], Deferred[U]]) -> Deferred[U]:
+        """As `then`, with a function whose value comes later."""
+        following: Deferred[U] = Deferred()
+
+        def last(done: Deferred[U]) -> None:
+            try:
+                value = done.result()
+            except Exception as error:
+                following.fail(error)
+            else:
+                following.resolve(value)
+
+        def step(done: Deferred[Deferred[U]]) -> None:
+            try:
+                inner = done.result()
+            except Exception as error:
+                following.fail(error)
+            else:
+                inner.on_done(last)
+
+        self.then(function).on_done(step)
+        return following
+
     def _finish(self, value: T | None, error: BaseException | None) -> None:
         if self.done:
             raise RuntimeError("the deferred value was given twice")

@@ -342,6 +342,10 @@ class ProducerIds(Protocol):
         """A fresh producer id, or None while a block is on its way (answer COORDINATOR_LOAD_IN_PROGRESS)."""
         ...
 
+    def when_available(self) -> Deferred[None]:
+        """Done when an id is there, at once if one is, or when it is no use to wait any longer."""
+        ...
+
 
 @dataclass(slots=True)
 class Node:

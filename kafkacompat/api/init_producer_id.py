@@ -1,6 +1,7 @@
 """InitProducerId (key 22, versions 0-5): producer ids for idempotent producers (T21), and the start of transactional ones.
 
-Duty: a fresh id without a transactional id; with one the question to its coordinator. KIP-98, KIP-360.
+Duty: a fresh id without a transactional id; with one the question to its coordinator. Where Kafka refuses while this broker has
+no ids yet, the request waits for them a while, so that a first producer need not ask again. KIP-98, KIP-360.
 """
 
 from __future__ import annotations
@@ -28,12 +29,19 @@ def handle(
     version = context.api_version
     if (request.producer_id == NO_PRODUCER_ID) is not (request.producer_epoch == NO_EPOCH):
         return error_response(request, ErrorCode.INVALID_REQUEST, version)
-    if request.transactional_id is not None:
-        return node.transactions.coordinator.init_producer_id(request).then(
+    available = node.producer_ids.when_available()
+    if request.transactional_id is None:
+        return available.then(lambda _: _fresh(node, request, version))
+    return available.and_then(
+        lambda _: node.transactions.coordinator.init_producer_id(request).then(
             lambda response: _for_version(response, version)
         )
+    )
+
+
+def _fresh(node: Node, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     producer_id = node.producer_ids.next_producer_id()
-    if producer_id is None:  # a block is on its way (H1)
+    if producer_id is None:  # no block could be had (H1)
         return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 

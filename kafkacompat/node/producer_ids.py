@@ -1,13 +1,15 @@
 """Producer ids out of blocks that the controller gives, the next block asked for before the current one ends.
 
 Duty: api.context.ProducerIds. Knows nothing of producers. Follows Kafka: blocks of 1000, prefetch at 90 % use, so an id is
-never given twice in the life of a cluster and a restart loses at most the rest of two blocks.
+never given twice in the life of a cluster and a restart loses at most the rest of two blocks. Where Kafka refuses while a block is
+on its way, a request may wait for it here: `when_available`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.node.controller_channel import ControllerChannel
@@ -15,8 +17,13 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
 
+if TYPE_CHECKING:
+    from kafkacompat.ports import TimerHandle, Timers
+
 PREFETCH_SHARE = 0.9
 ALLOCATION_TIMEOUT_MS = 60_000
+PARK_TIMEOUT_MS = 1_000
+"""As long as librdkafka waits before it asks again."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +52,24 @@ def blocks_of_controller(
 class BlockProducerIds:
     """`allocate` asks the controller: (first id, count) of a fresh block. Its failure is retried with the next request."""
 
-    __slots__ = ("_allocate", "_asked", "_end", "_next", "_prefetch_at", "_spare")
+    __slots__ = (
+        "_allocate",
+        "_arrival",
+        "_asked",
+        "_end",
+        "_next",
+        "_patience",
+        "_prefetch_at",
+        "_spare",
+        "_timers",
+    )
 
-    def __init__(self, allocate: Callable[[], Deferred[tuple[int, int]]]) -> None:
+    def __init__(self, allocate: Callable[[], Deferred[tuple[int, int]]], timers: Timers) -> None:
         self._allocate = allocate
+        self._timers = timers
+        self._arrival: Deferred[None] | None = None
+        """Of those who wait for a block; at most `_patience` long."""
+        self._patience: TimerHandle | None = None
         self._asked = False
         self._next = 0
         self._end = 0
@@ -69,10 +90,24 @@ class BlockProducerIds:
             self._ask()
         return producer_id
 
-    def prefetch(self) -> None:
-        """Ask for the first block ahead of the first producer."""
-        if self._next >= self._end and self._spare is None:
+    def when_available(self) -> Deferred[None]:
+        """Done when an id is there, at once if one is; or when no block could be had or came for `PARK_TIMEOUT_MS`."""
+        if self._next < self._end or self._spare is not None:
+            return Deferred.of(None)
+        arrival = self._arrival
+        if arrival is None:
+            self._arrival = arrival = Deferred()
+            self._patience = self._timers.call_after(PARK_TIMEOUT_MS, self._let_go)
             self._ask()
+        return arrival
+
+    def _let_go(self) -> None:
+        arrival, self._arrival = self._arrival, None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        if arrival is not None:
+            arrival.resolve(None)
 
     def _take_spare(self) -> None:
         if self._spare is not None:
@@ -92,5 +127,6 @@ class BlockProducerIds:
                 self._spare = done.result()
             except Exception as error:
                 logger.warning("no block of producer ids: %s", error)
+            self._let_go()
 
         self._allocate().on_done(arrived)

@@ -270,7 +270,7 @@ class Life(Host):
             partitions=partitions,
             fetches=fetches,
             controller=ForwardingController(forwarding, self._carry_out),
-            producer_ids=BlockProducerIds(blocks_of_controller(forwarding, self.id, self._broker_epoch)),
+            producer_ids=BlockProducerIds(blocks_of_controller(forwarding, self.id, self._broker_epoch), self),
             log_manager=logs,
             image=MetadataImage(),
             dynamic=settings,

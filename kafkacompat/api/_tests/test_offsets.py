@@ -8,6 +8,7 @@ import pytest
 
 from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
@@ -201,6 +202,18 @@ def test_t21_h1_init_producer_id(version: int) -> None:
     assert [api.call(request, version).producer_id for _ in range(2)] == [41, 42]
     none = api.call(request, version)
     assert (none.error_code, none.producer_id) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+
+
+def test_init_producer_id_waits_for_the_first_block() -> None:
+    """Apache Kafka refuses here (H1), and librdkafka then waits for a second."""
+    api = Api()
+    api.producer_ids.waits = Deferred()
+    parked = api.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), 5)
+    assert isinstance(parked, Pending)
+    assert not parked.reply.done
+    api.producer_ids.ids = [41]
+    api.producer_ids.waits.resolve(None)
+    assert api.decoded(parked.reply.result(), 22, 5).producer_id == 41
 
 
 def test_a_producer_expects_an_id_and_an_epoch_or_neither() -> None:

@@ -62,9 +62,13 @@ class RecordingController:
 class FakeProducerIds:
     def __init__(self) -> None:
         self.ids: list[int] = []
+        self.waits: Deferred[None] = Deferred.of(None)
 
     def next_producer_id(self) -> int | None:
         return self.ids.pop(0) if self.ids else None
+
+    def when_available(self) -> Deferred[None]:
+        return self.waits
 
 
 class Settings:

@@ -219,7 +219,7 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
 
 def test_producer_ids_come_from_the_controller_and_a_refusal_is_asked_again() -> None:
     w = World()
-    ids = BlockProducerIds(blocks_of_controller(w.channel, 1, lambda: 13))
+    ids = BlockProducerIds(blocks_of_controller(w.channel, 1, lambda: 13), w.time)
     assert ids.next_producer_id() is None
     assert (w.last.message.broker_id, w.last.message.broker_epoch) == (1, 13)
     w.answer(AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

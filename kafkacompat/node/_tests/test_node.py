@@ -6,8 +6,9 @@ from typing import Any
 
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
+from kafkacompat.node._tests.fakes import HandTime
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
-from kafkacompat.node.producer_ids import BlockProducerIds
+from kafkacompat.node.producer_ids import AllocationRefused, BlockProducerIds
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 
@@ -18,7 +19,7 @@ def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> 
         asked.append(Deferred())
         return asked[-1]
 
-    ids = BlockProducerIds(allocate)
+    ids = BlockProducerIds(allocate, HandTime())
     assert ids.next_producer_id() is None
     assert ids.next_producer_id() is None
     assert len(asked) == 1
@@ -34,8 +35,44 @@ def test_producer_ids_never_repeat_and_never_wait_when_blocks_come_in_time() -> 
 
 def test_an_immediate_block_is_used_at_once() -> None:
     blocks = iter([(0, 1), (1, 1), (2, 1), (3, 1)])
-    ids = BlockProducerIds(lambda: Deferred.of(next(blocks)))
+    ids = BlockProducerIds(lambda: Deferred.of(next(blocks)), HandTime())
     assert [ids.next_producer_id() for _ in range(3)] == [0, 1, 2]
+
+
+def test_whoever_has_no_id_yet_waits_for_the_block_but_not_for_ever() -> None:
+    asked: list[Deferred[tuple[int, int]]] = []
+    time = HandTime()
+
+    def allocate() -> Deferred[tuple[int, int]]:
+        asked.append(Deferred())
+        return asked[-1]
+
+    ids = BlockProducerIds(allocate, time)
+    first, second = ids.when_available(), ids.when_available()
+    assert (len(asked), first.done, second.done) == (1, False, False)
+    asked[0].resolve((7, 2))
+    assert first.done
+    assert second.done
+    assert [ids.next_producer_id() for _ in range(2)] == [7, 8]
+    assert len(asked) == 2
+    # The next block does not come: nobody waits for longer than a client would.
+    late = ids.when_available()
+    time.pass_ms(999)
+    assert not late.done
+    time.pass_ms(1)
+    assert late.done
+    assert ids.next_producer_id() is None
+    # A refusal ends the waiting at once, and the next one who needs an id asks again.
+    refused = ids.when_available()
+    assert len(asked) == 2
+    asked[1].fail(AllocationRefused("no"))
+    assert refused.done
+    assert ids.next_producer_id() is None
+    assert len(asked) == 3
+    asked[2].resolve((500, 10))
+    assert ids.when_available().done
+    assert ids.next_producer_id() == 500
+    time.pass_ms(5_000)
 
 
 def config() -> ServerConfig:
