@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import KINDS
-from benchmarks.report import plot, table, update_document
+from benchmarks.report import plot, rows, table, update_document
 from benchmarks.scenarios import SCENARIOS
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
@@ -59,13 +59,16 @@ def main() -> None:
             )
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    print(table(results))
-    plot(results, arguments.output / "performance.png")
+    measured = rows(results)
+    print(table(measured))
+    plot(measured, arguments.output / "performance.png")
     if arguments.document:
         machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         note = f"{datetime.date.today()}, {machine}; medians of {arguments.rounds} rounds, brokers in turn."
-        update_document(results, arguments.document, note)
-        plot(results, arguments.document.with_name("performance.png"))
+        if arguments.only:
+            note = f'Loads with "{arguments.only}" in their name: {note}'
+        standing = update_document(measured, arguments.document, note, whole=not arguments.only)
+        plot(standing, arguments.document.with_name("performance.png"))
 
 
 if __name__ == "__main__":

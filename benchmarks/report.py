@@ -4,45 +4,81 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
+from typing import NamedTuple
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create")
+LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create", "sync s", "replicated s")
 
 
-def rows(results: Results) -> list[tuple[str, str, float, float, float]]:
-    """(scenario, figure, kafkacompat, Apache Kafka, ratio), medians."""
+class Row(NamedTuple):
+    """Medians of both brokers."""
+
+    scenario: str
+    figure: str
+    ours: float
+    theirs: float
+    ratio: float
+
+
+def rows(results: Results) -> list[Row]:
     found = []
     for scenario, figures in results.items():
         for figure, by_kind in figures.items():
             if KAFKACOMPAT in by_kind and APACHE in by_kind:
                 ours, theirs = (statistics.median(by_kind[kind]) for kind in (KAFKACOMPAT, APACHE))
-                found.append((scenario, figure, ours, theirs, ours / theirs if theirs else float("nan")))
+                found.append(Row(scenario, figure, ours, theirs, ours / theirs if theirs else float("nan")))
     return found
 
 
-def table(results: Results) -> str:
+def table(measured: list[Row]) -> str:
     lines = [
         "| load | figure | kafkacompat | Apache Kafka 4.3.0 | ratio |",
         "| --- | --- | ---: | ---: | ---: |",
     ]
     lines += [
-        f"| {scenario} | {figure} | {ours:.4g} | {theirs:.4g} | {ratio:.2f} |"
-        for scenario, figure, ours, theirs, ratio in rows(results)
+        f"| {row.scenario} | {row.figure} | {row.ours:.4g} | {row.theirs:.4g} | {row.ratio:.2f} |"
+        for row in measured
     ]
     return "\n".join(lines)
 
 
-def update_document(results: Results, document: Path, machine: str) -> None:
-    """Replace what stands between the marks by a run's machine and table."""
+def rows_in(text: str) -> list[Row]:
+    """The rows of a table that `table` made."""
+    found = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
+            found.append(Row(cells[0], cells[1], *map(float, cells[2:])))
+    return found
+
+
+def update_document(measured: list[Row], document: Path, note: str, whole: bool) -> list[Row]:
+    """Put a run's rows between the marks and its note above them; all rows that stand there afterwards.
+
+    A whole run replaces what was there. One of a few scenarios takes the place of their rows, leaves the others and adds its note.
+    """
     before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    document.write_text(f"{before}{BEGIN}\n{machine}\n\n{table(results)}\n{END}{after}", encoding="utf-8")
+    inside, _, after = rest.partition(END)
+    standing = [] if whole else rows_in(inside)
+    notes = "" if whole else inside.partition("\n| load")[0].strip() + "\n\n"
+    again = {row.scenario for row in measured}
+    placed: set[str] = set()
+    merged = []
+    for row in standing:
+        if row.scenario not in again:
+            merged.append(row)
+        elif row.scenario not in placed:
+            placed.add(row.scenario)
+            merged += [one for one in measured if one.scenario == row.scenario]
+    merged += [row for row in measured if row.scenario not in placed]
+    document.write_text(f"{before}{BEGIN}\n{notes}{note}\n\n{table(merged)}\n{END}{after}", encoding="utf-8")
+    return merged
 
 
-def plot(results: Results, path: Path) -> None:
+def plot(measured: list[Row], path: Path) -> None:
     """Bars of how many times better than Apache Kafka each figure is, log scale."""
     import matplotlib
 
@@ -50,9 +86,12 @@ def plot(results: Results, path: Path) -> None:
     from matplotlib import pyplot
 
     bars = [
-        (f"{scenario} · {figure}", 1 / ratio if any(word in figure for word in LESS_IS_BETTER) else ratio)
-        for scenario, figure, _, _, ratio in rows(results)
-        if ratio > 0
+        (
+            f"{row.scenario} · {row.figure}",
+            1 / row.ratio if any(word in row.figure for word in LESS_IS_BETTER) else row.ratio,
+        )
+        for row in measured
+        if row.ratio > 0
     ]
     if not bars:
         return
