@@ -7,6 +7,7 @@ both brokers face the same client. Every loop is bounded by a count and a deadli
 from __future__ import annotations
 
 import json
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -169,6 +170,43 @@ def latency(job: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def paced_produce(job: dict[str, Any]) -> dict[str, float]:
+    """Single records at a fixed rate until standard input ends; ms from when each was due to its acknowledgement."""
+    producer = Producer(
+        {"bootstrap.servers": job["bootstrap"], "acks": "all", "linger.ms": 0, "socket.nagle.disable": True}
+    )
+    topic, payload, interval_ns = job["topic"], value_of(job["size"]), 1_000_000_000 // job["rate"]
+    for _ in range(job["rate"]):
+        producer.produce(topic, payload)
+        producer.flush(30.0)
+    samples: list[float] = []
+    failures: list[KafkaError] = []
+
+    def send(due_ns: int) -> None:
+        def acknowledged(error: KafkaError | None, _message: object) -> None:
+            samples.append((time.perf_counter_ns() - due_ns) / 1e6)
+            if error is not None:
+                failures.append(error)
+
+        producer.produce(topic, payload, on_delivery=acknowledged)
+
+    print("{}", flush=True)
+    due_ns = time.perf_counter_ns()
+    deadline = time.monotonic() + DEADLINE_S
+    while not select.select([sys.stdin], [], [], 0)[0] and time.monotonic() < deadline:
+        while time.perf_counter_ns() >= due_ns:
+            send(due_ns)
+            due_ns += interval_ns
+        producer.poll(max(due_ns - time.perf_counter_ns(), 0) / 1e9)
+    if producer.flush(DEADLINE_S) or failures:
+        raise RuntimeError(f"records were not taken: {failures[:3]}")
+    samples.sort()
+    return {
+        name: samples[min(len(samples) - 1, int(len(samples) * share))]
+        for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("p999_ms", 0.999))
+    }
+
+
 def connections(job: dict[str, Any]) -> dict[str, float]:
     """`connections` producers, each sending `each` records one by one; all records a second."""
     producers = [
@@ -216,6 +254,7 @@ WORKS = {
     "requests": requests,
     "latency": latency,
     "connections": connections,
+    "paced_produce": paced_produce,
     "raw_transactions": with_payload(raw_transactions),
     "librdkafka_transactions": with_payload(librdkafka_transactions),
     "committed_latency": with_payload(committed_latency),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import cluster, transactions
+from benchmarks import cluster, compaction, transactions
 from benchmarks.measure import (
     client,
     cpu_seconds,
@@ -276,6 +276,14 @@ SCENARIOS = (
     Scenario("transactions of 1 x 100 B, 8 Java producers", transactions.by_java(1, 8)),
     Scenario("read_committed end to end, librdkafka", transactions.latency_of_librdkafka),
     Scenario("read_committed end to end, Java", transactions.latency_of_java),
+    *(
+        Scenario(f"compaction: {mixture.title}", compaction.cleaning(mixture))
+        for mixture in compaction.MIXTURES
+    ),
+    Scenario(
+        "producing 400 records/s while 4 logs are cleaned",
+        compaction.producing_while_cleaning(compaction.MIXTURES[3], 4),
+    ),
     Scenario("3 nodes: 1 kB, acks=all, 3 partitions", cluster.replicated_produce(1000, 200_000, 3)),
     Scenario("3 nodes: end-to-end latency at 500 records/s", cluster.replicated_latency(500, 5_000)),
     Scenario("3 nodes: failover", cluster.failover),
