@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 
-.PHONY: run test lint unit interop wheel bench soak compatibility clean
+.PHONY: run test lint unit browser interop wheel bench soak compatibility clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -32,8 +32,15 @@ unit: $(VENV)/.dev
 wheel: $(VENV)/.dev
 	$(BIN)/python interop_tests/wheel_check.py
 
+# The page's tests drive a real Chromium. As root on a system with apt it is installed; elsewhere the tests say what is missing.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+		test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+			--no-install-recommends chromium chromium-driver fonts-dejavu-core >/dev/null; \
+	} || echo "chromium and chromedriver are missing and could not be installed; the page's tests will say so"
+
 # BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
-interop: $(VENV)/.dev
+interop: $(VENV)/.dev browser
 	$(PYTEST) interop_tests -q $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
@@ -44,7 +51,7 @@ compatibility: $(VENV)/.dev
 	$(BIN)/python -m kafkacompat.compatibility
 	$(BIN)/python -m interop_tests.report $(ARGS)
 
-soak: $(VENV)/.dev
+soak: $(VENV)/.dev browser
 	KAFKACOMPAT_SOAK=1 $(PYTEST) kafkacompat interop_tests -q
 
 clean:

@@ -1,0 +1,170 @@
+"""Reads a page of one partition's records for one request: from an offset, a time, before an offset, or the latest.
+
+Blocking: called in a worker thread. A page is bounded in records, bytes and time; gaps that compaction and transaction
+markers leave are stepped over. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from confluent_kafka import (
+    TIMESTAMP_CREATE_TIME,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from kafkacompat.console.admin import reason_of
+from kafkacompat.console.clients import consumer_settings, quiet_logger
+from kafkacompat.console.core.decoding import JSON_TEXT, decoded
+from kafkacompat.console.core.internal_records import internal_key, internal_value
+from kafkacompat.console.core.parameters import RecordsQuery
+from kafkacompat.console.failure import BrokerAway, NotThere
+
+PAGE_TIMEOUT_S = 8.0
+ASK_TIMEOUT_S = 4.0
+POLL_S = 0.2
+MAX_SCANNED_BACK = 20_000
+"""Offsets that a page looks back over for records, where compaction has left few."""
+KEY_BYTES = 1_024
+MAX_HEADERS = 64
+HEADER_BYTES = 512
+TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create time", TIMESTAMP_LOG_APPEND_TIME: "append time"}
+
+Page = dict[str, Any]
+
+
+def records_page(bootstrap: str, query: RecordsQuery) -> Page:
+    """The records that the query asks for, oldest first, and where to go on. NotThere, BrokerAway."""
+    consumer = Consumer(consumer_settings(bootstrap, query.uncommitted), logger=quiet_logger())
+    try:
+        return _page(consumer, query)
+    except KafkaException as error:
+        raise BrokerAway(reason_of(error)) from error
+    finally:
+        consumer.close()
+
+
+def _page(consumer: Consumer, query: RecordsQuery) -> Page:
+    _require_partition(consumer, query)
+    place = TopicPartition(query.topic, query.partition)
+    earliest, latest = consumer.get_watermark_offsets(place, timeout=ASK_TIMEOUT_S)
+    deadline_s = time.monotonic() + PAGE_TIMEOUT_S
+    if query.offset is None and query.time_ms is None:
+        end = latest if query.before is None else max(earliest, min(query.before, latest))
+        records, start = _backwards(consumer, query, earliest, end, deadline_s)
+        following = end
+    else:
+        start = _start(consumer, query, earliest, latest)
+        records = []
+        for message in _messages(consumer, query, start, latest, deadline_s):
+            records.append(record_view(message, query))
+            if len(records) == query.limit:
+                break
+        following = records[-1]["offset"] + 1 if len(records) == query.limit else latest
+    return {
+        "topic": query.topic,
+        "partition": query.partition,
+        "earliest": earliest,
+        "latest": latest,
+        "records": records,
+        "next_offset": following if following < latest else None,
+        "previous_before": start if start > earliest else None,
+    }
+
+
+def _require_partition(consumer: Consumer, query: RecordsQuery) -> None:
+    found = consumer.list_topics(query.topic, timeout=ASK_TIMEOUT_S).topics.get(query.topic)
+    if found is None or (found.error is not None and not found.partitions):
+        raise NotThere(f"there is no topic {query.topic}")
+    if query.partition not in found.partitions:
+        raise NotThere(f"topic {query.topic} has no partition {query.partition}")
+
+
+def _start(consumer: Consumer, query: RecordsQuery, earliest: int, latest: int) -> int:
+    if query.time_ms is not None:
+        asked = [TopicPartition(query.topic, query.partition, query.time_ms)]
+        found = consumer.offsets_for_times(asked, timeout=ASK_TIMEOUT_S)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        # A time after the last record gives no offset: the page is the empty one at the end.
+        return int(found.offset) if found.offset >= 0 else latest
+    return max(earliest, min(query.offset or 0, latest))
+
+
+def _backwards(
+    consumer: Consumer, query: RecordsQuery, earliest: int, end: int, deadline_s: float
+) -> tuple[list[Page], int]:
+    span = query.limit
+    while True:
+        start = max(earliest, end - span)
+        kept: deque[Page] = deque(maxlen=query.limit)
+        for message in _messages(consumer, query, start, end, deadline_s):
+            kept.append(record_view(message, query))
+        if len(kept) == query.limit:
+            return list(kept), kept[0]["offset"]
+        if start == earliest or span >= MAX_SCANNED_BACK:
+            return list(kept), start
+        span = min(span * 8, MAX_SCANNED_BACK)
+
+
+def _messages(
+    consumer: Consumer, query: RecordsQuery, start: int, end: int, deadline_s: float
+) -> Iterator[Message]:
+    if start >= end:
+        return
+    consumer.assign([TopicPartition(query.topic, query.partition, start)])
+    while time.monotonic() < deadline_s:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            continue
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return
+            if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                continue
+            raise KafkaException(error)
+        offset = message.offset()
+        if offset is None or offset >= end:
+            return
+        yield message
+        if offset + 1 >= end:
+            return
+    raise BrokerAway(f"no more records of {query.topic}-{query.partition} in {PAGE_TIMEOUT_S:.0f} s")
+
+
+def record_view(message: Message, query: RecordsQuery) -> Page:
+    """One record with its key, value and headers decoded."""
+    key, value = _bytes(message.key()), _bytes(message.value())
+    kind, timestamp_ms = message.timestamp()
+    shown_key, shown_value = decoded(key, KEY_BYTES), decoded(value, query.value_bytes)
+    told_key, told_value = internal_key(query.topic, key), internal_value(query.topic, key, value)
+    if told_key is not None:
+        shown_key |= {"kind": JSON_TEXT, "text": told_key}
+    if told_value is not None:
+        shown_value |= {"kind": JSON_TEXT, "text": told_value, "truncated": False}
+    headers = message.headers() or []
+    return {
+        "offset": message.offset(),
+        "timestamp_ms": timestamp_ms if kind in TIMESTAMP_TYPES else None,
+        "timestamp_type": TIMESTAMP_TYPES.get(kind),
+        "key": shown_key,
+        "value": shown_value,
+        "headers": [
+            {"name": str(name), "value": decoded(_bytes(content), HEADER_BYTES)}
+            for name, content in list(headers)[:MAX_HEADERS]
+        ],
+        "headers_hidden": max(0, len(headers) - MAX_HEADERS),
+    }
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

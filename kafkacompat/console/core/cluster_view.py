@@ -1,0 +1,199 @@
+"""View model of the cluster: nodes, topics with rates and sizes, partitions, groups with lag, and the health of it all.
+
+Sizes are bytes on disk over all replicas. Knows snapshots and rates, nothing of clients or HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkacompat.console.core.connection import BrokerConnection
+from kafkacompat.console.core.lag import group_lag
+from kafkacompat.console.core.rates import Rates
+from kafkacompat.console.core.snapshot import GroupSeen, Snapshot, TopicSeen
+
+MAX_TROUBLED_SHOWN = 50
+MAX_GROUP_PARTITIONS_SHOWN = 200
+
+GOOD, WARNING, BAD = "good", "warning", "bad"
+
+View = dict[str, Any]
+
+
+def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates: Rates) -> View:
+    """Everything the page shows of the cluster; without a snapshot only how the connection stands."""
+    view: View = {
+        "broker": broker_view(connection),
+        "health": health_view(connection, snapshot),
+        "cluster": None,
+    }
+    if snapshot is not None:
+        view["cluster"] = {
+            "taken_ms": snapshot.taken_ms,
+            "cluster_id": snapshot.cluster_id,
+            "controller": snapshot.controller_id,
+            "nodes": nodes_view(snapshot),
+            "topics": [topic_view(topic, snapshot, rates) for topic in snapshot.topics],
+            "topics_hidden": snapshot.topics_hidden,
+            "groups": [group_view(group, snapshot) for group in snapshot.groups],
+            "groups_hidden": snapshot.groups_hidden,
+            "sizes_error": snapshot.sizes_error or None,
+            "troubled": troubled_view(snapshot),
+            "rate_history": [{"at_ms": at_ms, "records_per_s": rate} for at_ms, rate in rates.history()],
+        }
+    return view
+
+
+def broker_view(connection: BrokerConnection) -> View:
+    """Where the broker is and whether it answers."""
+    return {
+        "bootstrap": connection.bootstrap,
+        "state": connection.state,
+        "since_ms": connection.since_ms,
+        "answered_ms": connection.answered_ms,
+        "reason": connection.reason or None,
+    }
+
+
+def health_view(connection: BrokerConnection, snapshot: Snapshot | None) -> View:
+    """One level and one line: bad without the broker or with a partition nobody leads, warning with replicas behind."""
+    if connection.reachable and snapshot is not None:
+        partitions = [partition for topic in snapshot.topics for partition in topic.partitions]
+        offline = sum(partition.offline for partition in partitions)
+        behind = sum(partition.under_replicated for partition in partitions)
+        away = len(missing_nodes(snapshot))
+        if offline:
+            return _health(BAD, f"{_count(offline, 'partition')} without a leader")
+        if behind:
+            return _health(WARNING, f"{_count(behind, 'partition')} under-replicated")
+        if away:
+            return _health(WARNING, f"{_count(away, 'node')} away")
+        return _health(GOOD, "healthy")
+    if connection.state == "connecting":
+        return _health(WARNING, f"connecting to {connection.bootstrap}")
+    return _health(BAD, f"broker at {connection.bootstrap} is not reachable")
+
+
+def _health(level: str, text: str) -> View:
+    return {"level": level, "text": text}
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def missing_nodes(snapshot: Snapshot) -> list[int]:
+    """Nodes that hold replicas and are not alive."""
+    holding = {
+        node for topic in snapshot.topics for partition in topic.partitions for node in partition.replicas
+    }
+    return sorted(holding - {node.node_id for node in snapshot.nodes})
+
+
+def nodes_view(snapshot: Snapshot) -> list[View]:
+    """Every node that is alive or holds replicas, with what it leads and what it holds."""
+    partitions = [partition for topic in snapshot.topics for partition in topic.partitions]
+    alive = {node.node_id: node for node in snapshot.nodes}
+    views = []
+    for node_id in sorted({*alive, *missing_nodes(snapshot)}):
+        node = alive.get(node_id)
+        sizes = None
+        if snapshot.sizes is not None and node is not None:
+            sizes = sum(size.size_bytes for size in snapshot.sizes if size.node_id == node_id)
+        views.append(
+            {
+                "node": node_id,
+                "address": f"{node.host}:{node.port}" if node else None,
+                "rack": node.rack if node else None,
+                "alive": node is not None,
+                "controller": node_id == snapshot.controller_id,
+                "leads": sum(partition.leader == node_id for partition in partitions),
+                "replicas": sum(node_id in partition.replicas for partition in partitions),
+                "behind": sum(
+                    node_id in partition.replicas and node_id not in partition.in_sync
+                    for partition in partitions
+                ),
+                "size_bytes": sizes,
+            }
+        )
+    return views
+
+
+def topic_view(topic: TopicSeen, snapshot: Snapshot, rates: Rates) -> View:
+    """One topic and its partitions. records counts kept offsets: compaction and markers leave gaps in them."""
+    sizes: dict[int, int] | None = None
+    if snapshot.sizes is not None:
+        sizes = {}
+        for size in snapshot.sizes:
+            if size.topic == topic.name:
+                sizes[size.partition] = sizes.get(size.partition, 0) + size.size_bytes
+    spans = [
+        partition.latest - partition.earliest
+        for partition in topic.partitions
+        if partition.latest is not None and partition.earliest is not None
+    ]
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.internal,
+        "records": sum(spans) if len(spans) == len(topic.partitions) else None,
+        "records_per_s": rates.per_second(topic.topic_id),
+        "size_bytes": None if sizes is None else sum(sizes.values()),
+        "under_replicated": sum(partition.under_replicated for partition in topic.partitions),
+        "offline": sum(partition.offline for partition in topic.partitions),
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": None if partition.offline else partition.leader,
+                "replicas": list(partition.replicas),
+                "in_sync": list(partition.in_sync),
+                "under_replicated": partition.under_replicated,
+                "earliest": partition.earliest,
+                "latest": partition.latest,
+                "size_bytes": None if sizes is None else sizes.get(partition.partition),
+            }
+            for partition in topic.partitions
+        ],
+    }
+
+
+def group_view(group: GroupSeen, snapshot: Snapshot) -> View:
+    """One group with its lag, partition by partition."""
+    lag = group_lag(group, {topic.name: topic for topic in snapshot.topics})
+    return {
+        "group": group.group_id,
+        "kind": group.kind,
+        "state": group.state,
+        "members": group.members,
+        "coordinator": group.coordinator,
+        "topics": sorted({row.topic for row in lag.partitions}),
+        "lag": lag.lag,
+        "partitions": [
+            {
+                "topic": row.topic,
+                "partition": row.partition,
+                "committed": row.committed,
+                "latest": row.latest,
+                "lag": row.lag,
+            }
+            for row in lag.partitions[:MAX_GROUP_PARTITIONS_SHOWN]
+        ],
+    }
+
+
+def troubled_view(snapshot: Snapshot) -> list[View]:
+    """Partitions without a leader or with replicas behind, the worst first."""
+    rows: list[View] = [
+        {
+            "topic": topic.name,
+            "partition": partition.partition,
+            "leader": None if partition.offline else partition.leader,
+            "replicas": list(partition.replicas),
+            "in_sync": list(partition.in_sync),
+        }
+        for topic in snapshot.topics
+        for partition in topic.partitions
+        if partition.offline or partition.under_replicated
+    ]
+    rows.sort(key=lambda row: (row["leader"] is not None, row["topic"], row["partition"]))
+    return rows[:MAX_TROUBLED_SHOWN]

@@ -1,0 +1,63 @@
+"""Bytes of a record as something a person reads: JSON, text, or hex. Bounded; knows no topic and no client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+HEX_BYTES_A_LINE = 16
+MAX_JSON_BYTES = 256 * 1024
+
+NOTHING, JSON_TEXT, PLAIN_TEXT, HEX = "null", "json", "text", "hex"
+
+Decoded = dict[str, Any]
+
+
+def decoded(data: bytes | None, max_bytes: int) -> Decoded:
+    """{kind, text, size_bytes, truncated}: at most max_bytes of the data are shown, size_bytes is its full length."""
+    if data is None:
+        return {"kind": NOTHING, "text": "", "size_bytes": 0, "truncated": False}
+    kind, text, truncated = _shown(data, max_bytes)
+    return {"kind": kind, "text": text, "size_bytes": len(data), "truncated": truncated}
+
+
+def _shown(data: bytes, max_bytes: int) -> tuple[str, str, bool]:
+    truncated = len(data) > max_bytes
+    shown = data[:max_bytes]
+    text = _as_text(shown, truncated)
+    if text is None:
+        return HEX, hex_lines(shown), truncated
+    if not truncated and len(data) <= MAX_JSON_BYTES and text[:1] in ("{", "["):
+        pretty = _as_json(text)
+        if pretty is not None:
+            return JSON_TEXT, pretty, False
+    return PLAIN_TEXT, text, truncated
+
+
+def _as_text(data: bytes, truncated: bool) -> str | None:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A cut may go through a character of up to four bytes.
+        if not truncated or error.start < len(data) - 3:
+            return None
+        text = data[: error.start].decode("utf-8")
+    control = any(ord(letter) < 32 and letter not in "\t\n\r" for letter in text)
+    return None if control else text
+
+
+def _as_json(text: str) -> str | None:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def hex_lines(data: bytes) -> str:
+    """Offset, bytes and printable ASCII, sixteen to a line."""
+    lines = []
+    for at in range(0, len(data), HEX_BYTES_A_LINE):
+        part = data[at : at + HEX_BYTES_A_LINE]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:06x}  {part.hex(' '):<{HEX_BYTES_A_LINE * 3 - 1}}  {letters}")
+    return "\n".join(lines)

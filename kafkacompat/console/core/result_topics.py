@@ -1,0 +1,150 @@
+"""Which result topics the console reads, what identifies a row in them, and which fields a row must have.
+
+Knows the pipeline's schemas and nothing of readers or views. Fields of a row not named here are kept out of memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+NUMBER = (int, float)
+WHOLE = (int,)
+TEXT = (str,)
+FLAG = (bool,)
+Types = tuple[type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTopic:
+    """How one topic folds.
+
+    order: the field by which old rows make room; max_rows: how many rows are kept; by_event: rows are told apart by
+    event_id instead of the record's key; tail_records: read only that many from each partition's end (None: all).
+    """
+
+    name: str
+    order: str
+    max_rows: int
+    fields: dict[str, Types] = field(default_factory=dict)
+    optional: dict[str, Types] = field(default_factory=dict)
+    by_event: bool = False
+    tail_records: int | None = None
+
+
+_WINDOW: dict[str, Types] = {"window_start_ms": WHOLE, "window_end_ms": WHOLE}
+_REJECTED_FIELDS: dict[str, Types] = {"event_id": TEXT, "reason": TEXT}
+_REJECTED_OPTIONAL: dict[str, Types] = {"line": TEXT, "source": TEXT, "topic": TEXT, "received_ms": WHOLE}
+
+LOGS_SUMMARY = "logs.summary"
+LOGS_REJECTED = "logs.rejected"
+ACTIVITY_SESSIONS = "activity.sessions"
+ACTIVITY_TOP_PAGES = "activity.top_pages"
+ACTIVITY_VISITORS = "activity.visitors"
+ACTIVITY_REJECTED = "activity.rejected"
+METRICS_WINDOWS = "metrics.windows"
+METRICS_LATEST = "metrics.latest"
+METRICS_ALERTS = "metrics.alerts"
+METRICS_REJECTED = "metrics.rejected"
+REJECTED = (LOGS_REJECTED, ACTIVITY_REJECTED, METRICS_REJECTED)
+
+MAX_WINDOWS = 1_500
+MAX_PAGE_ROWS = 20_000
+MAX_USERS = 20_000
+MAX_SERVICE_WINDOWS = 30_000
+MAX_SERVICES = 1_000
+MAX_ALERTS = 2_000
+MAX_REJECTED = 500
+TAIL_ALERTS = 2_000
+TAIL_REJECTED = 200
+
+
+def _rejected(name: str) -> ResultTopic:
+    return ResultTopic(
+        name,
+        "received_ms",
+        MAX_REJECTED,
+        _REJECTED_FIELDS,
+        _REJECTED_OPTIONAL,
+        by_event=True,
+        tail_records=TAIL_REJECTED,
+    )
+
+
+RESULT_TOPICS: dict[str, ResultTopic] = {
+    topic.name: topic
+    for topic in (
+        ResultTopic(
+            LOGS_SUMMARY,
+            "window_start_ms",
+            MAX_WINDOWS,
+            _WINDOW
+            | dict.fromkeys(
+                ("requests", "bytes", "status_2xx", "status_3xx", "status_4xx", "status_5xx"), WHOLE
+            ),
+        ),
+        ResultTopic(
+            ACTIVITY_SESSIONS,
+            "session_end_ms",
+            MAX_USERS,
+            {
+                "user_id": TEXT,
+                "session_start_ms": WHOLE,
+                "session_end_ms": WHOLE,
+                "page_views": WHOLE,
+                "searches": WHOLE,
+            },
+            {"first_page": TEXT, "last_page": TEXT},
+        ),
+        ResultTopic(
+            ACTIVITY_TOP_PAGES,
+            "window_start_ms",
+            MAX_PAGE_ROWS,
+            _WINDOW | {"page": TEXT, "views": WHOLE, "visitors": WHOLE},
+        ),
+        ResultTopic(
+            ACTIVITY_VISITORS,
+            "window_start_ms",
+            MAX_WINDOWS,
+            _WINDOW | {"views": WHOLE, "searches": WHOLE, "visitors": WHOLE},
+        ),
+        ResultTopic(
+            METRICS_WINDOWS,
+            "window_start_ms",
+            MAX_SERVICE_WINDOWS,
+            _WINDOW
+            | {
+                "service": TEXT,
+                "count": WHOLE,
+                "latency_mean_ms": NUMBER,
+                "latency_p50_ms": NUMBER,
+                "latency_p95_ms": NUMBER,
+                "latency_p99_ms": NUMBER,
+                "error_rate": NUMBER,
+            },
+            {"cpu_mean_percent": NUMBER},
+        ),
+        ResultTopic(
+            METRICS_LATEST,
+            "event_time_ms",
+            MAX_SERVICES,
+            {"service": TEXT, "event_time_ms": WHOLE},
+            {
+                "host": TEXT,
+                "latency_ms": NUMBER,
+                "error": FLAG,
+                "cpu_percent": NUMBER,
+                "memory_bytes": NUMBER,
+            },
+        ),
+        ResultTopic(
+            METRICS_ALERTS,
+            "window_start_ms",
+            MAX_ALERTS,
+            _WINDOW | {"event_id": TEXT, "service": TEXT, "rule": TEXT, "value": NUMBER, "threshold": NUMBER},
+            {"severity": TEXT},
+            by_event=True,
+            tail_records=TAIL_ALERTS,
+        ),
+        *(_rejected(name) for name in REJECTED),
+    )
+}

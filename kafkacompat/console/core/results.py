@@ -1,0 +1,156 @@
+"""Folds the records of the result topics into the latest row of each key, once each however often they are sent.
+
+Result topics are written at least once: a repeated row carries the key (or, for alerts and rejects, the event_id) that it
+had before. Of a key the later offset wins. Rows are bounded per topic; the oldest by event time make room.
+Knows no consumer, no clock and no view.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkacompat.console.core.result_topics import RESULT_TOPICS, ResultTopic, Types
+
+MAX_VALUE_BYTES = 64 * 1024
+MAX_TEXT_CHARACTERS = 512
+MAX_JSON_INTEGER = 1 << 53
+TRIM_SLACK = 1.25
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRecord:
+    """One record as it was read; timestamp_ms is the record's own."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Row:
+    """The newest row of one key. fields holds the topic's named fields only."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    event_id: str
+    fields: Fields
+
+
+@dataclass(slots=True)
+class TopicFold:
+    """What one topic has folded to, and how many records were read, repeated or not understood."""
+
+    shape: ResultTopic
+    rows: dict[bytes, Row] = field(default_factory=dict)
+    records: int = 0
+    repeats: int = 0
+    malformed: int = 0
+    last_malformed: str = ""
+
+
+class RowError(ValueError):
+    """A value that does not follow its topic's schema; the text says why."""
+
+
+def row_fields(shape: ResultTopic, value: bytes) -> Fields:
+    """The named fields of a record's value. RowError if it is no JSON object of this shape."""
+    if len(value) > MAX_VALUE_BYTES:
+        raise RowError(f"value of {len(value)} bytes")
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        raise RowError("malformed JSON") from None
+    if not isinstance(parsed, dict):
+        raise RowError("not a JSON object")
+    fields = {name: _checked(name, parsed.get(name), types) for name, types in shape.fields.items()}
+    for name, types in shape.optional.items():
+        fields[name] = None if parsed.get(name) is None else _checked(name, parsed[name], types)
+    event_id = parsed.get("event_id")
+    fields["event_id"] = event_id[:MAX_TEXT_CHARACTERS] if isinstance(event_id, str) else ""
+    return fields
+
+
+def _checked(name: str, value: Any, types: Types) -> Any:
+    if value is None:
+        raise RowError(f"missing field: {name}")
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise RowError(f"wrong type: {name}")
+    if isinstance(value, str):
+        return value[:MAX_TEXT_CHARACTERS]
+    if isinstance(value, (int, float)) and (not math.isfinite(value) or abs(value) > MAX_JSON_INTEGER):
+        raise RowError(f"out of range: {name}")
+    return value
+
+
+class Results:
+    """All folded topics. revision grows whenever anything a view shows has changed."""
+
+    __slots__ = ("revision", "topics")
+
+    def __init__(self, shapes: Iterable[ResultTopic] = tuple(RESULT_TOPICS.values())) -> None:
+        self.topics = {shape.name: TopicFold(shape) for shape in shapes}
+        self.revision = 0
+
+    def rows(self, topic: str) -> list[Fields]:
+        """The rows of a topic, in no order."""
+        return [row.fields for row in self.topics[topic].rows.values()]
+
+    def forget(self, topic: str) -> None:
+        """Drop all that was folded: the topic is gone, or another one bears its name."""
+        fold = self.topics.get(topic)
+        if fold is not None:
+            self.topics[topic] = TopicFold(fold.shape)
+            self.revision += 1
+
+    def fold(self, record: ResultRecord) -> None:
+        """Take in one record; records of topics that are no result topics are ignored."""
+        fold = self.topics.get(record.topic)
+        if fold is None:
+            return
+        self.revision += 1
+        fold.records += 1
+        if record.value is None:
+            if record.key is not None and not fold.shape.by_event:
+                fold.rows.pop(record.key, None)
+            return
+        try:
+            fields = row_fields(fold.shape, record.value)
+        except RowError as error:
+            fold.malformed += 1
+            fold.last_malformed = f"{record.topic}-{record.partition} offset {record.offset}: {error}"
+            return
+        event_id = fields["event_id"]
+        identity = event_id.encode() if fold.shape.by_event else (record.key or b"")
+        known = fold.rows.get(identity)
+        if known is not None:
+            if known.event_id == event_id and event_id:
+                fold.repeats += 1
+            if not _is_later(record, known):
+                return
+        if fields.get(fold.shape.order) is None:
+            fields[fold.shape.order] = record.timestamp_ms
+        fold.rows[identity] = Row(record.partition, record.offset, record.timestamp_ms, event_id, fields)
+        if len(fold.rows) > fold.shape.max_rows * TRIM_SLACK:
+            _trim(fold)
+
+
+def _is_later(record: ResultRecord, known: Row) -> bool:
+    if record.partition == known.partition:
+        return record.offset > known.offset
+    # A topic that was given more partitions holds a key in two of them.
+    return record.timestamp_ms >= known.timestamp_ms
+
+
+def _trim(fold: TopicFold) -> None:
+    newest = sorted(fold.rows.items(), key=lambda item: item[1].fields[fold.shape.order], reverse=True)
+    fold.rows = dict(newest[: fold.shape.max_rows])

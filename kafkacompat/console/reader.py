@@ -1,0 +1,123 @@
+"""Follows the result topics as a consumer in a worker thread and hands what it reads to trio in bounded batches.
+
+No group: it is told what to follow by each look at the cluster, reads compacted topics from their beginning, and says so
+when a topic is gone or has been made anew, so that nothing of the old one stays. Knows no row and no view.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import trio
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from kafkacompat.console.clients import consumer_settings, quiet_logger
+from kafkacompat.console.core.result_topics import RESULT_TOPICS
+from kafkacompat.console.core.results import ResultRecord
+from kafkacompat.console.core.snapshot import Snapshot, TopicSeen
+
+MAX_BATCH_RECORDS = 500
+MAX_WAITING_BATCHES = 8
+POLL_S = 0.25
+
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one poll brought. forgotten: topics whose rows no longer hold; positions: the next offset to be read."""
+
+    forgotten: list[str] = field(default_factory=list)
+    records: list[ResultRecord] = field(default_factory=list)
+    positions: dict[Place, int] = field(default_factory=dict)
+
+
+class ResultReader:
+    """One consumer of all result topics. follow is called from trio, everything else happens in the thread."""
+
+    __slots__ = ("_bootstrap", "_followed", "_ids", "_wanted")
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        # Replaced as a whole, never changed: the thread reads it without a lock.
+        self._wanted: dict[str, TopicSeen] | None = None
+        self._ids: dict[str, str] = {}
+        self._followed: set[Place] = set()
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Read the result topics that this look at the cluster found, and no others."""
+        self._wanted = {topic.name: topic for topic in snapshot.topics if topic.name in RESULT_TOPICS}
+
+    async def run(self, batches: trio.MemorySendChannel[Batch]) -> None:
+        """Read until cancelled; the thread waits while MAX_WAITING_BATCHES are not folded yet."""
+        async with batches:
+            await trio.to_thread.run_sync(self._read, batches, limiter=trio.CapacityLimiter(1))
+
+    def _read(self, batches: trio.MemorySendChannel[Batch]) -> None:
+        consumer = Consumer(consumer_settings(self._bootstrap), logger=quiet_logger())
+        try:
+            while True:
+                trio.from_thread.check_cancelled()
+                batch = Batch()
+                if self._wanted is not None:
+                    self._adjust(consumer, self._wanted, batch)
+                for message in consumer.consume(MAX_BATCH_RECORDS, POLL_S):
+                    _take(message, batch)
+                if batch.forgotten or batch.records or batch.positions:
+                    trio.from_thread.run(batches.send, batch)
+        finally:
+            consumer.close()
+
+    def _adjust(self, consumer: Consumer, wanted: dict[str, TopicSeen], batch: Batch) -> None:
+        for name, topic_id in list(self._ids.items()):
+            if name not in wanted or wanted[name].topic_id != topic_id:
+                gone = {place for place in self._followed if place[0] == name}
+                consumer.incremental_unassign([TopicPartition(*place) for place in gone])
+                self._followed -= gone
+                del self._ids[name]
+                batch.forgotten.append(name)
+        added = []
+        for name, topic in wanted.items():
+            self._ids.setdefault(name, topic.topic_id)
+            for place, start in starts(topic).items():
+                if place not in self._followed:
+                    self._followed.add(place)
+                    added.append(TopicPartition(*place, start))
+        if added:
+            consumer.incremental_assign(added)
+
+
+def starts(topic: TopicSeen) -> dict[Place, int]:
+    """Where to begin in each partition that can be read: at the beginning, or the named number of records from the end."""
+    tail = RESULT_TOPICS[topic.name].tail_records
+    found: dict[Place, int] = {}
+    for partition in topic.partitions:
+        if tail is None:
+            found[topic.name, partition.partition] = OFFSET_BEGINNING
+        elif partition.latest is not None and partition.earliest is not None:
+            found[topic.name, partition.partition] = max(partition.earliest, partition.latest - tail)
+    return found
+
+
+def _take(message: Message, batch: Batch) -> None:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    error = message.error()
+    if topic is None or partition is None or offset is None:
+        if error is not None and error.fatal():
+            raise KafkaException(error)
+        return
+    if error is not None:
+        # Whatever else a partition reports (its leader is away, it is gone) passes, or the next look says it.
+        if error.code() == KafkaError._PARTITION_EOF:
+            batch.positions[topic, partition] = offset
+        return
+    _kind, timestamp_ms = message.timestamp()
+    key, value = message.key(), message.value()
+    batch.records.append(
+        ResultRecord(topic, partition, offset, max(0, timestamp_ms), _bytes(key), _bytes(value))
+    )
+    batch.positions[topic, partition] = offset + 1
+
+
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

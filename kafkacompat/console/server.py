@@ -1,0 +1,154 @@
+"""The HTTP answers: the page's files, the JSON API, /health and /metrics. Only GET; nothing here alters anything.
+
+GET /api/results, /api/cluster: the views, with an ETag. GET /api/records: a page of records. Errors are JSON
+{"error": text} with status 400 (a parameter), 404 (no such topic or partition) or 503 (broker away, or busy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from importlib import resources
+from typing import Any
+
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from kafkacompat.console.browse import records_page
+from kafkacompat.console.core.parameters import BadParameter, records_query
+from kafkacompat.console.core.prometheus import metrics_text
+from kafkacompat.console.core.views import reading_view
+from kafkacompat.console.failure import BrokerAway, Busy, NotThere
+from kafkacompat.console.guard import Guard
+from kafkacompat.console.state import ConsoleState, ViewCache
+
+MAX_BROWSERS = 4
+MAX_WAITING_BROWSERS = 16
+BAD_REQUEST, NOT_FOUND, UNAVAILABLE, NOT_MODIFIED = 400, 404, 503, 304
+NO_CACHE = {"cache-control": "no-cache"}
+CONTENT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+PAGE = "index.html"
+API = {
+    "/api/results": "the three jobs' results: logs, activity, metrics, and how far they are read",
+    "/api/cluster": "broker, health, nodes, topics with partitions, rates and sizes, groups with lag",
+    "/api/records": (
+        "records of one partition: topic, partition (0), limit (25), value_bytes (4096), uncommitted (false), and one "
+        "of offset, before (an offset), time_ms; the latest without one of these"
+    ),
+    "/health": "200 if the broker answers, else 503",
+    "/metrics": "Prometheus' text format",
+}
+
+
+def static_files() -> dict[str, Response]:
+    """The files of the page by name, read once; whatever is not among them is not served."""
+    found = {}
+    for file in resources.files("kafkacompat.console").joinpath("static").iterdir():
+        content_type = CONTENT_TYPES.get(file.name.rpartition(".")[2])
+        if content_type is not None:
+            found[file.name] = Response(file.read_bytes(), headers=NO_CACHE, media_type=content_type)
+    return found
+
+
+class Pages:
+    """The handlers of all routes over one state."""
+
+    __slots__ = ("_browsers", "_clock", "_files", "_state")
+
+    def __init__(self, state: ConsoleState, clock: Callable[[], int]) -> None:
+        self._state = state
+        self._clock = clock
+        self._files = static_files()
+        self._browsers = trio.CapacityLimiter(MAX_BROWSERS)
+
+    async def page(self, request: Request) -> Response:
+        """The one HTML page."""
+        return self._files[PAGE]
+
+    async def file(self, request: Request) -> Response:
+        """A file that the page loads."""
+        return self._files.get(request.path_params["name"]) or PlainTextResponse("no such file\n", NOT_FOUND)
+
+    async def api(self, request: Request) -> Response:
+        """What can be asked."""
+        return JSONResponse({"GET": API})
+
+    async def results(self, request: Request) -> Response:
+        """The three jobs' results."""
+        return _tagged(request, self._state.results_json(self._clock()))
+
+    async def cluster(self, request: Request) -> Response:
+        """The cluster's state."""
+        return _tagged(request, self._state.cluster_json(self._clock()))
+
+    async def records(self, request: Request) -> Response:
+        """A page of records."""
+        try:
+            query = records_query(request.query_params.multi_items())
+            if self._browsers.statistics().tasks_waiting >= MAX_WAITING_BROWSERS:
+                raise Busy("too many requests for records at once; try again")
+            read = partial(records_page, self._state.connection.bootstrap, query)
+            page = await trio.to_thread.run_sync(read, limiter=self._browsers)
+        except BadParameter as error:
+            return _error(BAD_REQUEST, str(error))
+        except NotThere as error:
+            return _error(NOT_FOUND, str(error))
+        except BrokerAway as error:
+            return _error(
+                UNAVAILABLE, f"the broker at {self._state.connection.bootstrap} does not answer: {error}"
+            )
+        except Busy as error:
+            return _error(UNAVAILABLE, str(error))
+        return JSONResponse(page, headers={"cache-control": "no-store"})
+
+    async def health(self, request: Request) -> Response:
+        """Whether the broker answers."""
+        view = self._state.cluster()
+        reachable = self._state.connection.reachable
+        said: dict[str, Any] = {
+            "broker": view["broker"],
+            "health": view["health"],
+            "behind": self._state.behind(),
+        }
+        return JSONResponse(said, 200 if reachable else UNAVAILABLE, headers={"cache-control": "no-store"})
+
+    async def metrics(self, request: Request) -> Response:
+        """Prometheus' text format."""
+        text = metrics_text(self._state.cluster(), reading_view(self._state.results))
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def application(state: ConsoleState, clock: Callable[[], int], allowed_hosts: Collection[str]) -> ASGIApp:
+    """The ASGI application."""
+    pages = Pages(state, clock)
+    routes = [
+        Route("/", pages.page),
+        Route("/static/{name}", pages.file),
+        Route("/api", pages.api),
+        Route("/api/results", pages.results),
+        Route("/api/cluster", pages.cluster),
+        Route("/api/records", pages.records),
+        Route("/health", pages.health),
+        Route("/metrics", pages.metrics),
+    ]
+    return Guard(Starlette(routes=routes), allowed_hosts)
+
+
+def _tagged(request: Request, view: ViewCache) -> Response:
+    headers = {"etag": view.tag} | NO_CACHE
+    if request.headers.get("if-none-match") == view.tag:
+        return Response(status_code=NOT_MODIFIED, headers=headers)
+    return Response(view.body, headers=headers, media_type="application/json")
+
+
+def _error(status: int, text: str) -> Response:
+    return JSONResponse({"error": text}, status, headers={"cache-control": "no-store"})

@@ -1,0 +1,61 @@
+"""Asks each node for the sizes of its logs, over a plain connection of its own: the client library has no such request.
+
+Nodes that do not answer, or ask for TLS or a login first, leave sizes unknown; the rest of the page does not depend on it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import trio
+
+from kafkacompat.console.core.log_directories import (
+    MAX_RESPONSE_BYTES,
+    BadResponse,
+    parse_response,
+    request_frame,
+)
+from kafkacompat.console.core.snapshot import NodeSeen, ReplicaSize
+
+NODE_TIMEOUT_S = 2.0
+PIECE_BYTES = 64 * 1024
+
+
+async def sizes_of(nodes: Iterable[NodeSeen]) -> tuple[tuple[ReplicaSize, ...] | None, str]:
+    """(sizes of all nodes that told them, "" or why some did not); (None, why) if none did."""
+    answers: dict[int, list[ReplicaSize]] = {}
+    errors: list[str] = []
+
+    async def ask(node: NodeSeen) -> None:
+        try:
+            with trio.fail_after(NODE_TIMEOUT_S):
+                answers[node.node_id] = await _ask_node(node)
+        except (OSError, BadResponse, trio.TooSlowError, trio.BrokenResourceError) as error:
+            errors.append(f"node {node.node_id}: {error or type(error).__name__}")
+
+    async with trio.open_nursery() as nursery:
+        for node in nodes:
+            nursery.start_soon(ask, node)
+    told = tuple(size for sizes in answers.values() for size in sizes)
+    return (told if answers else None), "; ".join(sorted(errors))
+
+
+async def _ask_node(node: NodeSeen) -> list[ReplicaSize]:
+    stream = await trio.open_tcp_stream(node.host, node.port)
+    async with stream:
+        await stream.send_all(request_frame())
+        (length,) = struct.unpack(">i", await _exactly(stream, 4))
+        if not 0 < length <= MAX_RESPONSE_BYTES:
+            raise BadResponse(f"an answer of {length} bytes")
+        return parse_response(await _exactly(stream, length), node.node_id)
+
+
+async def _exactly(stream: trio.SocketStream, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = await stream.receive_some(min(PIECE_BYTES, count - len(data)))
+        if not piece:
+            raise BadResponse("the connection ended")
+        data += piece
+    return bytes(data)
