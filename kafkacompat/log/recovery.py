@@ -67,8 +67,11 @@ def open_directory(
     snapshots = SnapshotStore(disk, directory, names)
     epochs, epochs_known = _load_epochs(disk, directory, LEADER_EPOCH_FILE in names, clean, note)
     first_base = segments[0].base_offset if segments else log_start_offset
-    if not clean and segments:
+    unsound = _unsound_txn_index(segments, names, note)
+    if segments and (unsound is not None or not clean):
         start = recovery_point if epochs_known or recovery_point == 0 else 0
+        if unsound is not None:
+            start = unsound if clean else min(start, unsound)
         _recover(disk, segments, snapshots, epochs, max(start, 0), max(log_start_offset, first_base), note)
     log_end_offset = segments[-1].next_offset() if segments else log_start_offset
     if log_end_offset < log_start_offset:
@@ -172,6 +175,19 @@ def _load_segments(
     return segments
 
 
+def _unsound_txn_index(segments: list[Segment], names: list[str], note: Note) -> int | None:
+    """Base offset of the first segment whose transaction index cannot be read: its batches tell what must be in it."""
+    present = set(names)
+    for segment in segments:
+        name = f"{segment.base_offset:020d}{TXN_INDEX_SUFFIX}"
+        if name in present and not segment.is_txn_index_sound():
+            note(
+                f"{segment.stem}{TXN_INDEX_SUFFIX}: not an index of this segment; the log is checked from there on"
+            )
+            return segment.base_offset
+    return None
+
+
 def _load_epochs(
     disk: Disk, directory: str, present: bool, clean: bool, note: Note
 ) -> tuple[LeaderEpochCache, bool]:
@@ -233,7 +249,7 @@ def _recover(
 def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochCache) -> int:
     """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut."""
     segment.begin_reindex()
-    segment.txn_index.cut(0)
+    segment.begin_txn_index()
     valid = 0
     try:
         for header, batch in segment.checked_batches():

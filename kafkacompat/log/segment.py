@@ -126,6 +126,20 @@ class Segment:
                 self._txn_index = TransactionIndex(self.base_offset)
         return self._txn_index
 
+    def is_txn_index_sound(self) -> bool:
+        """Whether its file, if there is one, can be an index of this segment. Reads it, and does not keep it."""
+        try:
+            self._read_index(TransactionIndex, TXN_INDEX_SUFFIX).check()
+        except FileNotFoundError:
+            return True
+        except IndexCorrupt:
+            return False
+        return True
+
+    def begin_txn_index(self) -> None:
+        """Empty, whatever its file holds, to be filled from the batches."""
+        self._txn_index = TransactionIndex(self.base_offset)
+
     def append(
         self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int
     ) -> None:

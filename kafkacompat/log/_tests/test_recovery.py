@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import (
     DIRECTORY,
     NOW_MS,
+    TOPIC_ID,
     all_values,
     batch_of,
     config,
@@ -16,6 +18,7 @@ from kafkacompat.log._tests.logs import (
 )
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.recovery import open_directory
 
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 
@@ -235,6 +238,40 @@ def test_open_transactions_and_sequences_come_back() -> None:
         assert again.active_producers() == expected
         assert again.last_stable_offset == stable
         assert again.aborted_transactions(0, 999) == aborted
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("damage", [b"torn", b"\xff" * 34])
+@pytest.mark.parametrize("segment", [0, 1, -1])
+def test_a_damaged_transaction_index_is_made_anew(segment: int, damage: bytes, clean: bool) -> None:
+    """A power loss can tear it. Below the recovery point too; found by the simulation of a whole cluster."""
+    disk = MemoryDisk()
+    log = open_log(disk, config(segment_bytes=500))
+    for i in range(12):
+        log.append_as_leader(
+            batch_of([b"a" * 50], producer_id=1, producer_epoch=0, base_sequence=i, is_transactional=True),
+            0,
+            NOW_MS,
+        )
+        log.append_as_leader(marker(1, committed=i % 3 == 0), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    aborted = log.aborted_transactions(0, log.log_end_offset)
+    assert len(aborted) == 8
+    log.close()
+    names = [name for name in disk.list_directory(DIRECTORY) if name.endswith(".txnindex")]
+    assert len(names) >= 3
+    disk.files[f"{DIRECTORY}/{names[segment]}"] += damage
+    notes: list[str] = []
+    parts = open_directory(
+        disk, DIRECTORY, config(), NOW_MS, clean=clean, recovery_point=log.log_end_offset, note=notes.append
+    )
+    assert any(names[segment] in note for note in notes)
+    again = PartitionLog(disk, DIRECTORY, TopicPartition("t", 0), TOPIC_ID, config(), parts)
+    assert again.log_end_offset == log.log_end_offset
+    assert again.aborted_transactions(0, log.log_end_offset) == aborted
+    again.close()
+    for name in names:
+        assert len(disk.files[f"{DIRECTORY}/{name}"]) % 34 == 0
 
 
 def test_a_damaged_snapshot_is_replaced_by_replay() -> None:
