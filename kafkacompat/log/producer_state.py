@@ -260,7 +260,7 @@ class ProducerState:
             producer.batches.clear()
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
-        self._verifications.pop(producer_id, None)
+        self._forget_verification(producer_id, epoch)
         self.end_offset = offset + 1
         first_offset = producer.transaction_first_offset
         if first_offset == NO_TRANSACTION:
@@ -270,6 +270,19 @@ class ProducerState:
         self._unreplicated[first_offset] = offset
         self._refresh_unstable()
         return CompletedTransaction(producer_id, first_offset, offset, committed)
+
+    def _forget_verification(self, producer_id: int, marker_epoch: int) -> None:
+        """What was verified of a transaction that a marker of this epoch ends.
+
+        Where transactions bump epochs the marker is above the transaction that it ends: one of the marker's own epoch is the next
+        one, whose producer need not wait for the marker and whose verification may be on its way meanwhile.
+        """
+        known = self._verifications.get(producer_id)
+        if known is None:
+            return
+        is_next = known.bumps_epochs and known.epoch >= marker_epoch != MAX_EPOCH
+        if not is_next:
+            del self._verifications[producer_id]
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset once a transaction's end is replicated, as the transaction index keeps it."""

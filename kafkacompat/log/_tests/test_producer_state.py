@@ -199,6 +199,21 @@ def test_a_transaction_is_opened_by_whoever_was_verified_and_goes_on_without() -
     assert state.begin_verification(1, 0, 1, True, NOW_MS) is None
 
 
+@pytest.mark.parametrize(
+    ("epoch", "marker_epoch", "is_kept"),
+    [(1, 0, True), (1, 1, True), (1, 2, False), (0x7FFF, 0x7FFF, False)],
+)
+def test_the_marker_of_the_transaction_before_leaves_the_next_one_verified(
+    epoch: int, marker_epoch: int, is_kept: bool
+) -> None:
+    """A producer that bumps epochs goes on once its end is decided, and its next question may overtake the marker."""
+    state = ProducerState()
+    state.apply_data(1, 0, 0, 0, 0, NOW_MS, is_transactional=True)
+    verification = state.begin_verification(1, epoch, 0, True, NOW_MS)
+    state.apply_marker(1, marker_epoch, 0, 1, NOW_MS, committed=True)
+    assert (verified(state, 0, verification, epoch=epoch) is None) is is_kept
+
+
 def test_a_marker_in_between_ends_what_was_verified() -> None:
     state = ProducerState()
     verification = state.begin_verification(1, 0, 0, False, NOW_MS)
