@@ -1,0 +1,350 @@
+"""The collector's decisions against a disk that rotates, truncates, renames and appends at random, and a collector that dies."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacompat.pipeline.collector.followed import Chunk
+from kafkacompat.pipeline.collector.following import MOST_LOOKS, SETTLE_LOOKS, Following, Look
+from kafkacompat.pipeline.collector.identity import HEAD_BYTES, fingerprint, is_compressed
+from kafkacompat.pipeline.collector.lines import LineCutter
+from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
+
+LOG = "access.log"
+DEVICE = 7
+
+
+class Disk:
+    """Files by name, as a file system with inodes holds them."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.content: dict[int, bytearray] = {}
+        self.free: list[int] = []
+        self.next_inode = 100
+        self.clock_ns = 0
+        self.modified_ns: dict[int, int] = {}
+
+    def create(self, name: str, content: bytes = b"") -> None:
+        inode = self.free.pop() if self.free else self.next_inode
+        self.next_inode += inode == self.next_inode
+        self.names[name] = inode
+        self.content[inode] = bytearray(content)
+        self.touch(inode)
+
+    def touch(self, inode: int) -> None:
+        self.clock_ns += 1
+        self.modified_ns[inode] = self.clock_ns
+
+    def append(self, name: str, data: bytes) -> None:
+        self.content[self.names[name]].extend(data)
+        self.touch(self.names[name])
+
+    def shift(self) -> None:
+        """access.log.1 becomes access.log.2, and so on."""
+        for number in sorted(
+            (int(name.rsplit(".", 1)[1]) for name in self.names if name != LOG), reverse=True
+        ):
+            self.names[f"{LOG}.{number + 1}"] = self.names.pop(f"{LOG}.{number}")
+
+    def rotate_by_rename(self) -> None:
+        self.shift()
+        self.names[f"{LOG}.1"] = self.names.pop(LOG)
+        self.create(LOG)
+
+    def rotate_by_copy(self) -> None:
+        self.shift()
+        self.create(f"{LOG}.1", bytes(self.content[self.names[LOG]]))
+        self.content[self.names[LOG]].clear()
+        self.touch(self.names[LOG])
+
+    def delete(self, name: str) -> None:
+        inode = self.names.pop(name)
+        del self.content[inode]
+        self.free.append(inode)
+
+
+class Collector:
+    """The loop of the shell over a Disk; what arrives at the broker is in `arrived`."""
+
+    def __init__(self, disk: Disk, max_line_bytes: int = 10_000) -> None:
+        self.disk = disk
+        self.max_line_bytes = max_line_bytes
+        self.arrived: dict[tuple[str, int], set[bytes]] = defaultdict(set)
+        self.state = encode([], [])
+        self.on_the_way: list[tuple[Chunk, str, list[tuple[int, bytes]]]] = []
+        self.following = Following(max_line_bytes=max_line_bytes)
+
+    def poll(self, most_bytes: int = 1 << 20) -> None:
+        seen = set()
+        for name, inode in sorted(self.disk.names.items()):
+            seen.add((DEVICE, inode))
+
+            def read(offset: int, length: int, inode: int = inode) -> bytes:
+                return bytes(self.disk.content[inode][offset : offset + length])
+
+            size, modified_ns = len(self.disk.content[inode]), self.disk.modified_ns[inode]
+            file = self.following.look(Look(name, DEVICE, inode, size, modified_ns), read)
+            while file is not None and file.unread_bytes:
+                lines, chunk = self.following.lines_of(file, read, most_bytes)
+                if self.following.must_save:
+                    self.save()
+                if chunk is None and file.left:
+                    break
+                if chunk is not None:
+                    assert file.identity is not None
+                    pairs = [(line.position, line.value) for line in lines]
+                    self.on_the_way.append((chunk, file.identity, pairs))
+                if most_bytes < 1 << 20:
+                    break
+        for file in list(self.following.files()):
+            if (file.device, file.inode) not in seen:
+                self.following.gone((file.device, file.inode))
+
+    def deliver(self, index: int) -> None:
+        """One chunk arrives whole, whichever comes first."""
+        if self.on_the_way:
+            chunk, identity, pairs = self.on_the_way.pop(index % len(self.on_the_way))
+            for position, value in pairs:
+                self.arrived[identity, position].add(value)
+            chunk.missing = 0
+            chunk.file.acknowledge()
+
+    def save(self) -> None:
+        self.state = encode(self.following.saved(), self.following.held())
+        self.following.must_save = False
+
+    def crash(self) -> None:
+        self.on_the_way.clear()
+        self.following = Following(*decode(self.state), max_line_bytes=self.max_line_bytes)
+
+    def drain(self) -> None:
+        for _ in range(MOST_LOOKS + SETTLE_LOOKS):
+            self.poll()
+            while self.on_the_way:
+                self.deliver(0)
+            self.save()
+
+    def values(self) -> Counter[bytes]:
+        """How many event ids each line has arrived under."""
+        return Counter(value for values in self.arrived.values() for value in values)
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 5), st.integers(0, 600)),
+        st.tuples(st.just("part"), st.integers(0, 0), st.integers(1, 300)),
+        st.tuples(st.sampled_from(["rename", "copy", "save", "crash", "delete"])),
+        st.tuples(st.just("poll"), st.sampled_from([1, 50, 700, 1 << 20])),
+        st.tuples(st.just("deliver"), st.integers(0, 5)),
+    ),
+    max_size=40,
+)
+
+
+def run(operations: list[tuple], heading: bytes) -> tuple[Collector, list[bytes]]:
+    """Do all that, end the last line, drain; the lines that were written and not part of the heading."""
+    disk = Disk()
+    disk.create(LOG)
+    collector = Collector(disk)
+    written: list[bytes] = []
+    unfinished = b""
+
+    def append(data: bytes) -> None:
+        if not disk.content[disk.names[LOG]]:
+            disk.append(LOG, heading)
+        disk.append(LOG, data)
+
+    def end_line() -> None:
+        nonlocal unfinished
+        if unfinished:
+            append(b"\n")
+            written.append(unfinished)
+            unfinished = b""
+
+    for operation, *numbers in operations:
+        match operation:
+            case "append":
+                end_line()
+                for _ in range(numbers[0]):
+                    written.append(b"%d %s" % (len(written), b"x" * numbers[1]))
+                    append(written[-1] + b"\n")
+            case "part":
+                piece = (b"%d " % len(written) if not unfinished else b"") + b"y" * numbers[1]
+                append(piece)
+                unfinished += piece
+            case "rename":
+                end_line()
+                disk.rotate_by_rename()
+            case "copy":
+                end_line()
+                disk.rotate_by_copy()
+            case "delete":
+                end_line()
+                collector.drain()
+                for name in [name for name in disk.names if name != LOG]:
+                    disk.delete(name)
+            case "poll":
+                collector.poll(numbers[0])
+            case "deliver":
+                collector.deliver(numbers[0])
+            case "save":
+                collector.save()
+            case "crash":
+                collector.crash()
+    end_line()
+    collector.drain()
+    return collector, written
+
+
+@settings(max_examples=400, deadline=None)
+@given(OPERATIONS, st.sampled_from([b"", b"#Fields: a b c\n"]))
+def test_every_line_arrives_and_no_event_id_means_two_lines(operations: list[tuple], heading: bytes) -> None:
+    collector, written = run(operations, heading)
+    arrived = collector.values()
+    assert [line for line in written if line not in arrived] == []
+    assert {key: values for key, values in collector.arrived.items() if len(values) > 1} == {}
+
+
+@settings(max_examples=300, deadline=None)
+@given(OPERATIONS)
+def test_a_line_keeps_its_event_id_through_renames_and_crashes(operations: list[tuple]) -> None:
+    operations = [operation for operation in operations if operation[0] != "copy"]
+    collector, written = run(operations, b"")
+    assert collector.values() == Counter(written)
+
+
+@settings(max_examples=300, deadline=None)
+@given(OPERATIONS, st.sampled_from([b"", b"#Fields: a b c\n"]))
+def test_a_line_keeps_its_event_id_through_copies_while_the_collector_lives(
+    operations: list[tuple], heading: bytes
+) -> None:
+    operations = [operation for operation in operations if operation[0] != "crash"]
+    # A copy of what was never looked at has nothing to be recognised by; that is a file like any other.
+    looked: list[tuple] = []
+    for operation in operations:
+        if operation[0] == "copy":
+            looked.append(("poll", 1 << 20))
+        looked.append(operation)
+    collector, written = run(looked, heading)
+    counts = collector.values()
+    counts.pop(heading.rstrip(b"\n"), None)
+    assert counts == Counter(written)
+
+
+def collected(disk: Disk) -> Collector:
+    """A collector that has shipped all that the disk holds."""
+    collector = Collector(disk)
+    collector.drain()
+    return collector
+
+
+def test_an_inode_given_out_again_is_another_file() -> None:
+    disk = Disk()
+    disk.create(LOG, b"first file, first line\n")
+    collector = collected(disk)
+    disk.delete(LOG)
+    disk.create(LOG, b"other file, first line\nand a second\n")
+    collector.drain()
+    assert list(disk.content) == [100]
+    assert len({identity for identity, _ in collector.arrived}) == 2
+    assert len(collector.values()) == 3
+
+
+def test_the_last_line_waits_for_its_newline() -> None:
+    disk = Disk()
+    disk.create(LOG, b"whole\nhal")
+    collector = collected(disk)
+    assert collector.values() == Counter([b"whole"])
+    disk.append(LOG, b"f\n")
+    collector.drain()
+    assert collector.values() == Counter([b"whole", b"half"])
+
+
+def test_a_truncation_is_seen_though_the_file_has_grown_to_the_same_size_or_beyond() -> None:
+    for fresh in (b"new line of n\n", b"new line of now and longer\n"):
+        disk = Disk()
+        disk.create(LOG, b"old line of o\n")
+        collector = collected(disk)
+        disk.content[disk.names[LOG]].clear()
+        disk.append(LOG, fresh)
+        collector.drain()
+        assert collector.values() == Counter([b"old line of o", fresh.rstrip()])
+        assert collector.following.truncations == 1
+
+
+def test_a_copy_that_a_person_made_is_not_shipped_and_one_that_grows_is() -> None:
+    disk = Disk()
+    lines = [b"%03d %s" % (number, b"x" * 40) for number in range(50)]
+    disk.create(LOG, b"\n".join(lines) + b"\n")
+    collector = collected(disk)
+    disk.create(f"{LOG}.9", bytes(disk.content[disk.names[LOG]]))
+    disk.append(LOG, b"one more\n")
+    collector.drain()
+    collector.crash()
+    collector.drain()
+    assert collector.values() == Counter([*lines, b"one more"])
+    disk.append(f"{LOG}.9", b"its own\n")
+    collector.drain()
+    assert collector.values() == Counter([*lines, *lines, b"one more", b"its own"])
+
+
+def test_a_file_moved_to_another_device_goes_on_under_its_identity() -> None:
+    disk = Disk()
+    disk.create(LOG, b"a line\n")
+    collector = collected(disk)
+    content = bytes(disk.content[disk.names[LOG]])
+    disk.delete(LOG)
+    disk.create("elsewhere", b"")
+    disk.create(f"{LOG}.1", content + b"written meanwhile\n")
+    collector.drain()
+    assert len({identity for identity, _ in collector.arrived}) == 1
+    assert collector.values() == Counter([b"a line", b"written meanwhile"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2, "files": [], "held": []}',
+        '{"version": 1, "files": [{}], "held": []}',
+        "nonsense",
+    ],
+)
+def test_a_state_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(StateUnreadable):
+        decode(text)
+
+
+def test_a_fingerprint_does_not_change_while_the_file_grows() -> None:
+    assert fingerprint(b"no newline yet") is None
+    assert fingerprint(b"a line\n") == fingerprint(b"a line\nand more\n") != fingerprint(b"b line\n")
+    assert fingerprint(b"x" * HEAD_BYTES) == fingerprint(b"x" * 2 * HEAD_BYTES + b"\n")
+
+
+def test_packed_leftovers_are_known_by_their_names() -> None:
+    assert is_compressed("/var/log/access.log.2.gz")
+    assert not is_compressed("/var/log/access.log.2")
+
+
+@given(st.lists(st.binary(max_size=30), max_size=10), st.integers(1, 12), st.integers(1, 9))
+def test_cutting_is_the_same_however_the_bytes_come(parts: list[bytes], bound: int, step: int) -> None:
+    whole = b"\n".join(parts)
+    cutter = LineCutter(0, bound)
+    lines = [
+        line for start in range(0, len(whole), step) for line in cutter.feed(whole[start : start + step])
+    ]
+    expected = whole.split(b"\n")
+    assert [(line.value, line.length_bytes) for line in lines] == [
+        (value[:bound], len(value)) for value in expected[:-1]
+    ]
+    for line in lines:
+        assert whole[line.position : line.position + line.length_bytes + 1][-1:] == b"\n"
+    assert cutter.waiting_bytes == len(expected[-1])
+    assert cutter.scanned == len(whole)

@@ -1,0 +1,114 @@
+"""`kafkacompat pipeline collect`: the words of the command line, signals, and the line that tells rate and lag."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import socket
+import sys
+import time
+from typing import Final
+
+from kafkacompat.pipeline.collector.disk import Disk
+from kafkacompat.pipeline.collector.running import Collector, Figures
+from kafkacompat.pipeline.collector.shipping import Shipper
+from kafkacompat.pipeline.collector.state_file import StateFile
+from kafkacompat.pipeline.failure import require_extra
+from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, LOGS_RAW, create_missing, plans
+
+DEFAULT_STATE: Final = "kafkacompat-collector"
+TELL_INTERVAL_S: Final = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE_OR_GLOB", help="access logs; quote patterns such as 'access.log*'"
+    )
+    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker")
+    parser.add_argument(
+        "--state", default=DEFAULT_STATE, metavar="DIR", help=f"where positions are kept; {DEFAULT_STATE}"
+    )
+    parser.add_argument(
+        "--host", default=socket.gethostname(), help="what the source of a line begins with; this host's name"
+    )
+    parser.add_argument("--until-end", action="store_true", help="ship what is there and end")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=TELL_INTERVAL_S,
+        metavar="SECONDS",
+        help="between two lines about rate and lag",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ship until SIGINT or SIGTERM; 0 when it stopped cleanly."""
+    require_extra("spark", "confluent_kafka")
+    state = StateFile(arguments.state)
+    try:
+        stopping: list[int] = []
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda number, frame: stopping.append(number))
+
+        def ensure_topics() -> None:
+            create_missing(arguments.bootstrap, plans([LOGS_RAW]))
+
+        ensure_topics()
+        disk = Disk(arguments.files)
+        shipper = Shipper(arguments.bootstrap, arguments.host, ensure_topics)
+        teller = Teller(arguments.interval)
+        collector = Collector(disk, state, shipper)
+        print(
+            f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {arguments.bootstrap}",
+            flush=True,
+        )
+        collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
+        shipper.close()
+        disk.close()
+        print(f"collector stopped: {described(collector.figures(), None)}", flush=True)
+    finally:
+        state.close()
+    return 0
+
+
+class Teller:
+    """One line an interval."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._told_s = time.monotonic()
+        self._lines = 0
+        self._trouble: str | None = None
+
+    def tell(self, figures: Figures) -> None:
+        now_s = time.monotonic()
+        if figures.trouble is not None and figures.trouble != self._trouble:
+            print(f"collector: {figures.trouble}", file=sys.stderr, flush=True)
+        self._trouble = figures.trouble
+        elapsed_s = now_s - self._told_s
+        if elapsed_s < self._interval_s:
+            return
+        print(f"collector: {described(figures, (figures.lines - self._lines) / elapsed_s)}", flush=True)
+        self._told_s, self._lines = now_s, figures.lines
+
+
+def described(figures: Figures, lines_per_s: float | None) -> str:
+    """What a person wants to know of it, the unusual only where it happened."""
+    parts = [
+        f"{figures.lines:,} lines, {figures.bytes / 1e6:,.1f} MB shipped",
+        f"lag {figures.lag_bytes:,} bytes in {figures.files} files",
+        f"{figures.on_the_way_bytes:,} bytes on the way",
+    ]
+    if lines_per_s is not None:
+        parts.insert(0, f"{lines_per_s:,.0f} lines/s")
+    if figures.unfinished_bytes:
+        parts.append(f"{figures.unfinished_bytes:,} bytes wait for their newline")
+    if figures.cut_lines:
+        parts.append(f"{figures.cut_lines:,} lines cut")
+    if figures.resent_lines:
+        parts.append(f"{figures.resent_lines:,} sent again")
+    if figures.truncations:
+        parts.append(f"{figures.truncations} truncations")
+    if figures.refused_files:
+        parts.append(f"{figures.refused_files} files too many are not followed")
+    return ", ".join(parts)

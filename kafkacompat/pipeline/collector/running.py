@@ -1,0 +1,158 @@
+"""Turns the collector's loop: look, read, ship, save. One thread; the producer's callbacks run inside its own calls.
+
+The state is saved only after the broker has acknowledged what it says. When the broker is away the loop waits with a
+bounded amount on its way (back-pressure): files keep their lines, nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from kafkacompat.pipeline.collector.disk import Disk
+from kafkacompat.pipeline.collector.followed import Followed
+from kafkacompat.pipeline.collector.following import Following, Look
+from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
+from kafkacompat.pipeline.collector.shipping import Shipper
+from kafkacompat.pipeline.collector.state_file import StateFile
+from kafkacompat.pipeline.failure import PipelineFailed
+
+SCAN_INTERVAL_S: Final = 0.25
+SAVE_INTERVAL_S: Final = 1.0
+READ_BYTES: Final = 256 * 1024
+"""Of one file before the next has its turn."""
+
+STOP_TIMEOUT_S: Final = 10.0
+
+
+class Figures(NamedTuple):
+    """What the collector tells of itself. Sums since it started, but for the lag and what is on its way."""
+
+    files: int
+    lines: int
+    """Acknowledged."""
+    bytes: int
+    lag_bytes: int
+    """In the files and not read."""
+    on_the_way_bytes: int
+    cut_lines: int
+    resent_lines: int
+    truncations: int
+    unfinished_bytes: int
+    """After the last newline of each file."""
+    refused_files: int
+    trouble: str | None
+
+
+class Collector:
+    """One run over a state directory."""
+
+    def __init__(self, disk: Disk, state: StateFile, shipper: Shipper) -> None:
+        """PipelineFailed when the state is not one that a collector wrote."""
+        self._disk = disk
+        self._state = state
+        self._shipper = shipper
+        text = state.load()
+        try:
+            saved, held = decode(text) if text is not None else ([], [])
+        except StateUnreadable as error:
+            raise PipelineFailed(f"{state.path} is no state of a collector: {error}") from None
+        self._following = Following(saved, held)
+        self._earlier = [entry for entry in saved if not entry.left]
+        self._looks: dict[tuple[int, int], Look] = {}
+        self._scanned_s = float("-inf")
+        self._saved_s = float("-inf")
+        self._saved_lines = 0
+        self._scans = 0
+
+    def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None], until_end: bool) -> None:
+        """Go on until stopping() is true, or all is shipped and until_end; tell is called after each turn."""
+        while not stopping():
+            moved = self.turn(time.monotonic())
+            tell(self.figures())
+            if until_end and not moved and self._all_shipped():
+                break
+            self._shipper.turn(0.0 if moved and self._shipper.room else SCAN_INTERVAL_S / 2)
+        self._shipper.flush(STOP_TIMEOUT_S)
+        self._save(time.monotonic())
+        tell(self.figures())
+
+    def turn(self, now_s: float) -> bool:
+        """One round over the files; whether anything was read."""
+        if now_s - self._scanned_s >= SCAN_INTERVAL_S:
+            self._scan(now_s)
+        moved = False
+        for look in list(self._looks.values()):
+            if not self._shipper.room:
+                break
+            file = self._following.get((look.device, look.inode))
+            if file is not None and file.identity is not None and file.unread_bytes:
+                moved = self._read(file, look, now_s) or moved
+        if (
+            now_s - self._saved_s >= SAVE_INTERVAL_S and self._saved_lines != self._shipper.acknowledged_lines
+        ) or self._following.must_save:
+            self._save(now_s)
+        return moved
+
+    def figures(self) -> Figures:
+        files = list(self._following.files())
+        shipper = self._shipper
+        return Figures(
+            len(files),
+            shipper.acknowledged_lines,
+            shipper.acknowledged_bytes,
+            sum(file.unread_bytes for file in files),
+            shipper.on_the_way_bytes,
+            shipper.cut_lines,
+            shipper.resent_lines,
+            self._following.truncations,
+            sum(file.cutter.waiting_bytes for file in files),
+            self._disk.refused,
+            shipper.trouble or next((f"{path}: {why}" for path, why in self._disk.troubles.items()), None),
+        )
+
+    def _scan(self, now_s: float) -> None:
+        self._scanned_s = now_s
+        self._scans += 1
+        looks, gone = self._disk.scan(now_s)
+        if self._earlier:
+            gone += self._disk.find_renamed(self._earlier, now_s)
+            self._earlier = []
+            looks, more = self._disk.scan(now_s)
+            gone += more
+        for key in gone:
+            self._following.gone(key)
+        self._looks = {(look.device, look.inode): look for look in looks}
+        for look in looks:
+            try:
+                self._following.look(look, self._disk.reader(look, now_s))
+            except OSError as error:
+                self._disk.troubles[look.path] = error.strerror or str(error)
+
+    def _read(self, file: Followed, look: Look, now_s: float) -> bool:
+        try:
+            lines, chunk = self._following.lines_of(file, self._disk.reader(look, now_s), READ_BYTES)
+        except OSError as error:
+            self._disk.troubles[look.path] = error.strerror or str(error)
+            return False
+        if self._following.must_save:
+            self._save(now_s)
+        if chunk is not None and file.identity is not None:
+            self._shipper.ship(chunk, lines, file.identity, file.path)
+        return not file.left
+
+    def _all_shipped(self) -> bool:
+        files = list(self._following.files())
+        return (
+            self._scans > 1
+            and not self._following.undecided
+            and self._shipper.on_the_way_bytes == 0
+            and not any(file.unread_bytes for file in files if file.identity is not None)
+        )
+
+    def _save(self, now_s: float) -> None:
+        self._saved_lines = self._shipper.acknowledged_lines
+        self._state.save(encode(self._following.saved(), self._following.held()))
+        self._following.must_save = False
+        self._saved_s = now_s

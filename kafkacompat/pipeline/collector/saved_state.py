@@ -1,0 +1,54 @@
+"""The collector's state as text and back. Pure; where it is kept is the shell's affair.
+
+JSON with a version: a person can read how far each file is shipped.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kafkacompat.pipeline.collector.followed import Mark, Saved
+from kafkacompat.pipeline.collector.following import Held
+
+VERSION: Final = 1
+
+
+class StateUnreadable(Exception):
+    """The text is not a state that this collector wrote; says why."""
+
+
+def encode(saved: list[Saved], held: list[Held]) -> str:
+    """One file an object; `position` is where to read on, `marks` are [position, digest] it is recognised by."""
+    files = [{**entry._asdict(), "marks": [list(mark) for mark in entry.marks]} for entry in saved]
+    return json.dumps({"version": VERSION, "files": files, "held": [list(one) for one in held]}, indent=1)
+
+
+def decode(text: str) -> tuple[list[Saved], list[Held]]:
+    """What `encode` was given; StateUnreadable otherwise."""
+    try:
+        whole = json.loads(text)
+        if whole["version"] != VERSION:
+            raise StateUnreadable(f"its version is {whole['version']!r}, not {VERSION}")
+        return [_saved(entry) for entry in whole["files"]], [
+            Held(int(device), int(inode), int(size)) for device, inode, size in whole["held"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateUnreadable(f"{type(error).__name__}: {error}") from error
+
+
+def _saved(entry: dict[str, Any]) -> Saved:
+    marks = tuple(Mark(int(position), str(digest)) for position, digest in entry["marks"])
+    position = int(entry["position"])
+    if not marks or position < 0 or position > marks[-1].position:
+        raise ValueError(f"no usable position for {entry['path']!r}")
+    return Saved(
+        str(entry["identity"]),
+        int(entry["device"]),
+        int(entry["inode"]),
+        str(entry["fingerprint"]),
+        str(entry["path"]),
+        position,
+        marks,
+        bool(entry["left"]),
+    )

@@ -1,0 +1,156 @@
+"""Hands lines to the broker and hears what arrived: acks=all, idempotent producer. Knows no files but their identity.
+
+A line is given up by nobody: what fails is sent again, under the same event id. Memory is bounded by what may be on its
+way; who ships asks `room` first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from kafkacompat.pipeline.collector.followed import Chunk
+from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.topics import LOGS_RAW
+
+MAX_ON_THE_WAY_BYTES: Final = 16 * 1024 * 1024
+"""Lines handed over and not acknowledged, each with LINE_COST_BYTES for its key, headers and place in the queue."""
+
+LINE_COST_BYTES: Final = 512
+MOST_PER_TURN: Final = 10_000
+CLIENT_ID: Final = "kafkacompat-collector"
+
+SOURCE_HEADER: Final = "source"
+FILE_HEADER: Final = "file"
+POSITION_HEADER: Final = "position"
+CUT_HEADER: Final = "cut_from_bytes"
+"""On a line that was cut: its length in the file, decimal."""
+
+Headers = list[tuple[str, bytes]]
+
+
+class Shipper:
+    """One producer, made anew when it fails for good."""
+
+    def __init__(self, bootstrap: str, host: str, ensure_topics: Callable[[], object]) -> None:
+        """host: what `source` begins with. ensure_topics is called when the topic is found missing."""
+        self._bootstrap = bootstrap
+        self._host = host
+        self._ensure_topics = ensure_topics
+        self._again: deque[tuple[Chunk, bytes, bytes, Headers]] = deque()
+        self._producer = self._new_producer()
+        self._broken = False
+        self._topic_missing = False
+        self.on_the_way_bytes = 0
+        self.acknowledged_lines = 0
+        self.acknowledged_bytes = 0
+        self.cut_lines = 0
+        self.resent_lines = 0
+        self.trouble: str | None = None
+        """What the client said last, until a line arrives again."""
+
+    @property
+    def room(self) -> bool:
+        """Whether more may be handed over."""
+        return self.on_the_way_bytes < MAX_ON_THE_WAY_BYTES
+
+    def ship(self, chunk: Chunk, lines: list[Line], identity: str, path: str) -> None:
+        """Hand these lines of one chunk over."""
+        source = (self._host + path).encode("utf-8", "surrogateescape")
+        fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii"))]
+        produce, delivered = self._produce, partial(self._delivered, chunk)
+        self.on_the_way_bytes += chunk.size_bytes + len(lines) * LINE_COST_BYTES
+        for position, value, length in lines:
+            headers = [*fixed, (POSITION_HEADER, b"%d" % position)]
+            if length != len(value):
+                self.cut_lines += 1
+                headers.append((CUT_HEADER, b"%d" % length))
+            produce(value, source, headers, delivered)
+
+    def turn(self, timeout_s: float) -> None:
+        """Hear what arrived, for at most timeout_s; send again what failed."""
+        self._producer.poll(timeout_s)
+        if self._topic_missing:
+            self._topic_missing = False
+            self._ensure_topics()
+        if self._broken:
+            # A fatal error of the idempotent producer: it takes nothing more, and gives back all it had.
+            self._broken = False
+            self._producer.purge()
+            self._producer.flush(1.0)
+            self._producer = self._new_producer()
+        for _ in range(min(len(self._again), MOST_PER_TURN)):
+            chunk, value, key, headers = self._again.popleft()
+            self.resent_lines += 1
+            self._produce(value, key, headers, partial(self._delivered, chunk))
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait for what is on its way; whether all arrived."""
+        self._producer.flush(timeout_s)
+        return self.on_the_way_bytes == 0
+
+    def close(self) -> None:
+        """Drop what has not arrived; the next run sends it."""
+        self._producer.purge()
+        self._producer.flush(1.0)
+
+    def _new_producer(self) -> Any:
+        from confluent_kafka import Producer
+
+        return Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "client.id": CLIENT_ID,
+                "acks": "all",
+                "enable.idempotence": True,
+                # The client tries for ever: when a line is late it is the collector that waits.
+                "message.timeout.ms": 0,
+                "linger.ms": 20,
+                "compression.type": "lz4",
+                "queue.buffering.max.kbytes": 2 * MAX_ON_THE_WAY_BYTES // 1024,
+                "log_level": 0,
+                "error_cb": self._heard,
+            }
+        )
+
+    def _produce(self, value: bytes, key: bytes, headers: Headers, delivered: Callable[..., None]) -> None:
+        while True:
+            try:
+                self._producer.produce(LOGS_RAW, value=value, key=key, headers=headers, on_delivery=delivered)
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+
+    def _heard(self, error: Any) -> None:
+        self.trouble = error.str()
+        self._broken = self._broken or error.fatal()
+
+    def _delivered(self, chunk: Chunk, error: Any, message: Any) -> None:
+        value = message.value() or b""
+        if error is None:
+            self.trouble = None
+            self.acknowledged_lines += 1
+            self.acknowledged_bytes += len(value)
+            self.on_the_way_bytes -= len(value) + LINE_COST_BYTES
+            chunk.missing -= 1
+            if not chunk.missing:
+                chunk.file.acknowledge()
+            return
+        headers = message.headers() or []
+        self.trouble = error.str()
+        code = error.name()
+        if code in ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE") and value:
+            # The topic takes less than MAX_LINE_BYTES.
+            if not any(name == CUT_HEADER for name, _ in headers):
+                self.cut_lines += 1
+                headers = [*headers, (CUT_HEADER, b"%d" % len(value))]
+            shorter = value[: len(value) // 2]
+            self.on_the_way_bytes -= len(value) - len(shorter)
+            value = shorter
+        elif code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+            self._topic_missing = True
+        elif error.fatal() or code == "_FATAL":
+            self._broken = True
+        self._again.append((chunk, value, message.key(), headers))

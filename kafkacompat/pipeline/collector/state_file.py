@@ -1,0 +1,61 @@
+"""Keeps the collector's state in a directory, whole or not at all; one collector a directory. Knows nothing of its content."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Final
+
+from kafkacompat.pipeline.failure import PipelineFailed
+
+STATE_NAME: Final = "positions.json"
+LOCK_NAME: Final = "lock"
+
+
+class StateFile:
+    """The state's text. PipelineFailed where the directory cannot be used."""
+
+    def __init__(self, directory: str) -> None:
+        """Create the directory where it is missing, and take it for this process."""
+        self.path = os.path.join(directory, STATE_NAME)
+        try:
+            os.makedirs(directory, exist_ok=True)
+            self._lock = open(os.path.join(directory, LOCK_NAME), "a")  # noqa: SIM115 - held until close
+            self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise PipelineFailed(
+                f"the state directory {directory} cannot be used: {error.strerror}"
+            ) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.close()
+            raise PipelineFailed(f"another collector uses the state directory {directory}") from None
+
+    def load(self) -> str | None:
+        """What was saved last; None when nothing was."""
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise PipelineFailed(f"the state {self.path} cannot be read: {error}") from None
+
+    def save(self, text: str) -> None:
+        """Replace it; after a power cut either this or the one before is there."""
+        fresh = self.path + ".new"
+        try:
+            with open(fresh, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self.path)
+            os.fsync(self._directory)
+        except OSError as error:
+            raise PipelineFailed(f"the state {self.path} cannot be saved: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Let the directory go."""
+        self._lock.close()
+        os.close(self._directory)
