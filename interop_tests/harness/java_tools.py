@@ -96,6 +96,16 @@ def dump_faults(output: ToolOutput) -> list[str]:
     return [line for line in lines if DUMP_FAULT.search(line) and not line.startswith(("|", "Dumping"))]
 
 
+def java_command() -> list[str]:
+    """Java with Kafka's jars, to be followed by a class or a source file."""
+    return [require_program("java"), HEAP, *QUICK_JVM, LOGGING, "-cp", kafka_classpath()]
+
+
+def tool_command(tool: str, *arguments: str) -> list[str]:
+    """The command of a tool in a JVM of its own."""
+    return [*java_command(), class_name(tool), *arguments]
+
+
 class KafkaTools:
     """Runs tools; close() ends the JVM that it keeps."""
 
@@ -128,7 +138,7 @@ class KafkaTools:
         """Start a tool in a JVM of its own, its output in a file; it is killed at the end of the block."""
         with open(log, "ab") as sink:
             process = subprocess.Popen(
-                [*self._java(), class_name(tool), *arguments],
+                tool_command(tool, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -146,19 +156,16 @@ class KafkaTools:
             self._server.wait()
             self._server = None
 
-    def _java(self) -> list[str]:
-        return [require_program("java"), HEAP, *QUICK_JVM, LOGGING, "-cp", kafka_classpath()]
-
     def _run_alone(self, name: str, arguments: tuple[str, ...], stdin: str, timeout_s: float) -> ToolOutput:
         done = subprocess.run(
-            [*self._java(), name, *arguments], input=stdin, capture_output=True, text=True, timeout=timeout_s
+            tool_command(name, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout_s
         )
         return ToolOutput(name, done.returncode, done.stdout, done.stderr)
 
     def _running_server(self) -> subprocess.Popen[bytes] | None:
         if self._server is None and self._has_server:
             process = subprocess.Popen(
-                [*self._java(), str(TOOL_SERVER)],
+                [*java_command(), str(TOOL_SERVER)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

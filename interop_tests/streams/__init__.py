@@ -1,0 +1,1 @@
+"""A Kafka Streams application."""
