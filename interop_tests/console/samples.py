@@ -13,7 +13,17 @@ from dataclasses import dataclass
 BASE_MS = 1_790_000_040_000
 """A whole minute, UTC."""
 MINUTE_MS = 60_000
-PAGES = ("/", "/products", "/products/42", "/search", "/cart", "/checkout", "/help", "/blog/streams", "/about")
+PAGES = (
+    "/",
+    "/products",
+    "/products/42",
+    "/search",
+    "/cart",
+    "/checkout",
+    "/help",
+    "/blog/streams",
+    "/about",
+)
 SERVICES = ("auth", "cart", "catalogue", "payments", "search")
 RESULT_TOPICS = (
     "logs.summary",
@@ -45,7 +55,9 @@ class Result:
 def result(topic: str, key: str, timestamp_ms: int, /, **fields: object) -> Result:
     """A record whose event_id is made of topic, key and fields, as the jobs make theirs."""
     said = json.dumps([topic, key, fields], sort_keys=True)
-    return Result(topic, key, {"event_id": f"{random.Random(said).getrandbits(64):016x}"} | fields, timestamp_ms)
+    return Result(
+        topic, key, {"event_id": f"{random.Random(said).getrandbits(64):016x}"} | fields, timestamp_ms
+    )
 
 
 def window(minute: int, length: int = 1) -> dict[str, object]:

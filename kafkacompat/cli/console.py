@@ -50,11 +50,9 @@ def run(arguments: argparse.Namespace) -> int:
     def ready(address: str) -> None:
         print(f"console at {address}/", flush=True)
 
-    status = 0
     try:
         trio.run(run_console, arguments.bootstrap, host, port, arguments.allow_host, ready)
-    except* ConsoleError as errors:
-        for error in errors.exceptions:
-            print(f"kafkacompat: {error}", file=sys.stderr)
-        status = 1
-    return status
+    except ConsoleError as error:
+        print(f"kafkacompat: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, cast
@@ -23,10 +24,28 @@ KEEP_ALIVE_S = 30.0
 MAX_REQUEST_HEAD_BYTES = 16 * 1024
 
 
-def server_config(host: str, port: int) -> Config:
-    """Hypercorn's settings: one listener, HTTP/1.1 and 2, no log of requests, no hint of the server's make."""
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket of that address, not listening yet. ConsoleError if the address cannot be had."""
+    try:
+        family, kind, protocol, _name, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return bound
+
+
+def server_config(listener: socket.socket) -> Config:
+    """Hypercorn's settings: the given socket, no log of requests, no hint of the server's make."""
     config = Config()
-    config.bind = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    config.bind = [f"fd://{listener.fileno()}"]
     config.accesslog = None
     config.errorlog = None
     config.include_server_header = False
@@ -47,6 +66,7 @@ async def run_console(
 
     port 0 takes a free one. The broker need not be there: the page says that it is not, and goes on when it comes.
     """
+    listener = bound_socket(host, port)
     state = ConsoleState(bootstrap, wall_clock_ms(), f"{wall_clock_ms():x}")
     reader = ResultReader(bootstrap)
     client = ClusterClient(bootstrap)
@@ -54,20 +74,16 @@ async def run_console(
     app = application(state, wall_clock_ms, allowed_hosts)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
-            stopping = trio.Event()
-            server = partial(serve, cast(Any, app), server_config(host, port), shutdown_trigger=stopping.wait)
-            try:
-                binds = await nursery.start(server)
-            except OSError as error:
-                raise ConsoleError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+            server = partial(serve, cast(Any, app), server_config(listener), mode="asgi")
+            binds = await nursery.start(server)
+            # The server closes it: it has made a socket of its own from the number.
+            listener.detach()
             nursery.start_soon(keep_looking, state, client, reader, wall_clock_ms)
             nursery.start_soon(reader.run, send)
             nursery.start_soon(fold_batches, state, receive)
             ready(binds[0])
             async for _ in signals:
                 break
-            stopping.set()
-            await trio.sleep(0)
             nursery.cancel_scope.cancel()
 
 

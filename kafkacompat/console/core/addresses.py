@@ -17,6 +17,8 @@ def listen_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
+    elif ":" in host:
+        host = ""
     if not colon or not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{text!r} is no HOST:PORT")
     return host, int(port)

@@ -19,6 +19,7 @@ TOP_PAGES = 10
 RECENT_SESSIONS = 10
 RECENT_ALERTS = 12
 RECENT_REJECTED = 8
+HOUR_MS = 3_600_000
 SESSION_BUCKETS_MS = (
     (60_000, "under 1 min"),
     (300_000, "1–5 min"),
@@ -172,7 +173,21 @@ def metrics_view(results: Results) -> View:
             _service_view(service, windows.get(service, []), latest.get(service)) for service in services
         ],
         "services_hidden": len(windows.keys() | latest.keys()) - len(services),
-        "alerts": {"kept": len(alerts), "latest": [_alert_view(row) for row in alerts[:RECENT_ALERTS]]},
+        "alerts": alerts_view(alerts, newest_end_ms(results.rows(names.METRICS_WINDOWS) + alerts)),
+    }
+
+
+def newest_end_ms(rows: Iterable[Fields]) -> int:
+    """Where the newest window ends; 0 without one."""
+    return max((row["window_end_ms"] for row in rows), default=0)
+
+
+def alerts_view(alerts: list[Fields], now_ms: int) -> View:
+    """The latest alerts of a list, newest first, and how many fall into the hour of event time before now_ms."""
+    return {
+        "kept": len(alerts),
+        "last_hour": sum(row["window_end_ms"] > now_ms - HOUR_MS for row in alerts),
+        "latest": [_alert_view(row) for row in alerts[:RECENT_ALERTS]],
     }
 
 

@@ -1,0 +1,79 @@
+// Starts the page: which view is shown, and asking for what is new at a bounded pace, only while somebody looks.
+
+import { byId, setText } from "./dom.js";
+import { seconds, duration } from "./format.js";
+import { PipelineView } from "./pipeline.js";
+import { ClusterView, lastSeen } from "./cluster.js";
+import { BrowseView } from "./browse.js";
+
+const RESULTS_INTERVAL_MS = 1000;
+const CLUSTER_INTERVAL_MS = 2000;
+const FAILED_INTERVAL_MS = 2000;
+const REQUEST_TIMEOUT_MS = 8000;
+
+const pipeline = new PipelineView();
+const cluster = new ClusterView();
+const browse = new BrowseView();
+let broker = null;
+let consoleAwaySince = null;
+
+function showHealth(view) {
+  broker = view;
+  byId("health").className = `pill ${view.health.level}`;
+  setText(byId("health"), view.health.text);
+  setText(byId("where"), view.broker.bootstrap);
+  showBanner();
+}
+
+function showBanner() {
+  let text = "";
+  if (consoleAwaySince !== null) text = `The console itself does not answer since ${seconds(consoleAwaySince)} (${duration(Date.now() - consoleAwaySince)}). Is it still running?`;
+  else if (broker?.broker.state === "unreachable") {
+    const { bootstrap, since_ms: since, reason } = broker.broker;
+    text = `The broker at ${bootstrap} is not reachable since ${seconds(since)} (${duration(Date.now() - since)}): ${reason}.${lastSeen(broker)}`;
+  }
+  byId("banner").hidden = text === "";
+  document.body.classList.toggle("stale", text !== "");
+  setText(byId("banner"), text);
+}
+
+function keepAsking(path, interval, use) {
+  let tag = null;
+  const ask = async () => {
+    let pause = interval;
+    if (!document.hidden) {
+      try {
+        const response = await fetch(path, { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS), cache: "no-cache" });
+        if (!response.ok) throw new Error(`status ${response.status}`);
+        const answer = await response.json();
+        consoleAwaySince = null;
+        if (response.headers.get("etag") !== tag) use(answer);
+        tag = response.headers.get("etag");
+      } catch (error) {
+        if (!(error instanceof TypeError) && error.name !== "TimeoutError" && error.name !== "AbortError") console.error(error);
+        consoleAwaySince ??= Date.now();
+        pause = FAILED_INTERVAL_MS;
+        tag = null;
+      }
+      showBanner();
+    }
+    setTimeout(ask, pause);
+  };
+  ask();
+}
+
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
+  const view = { "/cluster": "cluster", "/browse": "browse" }[path] ?? "pipeline";
+  for (const each of document.querySelectorAll(".view")) each.hidden = each.id !== `view-${view}`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.dataset.view === view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (view === "browse") browse.show(new URLSearchParams(query));
+}
+
+window.addEventListener("hashchange", route);
+route();
+keepAsking("/api/cluster", CLUSTER_INTERVAL_MS, (view) => { showHealth(view); pipeline.updateCluster(view); cluster.update(view); browse.updateCluster(view); });
+keepAsking("/api/results", RESULTS_INTERVAL_MS, (view) => pipeline.updateResults(view));

@@ -1,0 +1,177 @@
+// The records' view: a partition's records by offset or time, page by page. The address bar holds what is shown.
+
+import { byId, empty, h, replace, setText, table } from "./dom.js";
+import { bytes, count, precise } from "./format.js";
+
+const WHOLE_VALUE_BYTES = 1_000_000;
+const PREVIEW_CHARACTERS = 160;
+
+export class BrowseView {
+  constructor() {
+    this.open = new Set();
+    this.page = null;
+    this.topics = [];
+    this.asked = 0;
+    byId("browse-form").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
+    byId("browse-topic").addEventListener("change", () => this.fillPartitions());
+    byId("browse-start").addEventListener("change", () => this.showAt());
+    byId("browse-oldest").addEventListener("click", () => this.go({ offset: "0" }));
+    byId("browse-older").addEventListener("click", () => this.go({ before: String(this.page.previous_before) }));
+    byId("browse-newer").addEventListener("click", () => this.go({ offset: String(this.page.next_offset) }));
+    byId("browse-newest").addEventListener("click", () => this.go({}));
+    this.buttons();
+  }
+
+  updateCluster(view) {
+    const topics = view.cluster?.topics ?? [];
+    const shape = JSON.stringify(topics.map((topic) => [topic.topic, topic.partitions.length]));
+    if (shape === this.shape) return;
+    this.shape = shape;
+    this.topics = [...topics].sort((one, other) => Number(one.internal) - Number(other.internal));
+    const chosen = byId("browse-topic").value || this.query?.get("topic");
+    replace(byId("browse-topic"), this.topics.map((topic) => h("option", { value: topic.topic }, topic.topic)));
+    if (chosen && this.topics.some((topic) => topic.topic === chosen)) byId("browse-topic").value = chosen;
+    this.fillPartitions(this.query?.get("partition"));
+  }
+
+  // Called with the part of the address behind #/browse.
+  show(query) {
+    this.query = query;
+    const topic = query.get("topic");
+    if (!topic) {
+      setText(byId("browse-range"), "");
+      replace(byId("browse-records"), empty("Choose a topic and a partition, and where to start."));
+      this.page = null;
+      this.buttons();
+      return;
+    }
+    if (this.topics.some((each) => each.topic === topic)) byId("browse-topic").value = topic;
+    this.fillPartitions(query.get("partition") ?? "0");
+    if (query.has("limit")) byId("browse-limit").value = query.get("limit");
+    byId("browse-uncommitted").checked = query.get("uncommitted") === "true";
+    this.load(query);
+  }
+
+  fillPartitions(chosen = byId("browse-partition").value) {
+    const topic = this.topics.find((each) => each.topic === byId("browse-topic").value);
+    replace(byId("browse-partition"), (topic?.partitions ?? []).map((each) => h("option", { value: each.partition }, each.partition)));
+    if (topic?.partitions.some((each) => String(each.partition) === chosen)) byId("browse-partition").value = chosen;
+  }
+
+  showAt() {
+    const start = byId("browse-start").value;
+    byId("browse-at-label").hidden = start === "latest";
+    setText(byId("browse-at-name"), start === "time" ? "Time, UTC" : "Offset");
+    byId("browse-at").placeholder = start === "time" ? "2026-11-21 10:15:00" : "0";
+  }
+
+  submit() {
+    const start = byId("browse-start").value;
+    const at = byId("browse-at").value.trim();
+    if (start === "latest") { this.go({}); return; }
+    if (start === "offset") { this.go({ offset: at || "0" }); return; }
+    const time = Date.parse(`${at.replace(" ", "T")}${/Z$/.test(at) ? "" : /T|\s/.test(at) ? "Z" : ""}`);
+    if (Number.isNaN(time) || time < 0) { this.fail(`${at || "nothing"} is no time; write it as 2026-11-21 10:15:00`); return; }
+    this.go({ time_ms: String(time) });
+  }
+
+  go(where) {
+    const topic = byId("browse-topic").value;
+    if (!topic) { this.fail("there is no topic to show"); return; }
+    const query = new URLSearchParams({ topic, partition: byId("browse-partition").value || "0", limit: byId("browse-limit").value, ...where });
+    if (byId("browse-uncommitted").checked) query.set("uncommitted", "true");
+    const next = `#/browse?${query}`;
+    if (location.hash === next) this.show(query);
+    else location.hash = next;
+  }
+
+  async load(query) {
+    const asked = ++this.asked;
+    setText(byId("browse-title"), `${query.get("topic")}, partition ${query.get("partition") ?? "0"}`);
+    setText(byId("browse-range"), "reading …");
+    let answer;
+    try {
+      const response = await fetch(`/api/records?${query}`);
+      answer = await response.json();
+      if (!response.ok) throw new Error(answer.error);
+    } catch (error) {
+      if (asked === this.asked) this.fail(error.message);
+      return;
+    }
+    if (asked !== this.asked) return;
+    this.page = answer;
+    this.open.clear();
+    this.draw();
+  }
+
+  fail(text) {
+    this.page = null;
+    this.buttons();
+    setText(byId("browse-range"), "");
+    replace(byId("browse-records"), h("p", { class: "banner", role: "alert" }, text));
+  }
+
+  buttons() {
+    byId("browse-older").disabled = !this.page || this.page.previous_before === null;
+    byId("browse-oldest").disabled = byId("browse-older").disabled;
+    byId("browse-newer").disabled = !this.page || this.page.next_offset === null;
+    byId("browse-newest").disabled = !this.page;
+  }
+
+  draw() {
+    const { records, earliest, latest, topic, partition } = this.page;
+    this.buttons();
+    const shown = records.length ? `offsets ${count(records[0].offset)} to ${count(records.at(-1).offset)}` : "no records here";
+    setText(byId("browse-range"), `${shown}; the partition holds ${count(earliest)} to ${count(latest)}`);
+    if (records.length === 0) {
+      replace(byId("browse-records"), empty(earliest === latest ? "This partition holds no records." : "There are no records from here on. Older ones are before it."));
+      return;
+    }
+    replace(byId("browse-records"), table(`Records of ${topic}, partition ${partition}`, [
+      { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
+      { title: "Time (UTC)", class: "nowrap", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
+      { title: "Key", class: "clip mono key", cell: (row) => short(row.key) },
+      { title: "Value", class: "clip mono", cell: (row) => short(row.value) },
+      { title: "Size", number: true, cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
+    ], records, (row) => this.open.has(row.offset) && this.detail(row)));
+  }
+
+  fold(row) {
+    return h("button", {
+      type: "button", class: "fold", "data-key": row.offset, "aria-expanded": String(this.open.has(row.offset)), "aria-label": `record ${row.offset}`,
+      onclick: () => { if (!this.open.delete(row.offset)) this.open.add(row.offset); this.draw(); },
+    }, row.offset);
+  }
+
+  detail(row) {
+    const part = (title, { kind, text, size_bytes: size, truncated }) => [
+      h("h4", {}, `${title} · ${kind === "null" ? "null" : `${kind}, ${bytes(size)}`}${truncated ? ", only its beginning" : ""}`),
+      kind === "null" ? null : h("pre", {}, text || "(empty)"),
+    ];
+    return h("div", { class: "record" },
+      part("Key", row.key), part("Value", row.value),
+      row.value.truncated && h("button", { type: "button", "data-key": `whole ${row.offset}`, onclick: () => this.whole(row) }, "Show more of the value"),
+      row.headers.length > 0 && table("Headers", [
+        { title: "Header", cell: (each) => each.name },
+        { title: "Value", class: "mono", cell: (each) => (each.value.kind === "null" ? "null" : each.value.text) },
+      ], row.headers),
+      row.headers_hidden > 0 && h("p", { class: "muted" }, `${row.headers_hidden} more headers`));
+  }
+
+  async whole(row) {
+    const { topic, partition } = this.page;
+    const query = new URLSearchParams({ topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_VALUE_BYTES, uncommitted: byId("browse-uncommitted").checked });
+    const response = await fetch(`/api/records?${query}`);
+    const answer = await response.json();
+    if (response.ok && answer.records[0]?.offset === row.offset) {
+      row.value = answer.records[0].value;
+      this.draw();
+    }
+  }
+}
+
+function short({ kind, text }) {
+  if (kind === "null") return h("span", { class: "muted" }, "null");
+  const line = kind === "json" ? text.replace(/\s*\n\s*/g, " ") : kind === "hex" ? text.split("\n")[0] : text;
+  return line.slice(0, PREVIEW_CHARACTERS);
+}

@@ -1,0 +1,204 @@
+// Charts drawn as SVG: bars stacked over time, lines over time, and small lines without axes.
+// A TimeChart keeps its place in the page, redraws when its data or width changes, and follows the pointer or the arrow keys.
+
+import { h, s } from "./dom.js";
+import { clock, day, moment } from "./format.js";
+
+const HEIGHT = 216;
+const TOP = 8;
+const BOTTOM = 22;
+const RIGHT = 8;
+const TICK_GAP = 76;
+const MINUTE = 60_000;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => minutes * MINUTE);
+
+export function niceTicks(highest, wanted = 4) {
+  if (!(highest > 0)) return [0, 1];
+  const raw = highest / wanted;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((each) => each >= raw);
+  const ticks = [];
+  for (let tick = 0; tick < highest + step * 0.999; tick += step) ticks.push(Number(tick.toPrecision(10)));
+  return ticks;
+}
+
+export function timeTicks(from, to, most) {
+  const step = STEPS.find((each) => (to - from) / each <= most) ?? Math.ceil((to - from) / most / STEPS.at(-1)) * STEPS.at(-1);
+  const ticks = [];
+  for (let tick = Math.ceil(from / step) * step; tick <= to; tick += step) ticks.push(tick);
+  return ticks;
+}
+
+const timeLabel = (ms) => (ms % (1440 * MINUTE) === 0 ? day(ms) : clock(ms));
+
+export class TimeChart {
+  // options: kind ("bars" or "lines"), label, format(value), seconds: show seconds in times
+  constructor(host, options) {
+    this.host = host;
+    this.options = options;
+    this.data = null;
+    this.at = null;
+    this.legend = h("ul", { class: "legend" });
+    this.figure = h("div", { role: "img", tabindex: "0" });
+    this.tip = h("div", { class: "tip", hidden: true });
+    host.append(this.legend, this.figure, this.tip);
+    this.figure.addEventListener("pointermove", (event) => this.point(this.nearest(event)));
+    this.figure.addEventListener("pointerleave", () => this.point(null));
+    this.figure.addEventListener("blur", () => this.point(null));
+    this.figure.addEventListener("keydown", (event) => this.key(event));
+    new ResizeObserver(() => this.draw()).observe(host);
+  }
+
+  // data: {series: [{name, tone}], points: [{start, end, values, open}]}, oldest first
+  update(data) {
+    this.data = data;
+    this.legend.replaceChildren(...(data.series.length > 1 ? data.series.map((each) => h("li", {}, h("span", { class: `swatch ${each.tone}` }), each.name)) : []));
+    this.draw();
+  }
+
+  draw() {
+    const width = Math.floor(this.host.clientWidth);
+    const points = this.data?.points ?? [];
+    if (width < 60 || points.length === 0) { this.figure.replaceChildren(); this.tip.hidden = true; return; }
+    const totals = points.map((point) => (this.options.kind === "bars" ? point.values.reduce((sum, each) => sum + each, 0) : Math.max(0, ...point.values.filter((each) => each !== null))));
+    const ticks = niceTicks(Math.max(...totals));
+    const left = 14 + 7 * Math.max(...ticks.map((tick) => this.options.format(tick).length));
+    const from = points[0].start;
+    const to = Math.max(points.at(-1).end, from + 1);
+    this.x = (ms) => left + ((ms - from) / (to - from)) * (width - left - RIGHT);
+    const y = (value) => TOP + (1 - value / ticks.at(-1)) * (HEIGHT - TOP - BOTTOM);
+    const parts = ticks.map((tick) => [
+      s("line", { class: tick === 0 ? "base-line" : "grid-line", x1: left, x2: width - RIGHT, y1: Math.round(y(tick)), y2: Math.round(y(tick)) }),
+      s("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, this.options.format(tick)),
+    ]);
+    for (const tick of timeTicks(from, to, Math.max(1, Math.floor((width - left) / TICK_GAP)))) {
+      const at = this.x(tick);
+      const anchor = at > width - 24 ? "end" : at < left + 16 ? "start" : "middle";
+      parts.push(s("text", { x: at, y: HEIGHT - 5, "text-anchor": anchor }, timeLabel(tick)));
+    }
+    parts.push(this.options.kind === "bars" ? this.bars(points, y) : this.lines(points, y));
+    this.marks = s("g", {});
+    this.y = y;
+    const svg = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, "aria-hidden": "true" }, parts.flat(2), this.marks);
+    this.figure.replaceChildren(svg);
+    this.figure.setAttribute("aria-label", this.summary(points));
+    this.point(this.at !== null && this.at < points.length ? this.at : null);
+  }
+
+  bars(points, y) {
+    return points.flatMap((point) => {
+      const room = this.x(point.end) - this.x(point.start);
+      const gap = room > 4 ? Math.min(2, room * 0.2) : 0;
+      let below = 0;
+      return point.values.map((value, number) => {
+        const [bottom, top] = [y(below), y(below + value)];
+        below += value;
+        return value > 0 && s("rect", {
+          class: `bar ${this.data.series[number].tone}${point.open ? " open" : ""}`,
+          x: (this.x(point.start) + gap / 2).toFixed(2), width: Math.max(1, room - gap).toFixed(2),
+          y: top.toFixed(2), height: Math.max(0.5, bottom - top).toFixed(2),
+        });
+      });
+    });
+  }
+
+  lines(points, y) {
+    return this.data.series.map((series, number) => {
+      let path = "";
+      let pen = "M";
+      const here = [];
+      for (const point of points) {
+        const value = point.values[number];
+        if (value === null) { pen = "M"; continue; }
+        const at = this.middle(point);
+        path += `${pen}${at.toFixed(1)} ${y(value).toFixed(1)}`;
+        pen = "L";
+        here.push(at);
+      }
+      if (here.length === 0) return null;
+      const whole = here.length === points.length && here.length > 1 && this.data.series.length <= 2;
+      return [
+        whole && s("path", { class: `area ${series.tone}`, d: `${path}L${here.at(-1)} ${y(0)}L${here[0]} ${y(0)}Z` }),
+        here.length === 1 ? s("circle", { class: `dot ${series.tone}`, cx: here[0], cy: path.split(" ")[1], r: 4 }) : s("path", { class: `line ${series.tone}`, d: path }),
+      ];
+    });
+  }
+
+  middle(point) { return (this.x(point.start) + this.x(point.end)) / 2; }
+
+  nearest(event) {
+    const points = this.data?.points ?? [];
+    if (points.length === 0 || !this.x) return null;
+    const at = event.clientX - this.figure.getBoundingClientRect().left;
+    let best = 0;
+    points.forEach((point, number) => { if (Math.abs(this.middle(point) - at) < Math.abs(this.middle(points[best]) - at)) best = number; });
+    return best;
+  }
+
+  key(event) {
+    const last = (this.data?.points.length ?? 0) - 1;
+    const to = { ArrowLeft: (this.at ?? last + 1) - 1, ArrowRight: (this.at ?? -1) + 1, Home: 0, End: last }[event.key];
+    if (event.key === "Escape") this.point(null);
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    this.point(Math.max(0, Math.min(last, to)));
+  }
+
+  point(number) {
+    this.at = number;
+    this.tip.hidden = number === null;
+    this.marks?.replaceChildren();
+    if (number === null || !this.marks) return;
+    const point = this.data.points[number];
+    const at = this.middle(point);
+    this.marks.append(s("line", { class: "cursor", x1: at, x2: at, y1: TOP, y2: HEIGHT - BOTTOM }));
+    if (this.options.kind === "lines") {
+      point.values.forEach((value, index) => value !== null && this.marks.append(s("circle", { class: `dot ${this.data.series[index].tone}`, cx: at, cy: this.y(value), r: 4 })));
+    }
+    const rows = this.data.series.map((series, index) => [series, point.values[index]]).filter(([, value]) => value !== null);
+    if (this.options.kind === "bars") rows.reverse();
+    this.tip.replaceChildren(
+      h("b", {}, this.options.seconds ? moment(point.start) : `${day(point.start)} ${clock(point.start)}–${clock(point.end)}${point.open ? ", so far" : ""}`),
+      ...rows.map(([series, value]) => h("div", {}, h("span", {}, h("span", { class: `swatch ${series.tone}` }), series.name), h("span", {}, this.options.format(value)))),
+    );
+    const room = this.host.clientWidth;
+    const beside = at + 14 + this.tip.offsetWidth > room ? at - 14 - this.tip.offsetWidth : at + 14;
+    this.tip.style.left = `${Math.max(0, beside)}px`;
+    this.tip.style.top = `${this.figure.offsetTop + TOP}px`;
+  }
+
+  summary(points) {
+    const last = points.at(-1);
+    const said = this.data.series.map((series, number) => `${series.name} ${last.values[number] === null ? "unknown" : this.options.format(last.values[number])}`);
+    return `${this.options.label}, ${moment(points[0].start)} to ${moment(last.end)} UTC. Latest: ${said.join(", ")}. Arrow keys read single values.`;
+  }
+}
+
+// A chart's data as a table inside its <details>, made only while that is open.
+export function chartTable(details, chart, caption, tableOf) {
+  const fill = () => {
+    if (!details.open || !chart.data) return;
+    details.querySelector(".scroll")?.remove();
+    const columns = [{ title: "Window (UTC)", class: "nowrap", cell: (point) => moment(point.start) }];
+    chart.data.series.forEach((series, number) => columns.push({ title: series.name, number: true, cell: (point) => (point.values[number] === null ? "–" : chart.options.format(point.values[number])) }));
+    details.append(tableOf(caption, columns, [...chart.data.points].reverse()));
+  };
+  details.addEventListener("toggle", fill);
+  return fill;
+}
+
+export function spark(values, tone = "", width = 84, height = 26) {
+  const known = values.filter((value) => value !== null);
+  if (known.length < 2) return null;
+  const [low, high] = [Math.min(0, ...known), Math.max(...known)];
+  const x = (number) => (number / (values.length - 1)) * width;
+  const y = (value) => height - 1 - ((value - low) / (high - low || 1)) * (height - 3);
+  let [path, pen] = ["", "M"];
+  values.forEach((value, number) => {
+    if (value === null) { pen = "M"; return; }
+    path += `${pen}${x(number).toFixed(1)} ${y(value).toFixed(1)}`;
+    pen = "L";
+  });
+  const area = known.length === values.length && s("path", { class: "area", d: `${path}L${width} ${height}L0 ${height}Z` });
+  return s("svg", { class: `spark ${tone}`, width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, area, s("path", { d: path }));
+}

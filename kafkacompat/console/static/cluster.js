@@ -1,0 +1,140 @@
+// The cluster's view: nodes, topics with partitions, rates and sizes, groups with lag.
+
+import { byId, empty, h, replace, setText, table } from "./dom.js";
+import { TimeChart } from "./charts.js";
+import { bytes, count, decimal, moment, plural, rate } from "./format.js";
+
+export class ClusterView {
+  constructor() {
+    this.open = new Set();
+    this.view = null;
+    this.rates = new TimeChart(byId("rate-chart"), { kind: "lines", label: "Records written per second over all topics", format: decimal, seconds: true });
+    byId("internal").addEventListener("change", () => this.draw());
+  }
+
+  update(view) {
+    this.view = view;
+    this.draw();
+  }
+
+  draw() {
+    const cluster = this.view?.cluster;
+    if (!cluster) {
+      for (const id of ["cluster-tiles", "trouble"]) replace(byId(id));
+      for (const id of ["nodes", "topics", "groups"]) replace(byId(id), empty("Nothing is known yet: the broker has not answered.", "kafkacompat start"));
+      return;
+    }
+    this.drawTiles(cluster);
+    this.drawNodes(cluster);
+    this.drawTrouble(cluster.troubled);
+    this.drawTopics(cluster);
+    this.drawGroups(cluster);
+    const history = cluster.rate_history;
+    this.rates.update({
+      series: [{ name: "records/s", tone: "tone-6" }],
+      points: history.map((each, number) => ({ start: each.at_ms, end: history[number + 1]?.at_ms ?? each.at_ms + 2000, values: [each.records_per_s], open: false })),
+    });
+  }
+
+  drawTiles({ nodes, topics, groups, rate_history: history }) {
+    const partitions = topics.flatMap((topic) => topic.partitions);
+    const behind = topics.reduce((sum, topic) => sum + topic.under_replicated, 0);
+    const offline = topics.reduce((sum, topic) => sum + topic.offline, 0);
+    const alive = nodes.filter((node) => node.alive).length;
+    const sizes = nodes.map((node) => node.size_bytes).filter((size) => size !== null);
+    const lags = groups.map((group) => group.lag).filter((lag) => lag !== null);
+    const figures = [
+      ["Nodes", `${alive} of ${nodes.length}`, "alive", alive < nodes.length ? "warning" : ""],
+      ["Topics", count(topics.filter((topic) => !topic.internal).length), `${count(partitions.length)} partitions with internal ones`, ""],
+      ["Under-replicated", count(behind), offline ? `${offline} without a leader` : "partitions", offline ? "bad" : behind ? "warning" : ""],
+      ["Written", decimal(history.at(-1)?.records_per_s), "records/s", ""],
+      ["On disk", sizes.length ? bytes(sizes.reduce((sum, size) => sum + size, 0)) : "–", "over all replicas", ""],
+      ["Lag", lags.length ? count(lags.reduce((sum, lag) => sum + lag, 0)) : "–", `${plural(groups.length, "group")}`, ""],
+    ];
+    replace(byId("cluster-tiles"), figures.map(([title, figure, note, mood]) => h("div", { class: `tile ${mood}` }, h("h3", {}, title), h("div", { class: "figure" }, figure), h("div", { class: "note" }, note))));
+  }
+
+  drawNodes({ nodes, cluster_id: id, sizes_error: error }) {
+    setText(byId("nodes-note"), `cluster ${id}${error ? ` · sizes: ${error}` : ""}`);
+    replace(byId("nodes"), table("Nodes of the cluster", [
+      { title: "Node", cell: (node) => [h("b", {}, node.node), node.controller && [" ", h("span", { class: "tag accent" }, "controller")]] },
+      { title: "Address", class: "mono nowrap", cell: (node) => node.address ?? "–" },
+      { title: "State", cell: (node) => (node.alive ? (node.behind ? h("span", { class: "tag warning" }, `${node.behind} behind`) : h("span", { class: "tag good" }, "alive")) : h("span", { class: "tag bad" }, "away")) },
+      { title: "Leads", number: true, cell: (node) => count(node.leads) },
+      { title: "Replicas", number: true, cell: (node) => count(node.replicas) },
+      { title: "On disk", number: true, cell: (node) => bytes(node.size_bytes) },
+    ], nodes));
+  }
+
+  drawTrouble(rows) {
+    byId("trouble-card").hidden = rows.length === 0;
+    replace(byId("trouble"), table("Partitions without a leader or with replicas not in sync", [
+      { title: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
+      { title: "State", cell: (row) => (row.leader === null ? h("span", { class: "tag bad" }, "no leader") : h("span", { class: "tag warning" }, "under-replicated")) },
+      { title: "Leader", cell: (row) => row.leader ?? "–" },
+      { title: "Replicas", cell: (row) => row.replicas.join(", ") },
+      { title: "In sync", cell: (row) => row.in_sync.join(", ") || "none" },
+    ], rows));
+  }
+
+  drawTopics({ topics, topics_hidden: more }) {
+    const shown = topics.filter((topic) => !topic.internal || byId("internal").checked);
+    if (shown.length === 0) { replace(byId("topics"), empty("There is no topic yet.", "kafkacompat topics create NAME", "kafkacompat pipeline demo")); return; }
+    replace(byId("topics"), table("Topics", [
+      { title: "Topic", class: "nowrap", cell: (topic) => this.fold(`topic ${topic.topic}`, topic.topic) },
+      { title: "Partitions", number: true, cell: (topic) => count(topic.partitions.length) },
+      { title: "State", cell: (topic) => topicState(topic) },
+      { title: "Records", number: true, cell: (topic) => h("span", { title: "offsets between start and end; compaction leaves fewer records" }, count(topic.records)) },
+      { title: "Records/s", number: true, cell: (topic) => rate(topic.records_per_s) },
+      { title: "On disk", number: true, cell: (topic) => bytes(topic.size_bytes) },
+      { title: "", number: true, cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}`, "aria-label": `records of ${topic.topic}` }, "records") },
+    ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), more > 0 ? h("p", { class: "muted" }, `${more} more topics are not shown.`) : null);
+  }
+
+  drawGroups({ groups, groups_hidden: more }) {
+    setText(byId("groups-note"), "Spark keeps its offsets in the checkpoint: its queries have no group");
+    if (groups.length === 0) { replace(byId("groups"), empty("No consumer group has committed anything.", "kafkacompat consume TOPIC --group NAME")); return; }
+    replace(byId("groups"), table("Consumer groups with their lag", [
+      { title: "Group", class: "nowrap", cell: (group) => this.fold(`group ${group.group}`, group.group) },
+      { title: "State", cell: (group) => h("span", { class: `tag ${group.state === "stable" ? "good" : ""}` }, group.state) },
+      { title: "Members", number: true, cell: (group) => count(group.members) },
+      { title: "Lag", number: true, cell: (group) => (group.lag === null ? "–" : h("b", {}, count(group.lag))) },
+      { title: "Topics", class: "clip", cell: (group) => group.topics.join(", ") || "–" },
+    ], groups, (group) => this.open.has(`group ${group.group}`) && lagTable(group)), more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null);
+  }
+
+  fold(key, text) {
+    return h("button", {
+      type: "button", class: "fold", "data-key": key, "aria-expanded": String(this.open.has(key)),
+      onclick: () => { if (!this.open.delete(key)) this.open.add(key); this.draw(); },
+    }, text);
+  }
+}
+
+function topicState(topic) {
+  if (topic.offline) return h("span", { class: "tag bad" }, `${topic.offline} without a leader`);
+  if (topic.under_replicated) return h("span", { class: "tag warning" }, `${topic.under_replicated} under-replicated`);
+  return h("span", { class: "tag good" }, "in sync");
+}
+
+function partitionTable(topic) {
+  return h("div", { class: "nested" }, table(`Partitions of ${topic.topic}`, [
+    { title: "Partition", cell: (row) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}&partition=${row.partition}` }, row.partition) },
+    { title: "Leader", cell: (row) => row.leader ?? h("span", { class: "tag bad" }, "none") },
+    { title: "Replicas", cell: (row) => row.replicas.join(", ") },
+    { title: "In sync", cell: (row) => [row.in_sync.join(", ") || "none", row.under_replicated && [" ", h("span", { class: "tag warning" }, "under-replicated")]] },
+    { title: "Offsets", number: true, cell: (row) => (row.latest === null ? "–" : `${count(row.earliest)} to ${count(row.latest)}`) },
+    { title: "On disk", number: true, cell: (row) => bytes(row.size_bytes) },
+  ], topic.partitions));
+}
+
+function lagTable(group) {
+  return h("div", { class: "nested" }, table(`Lag of ${group.group}`, [
+    { title: "Partition", cell: (row) => `${row.topic}-${row.partition}` },
+    { title: "Committed", number: true, cell: (row) => count(row.committed) },
+    { title: "End", number: true, cell: (row) => count(row.latest) },
+    { title: "Lag", number: true, cell: (row) => count(row.lag) },
+  ], group.partitions));
+}
+
+export const lastSeen = (view) => (view.broker.answered_ms === null ? "" : ` What is shown was read until ${moment(view.broker.answered_ms)}.`);

@@ -1,0 +1,58 @@
+// Makes elements. Text goes in as text only: nothing that a record says is ever read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const byId = (id) => document.getElementById(id);
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  for (const child of children.flat(2)) {
+    if (child !== null && child !== undefined && child !== false) element.append(child instanceof Node ? child : String(child));
+  }
+  return element;
+}
+
+export const h = (tag, attributes, ...children) => filled(document.createElement(tag), attributes, children);
+export const s = (tag, attributes, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
+
+export function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// A table: columns are {title, number, cell(row), class}, extra(row) gives the content of a row below, or null.
+export function table(caption, columns, rows, extra = null) {
+  const kind = (column) => [column.number ? "number" : "", column.class ?? ""].join(" ").trim() || null;
+  const body = [];
+  for (const row of rows) {
+    body.push(h("tr", {}, columns.map((column) => h("td", { class: kind(column) }, column.cell(row)))));
+    const below = extra?.(row);
+    if (below) body.push(h("tr", {}, h("td", { colspan: columns.length }, below)));
+  }
+  const head = h("tr", {}, columns.map((column) => h("th", { scope: "col", class: kind(column) }, column.title)));
+  return h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, head), h("tbody", {}, body)));
+}
+
+// Puts new content into a place and gives the focus back to the element with the same data-key.
+export function replace(host, ...content) {
+  const key = host.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  const scrolled = [...host.querySelectorAll(".scroll, .list")].map((part) => [part.scrollLeft, part.scrollTop]);
+  host.replaceChildren(...content.flat().filter((part) => part !== null && part !== undefined));
+  [...host.querySelectorAll(".scroll, .list")].forEach((part, number) => {
+    if (scrolled[number]) [part.scrollLeft, part.scrollTop] = scrolled[number];
+  });
+  if (key !== undefined) host.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
+}
+
+export function empty(text, ...commands) {
+  return h("div", { class: "empty" }, text, commands.map((command) => [h("br"), h("code", {}, command)]));
+}
+
+export function track(share, tone = null) {
+  const inside = h("div", {});
+  inside.style.width = `${Math.max(0, Math.min(1, share)) * 100}%`;
+  return h("div", { class: `track ${tone ?? ""}`, "aria-hidden": "true" }, inside);
+}
