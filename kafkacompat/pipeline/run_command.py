@@ -3,21 +3,205 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import IO, Final
 
-from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, INPUTS, OUTPUTS, create_missing, plans
+from kafkacompat.pipeline import options as defaults
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.session import require_java, require_writable, start_session
+from kafkacompat.pipeline.topics import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_PARTITIONS,
+    DEFAULT_REPLICATION,
+    INPUTS,
+    OUTPUTS,
+    create_missing,
+    plans,
+)
 
-ALL = "all"
+ALL: Final = "all"
+DEFAULT_FOLDER: Final = Path(tempfile.gettempdir()) / "kafkacompat-pipeline"
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds")
+    return number
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, mark, value = text.partition("=")
+    if not (key and mark):
+        raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
+    return key, value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The job and where it runs."""
-    parser.add_argument("job", choices=[*INPUTS, ALL], metavar="JOB", help=f"one of {', '.join(INPUTS)}, all")
-    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker")
+    """The jobs, where they run, and their bounds."""
+    parser.add_argument("job", choices=[*INPUTS, ALL], metavar="JOB", help=f"{', '.join(INPUTS)} or {ALL}")
+    parser.add_argument(
+        "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
+    )
+    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="(%(default)s)")
+    parser.add_argument(
+        "--checkpoint",
+        default=str(DEFAULT_FOLDER / "checkpoint"),
+        metavar="DIR",
+        help="where a run goes on after a stop or crash; belongs to one output folder and one broker (%(default)s)",
+    )
+    parser.add_argument(
+        "--output", default=str(DEFAULT_FOLDER / "tables"), metavar="DIR", help="of the tables (%(default)s)"
+    )
+    parser.add_argument(
+        "--trigger",
+        type=_seconds,
+        default=defaults.DEFAULT_TRIGGER_S,
+        metavar="SECONDS",
+        help="of live topics (%(default)s)",
+    )
+    parser.add_argument(
+        "--table-trigger",
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"of tables: one file or so each time ({defaults.DEFAULT_TABLE_TRIGGER_S}, or --trigger if that is longer)",
+    )
+    parser.add_argument(
+        "--until-caught-up",
+        action="store_true",
+        help="read what there is now, then stop; open windows stay open",
+    )
+    parser.add_argument(
+        "--progress", metavar="FILE", help="append Spark's progress of each batch as a JSON line"
+    )
+    parser.add_argument(
+        "--starting", choices=["earliest", "latest"], default="earliest", help="where there is no checkpoint"
+    )
+    for name, default, purpose in (
+        ("--window", defaults.DEFAULT_WINDOW_S, "length of windows"),
+        ("--session-gap", defaults.DEFAULT_SESSION_GAP_S, "so long without an event ends a session"),
+        ("--watermark", defaults.DEFAULT_WATERMARK_S, "so late may an event come"),
+        (
+            "--duplicate-horizon",
+            defaults.DEFAULT_DUPLICATE_HORIZON_S,
+            "so late may a copy of a log line come",
+        ),
+    ):
+        parser.add_argument(
+            name, type=_positive, default=default, metavar="SECONDS", help=f"{purpose} (%(default)s)"
+        )
+    for name, default, purpose in (
+        ("--max-records-per-batch", defaults.DEFAULT_RECORDS_PER_BATCH_MAX, "bound of a batch"),
+        (
+            "--shuffle-partitions",
+            defaults.DEFAULT_SHUFFLE_PARTITIONS,
+            "tasks and state stores an operator; fixed by the checkpoint",
+        ),
+        ("--files-per-batch", 1, "files an hour's folder and batch of logs/events"),
+        ("--partitions", DEFAULT_PARTITIONS, "of topics that are created"),
+        ("--replication", DEFAULT_REPLICATION, "of topics that are created"),
+    ):
+        parser.add_argument(
+            name, type=_positive, default=default, metavar="N", help=f"{purpose} (%(default)s)"
+        )
+    parser.add_argument(
+        "--ignore-data-loss",
+        action="store_true",
+        help="go on where records are gone before they were read (retention, topic made anew) instead of failing",
+    )
+    parser.add_argument(
+        "--ivy", metavar="DIR", help="Spark's cache of the connector (its own default: ~/.ivy2.5.2)"
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting of Spark; repeatable",
+    )
+
+
+def options_of(arguments: argparse.Namespace) -> RunOptions:
+    """What the command line says."""
+    table_trigger_s = arguments.table_trigger
+    if table_trigger_s is None:
+        table_trigger_s = max(arguments.trigger, defaults.DEFAULT_TABLE_TRIGGER_S)
+    return RunOptions(
+        jobs=tuple(INPUTS) if arguments.job == ALL else (arguments.job,),
+        checkpoint=arguments.checkpoint,
+        output=arguments.output,
+        bootstrap=arguments.bootstrap,
+        master=arguments.master,
+        starting=arguments.starting,
+        fail_on_data_loss=not arguments.ignore_data_loss,
+        until_caught_up=arguments.until_caught_up,
+        trigger_s=arguments.trigger,
+        table_trigger_s=table_trigger_s,
+        window_s=arguments.window,
+        session_gap_s=arguments.session_gap,
+        watermark_s=arguments.watermark,
+        duplicate_horizon_s=arguments.duplicate_horizon,
+        records_per_batch_max=arguments.max_records_per_batch,
+        shuffle_partitions=arguments.shuffle_partitions,
+        files_per_batch=arguments.files_per_batch,
+        progress=arguments.progress,
+        ivy=arguments.ivy or os.environ.get("KAFKACOMPAT_IVY"),
+        spark_conf=dict(arguments.conf),
+    )
+
+
+def _progress_file(path: str | None) -> contextlib.AbstractContextManager[IO[str] | None]:
+    if path is None:
+        return contextlib.nullcontext()
+    try:
+        return open(path, "a", encoding="utf-8")
+    except OSError as error:
+        raise PipelineFailed(f"progress file {path} cannot be written: {error.strerror}") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Create the topics of the jobs."""
-    jobs = list(INPUTS) if arguments.job == ALL else [arguments.job]
-    names = [name for job in jobs for name in (*INPUTS[job], *OUTPUTS[job])]
-    create_missing(arguments.bootstrap, plans(names))
+    """Check what is needed, cheapest first; create topics; start Spark; run until a signal or, if so asked, caught up."""
+    options = options_of(arguments)
+    require_extra("spark", "pyspark", "confluent_kafka")
+    require_java()
+    require_writable(options.output, "output")
+    require_writable(options.checkpoint, "checkpoint")
+    # Here, because it needs pyspark.
+    from kafkacompat.pipeline.queries import QUERIES
+    from kafkacompat.pipeline.runner import Run, StopRequest
+
+    stop = StopRequest()
+    stop.listen()
+    with _progress_file(options.progress) as progress:
+        names = [name for job in options.jobs for name in (*INPUTS[job], *OUTPUTS[job])]
+        created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
+        if created:
+            say(f"created topics {', '.join(sorted(created))}")
+        session = start_session(options)
+        # Spark has put its own handler of SIGINT in place.
+        stop.listen()
+        try:
+            queries = [query for job in options.jobs for query in QUERIES[job]]
+            say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
+            say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
+            Run(session, queries, options, say, progress).run(stop)
+        finally:
+            session.stop()
     return 0
+
+
+def say(line: str) -> None:
+    """One line for a person, at once even into a pipe."""
+    print(line, flush=True)

@@ -1,0 +1,178 @@
+"""Operational metrics: samples of hosts and services to windowed figures, alerts by threshold, and the latest of a service.
+
+The table's percentiles are calculated from counts of latencies rounded to three digits, and its means from whole numbers:
+neither depends on the order in which samples came, so a run that was killed gives the same table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, judge_json, with_window_bounds
+
+LATENCY_MS_MAX: Final = 24 * 3600 * 1000.0
+CPU_PERCENT_MAX: Final = 100_000.0
+MEMORY_BYTES_MAX: Final = 1 << 50
+
+FIELDS: Final = (
+    Field("event_id", Kind.TEXT),
+    Field("service", Kind.TEXT),
+    Field("host", Kind.TEXT),
+    Field("event_time_ms", Kind.INTEGER),
+    Field("latency_ms", Kind.NUMBER, least=0.0, most=LATENCY_MS_MAX),
+    Field("error", Kind.BOOLEAN),
+    Field("cpu_percent", Kind.NUMBER, least=0.0, most=CPU_PERCENT_MAX),
+    Field("memory_bytes", Kind.INTEGER, least=0, most=MEMORY_BYTES_MAX),
+)
+SAMPLE_COLUMNS: Final = tuple(field.name for field in FIELDS)
+
+PERCENTILES: Final = (50, 95, 99)
+LIVE_PERCENTILE_ACCURACY: Final = 1000
+"""The live rows' percentiles are off by at most one rank in so many."""
+
+ALERT_SAMPLES_MIN: Final = 20
+"""A window with fewer samples raises no alert."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An alert: the column of a window that is looked at, and from which value on it is a warning or critical."""
+
+    name: str
+    column: str
+    warning: float
+    critical: float
+
+
+RULES: Final = (
+    Rule("error_rate", "error_rate", 0.05, 0.20),
+    Rule("latency_p95", "latency_p95_ms", 500.0, 2000.0),
+    Rule("cpu", "cpu_mean_percent", 85.0, 95.0),
+)
+
+
+def judge(records: DataFrame) -> DataFrame:
+    """Records of metrics.raw to the envelope, the columns of a sample, and `reason`: null where it is good."""
+    return judge_json(records, FIELDS)
+
+
+def _window(window_s: int) -> Column:
+    return F.window("event_time", f"{window_s} seconds")
+
+
+def _thousandths(column: str) -> Column:
+    return F.round(F.col(column) * 1000).cast("bigint")
+
+
+def three_digits(whole: Column) -> Column:
+    """A whole number that is not negative, rounded half up to three significant digits."""
+    unit = F.pow(F.lit(10), F.greatest(F.length(whole.cast("string")) - 3, F.lit(0))).cast("bigint")
+    return F.floor((whole + F.floor(unit / 2)) / unit) * unit
+
+
+def _nearest_rank(percentile: int) -> Column:
+    """The least latency that so many percent of the window's samples do not exceed, in microseconds.
+
+    `latencies` is an array of {latency_us, samples} in order, `count` the sum of samples.
+    """
+    rank = F.ceil(F.col("count") * percentile / 100)
+    start = F.struct(F.lit(0).cast("bigint").alias("seen"), F.lit(0).cast("bigint").alias("found"))
+
+    def step(state: Column, one: Column) -> Column:
+        return F.struct(
+            (state["seen"] + one["samples"]).alias("seen"),
+            F.when(state["seen"] < rank, one["latency_us"]).otherwise(state["found"]).alias("found"),
+        )
+
+    return F.aggregate("latencies", start, step, lambda state: state["found"])
+
+
+def window_rows(samples: DataFrame, window_s: int) -> DataFrame:
+    """The figures of each service in a closed window, as rows of the table metrics/windows."""
+    latencies = samples.groupBy(
+        _window(window_s), "service", three_digits(_thousandths("latency_ms")).alias("latency_us")
+    ).agg(
+        F.count("*").alias("samples"),
+        F.sum(_thousandths("latency_ms")).alias("total_us"),
+        F.count_if("error").alias("errors"),
+        F.sum(_thousandths("cpu_percent")).alias("cpu_total"),
+    )
+    gathered = latencies.groupBy("window", "service").agg(
+        F.sum("samples").alias("count"),
+        F.sum("total_us").alias("total_us"),
+        F.sum("errors").alias("errors"),
+        F.sum("cpu_total").alias("cpu_total"),
+        F.array_sort(F.collect_list(F.struct("latency_us", "samples"))).alias("latencies"),
+    )
+    count = F.col("count")
+    percentiles = [
+        (_nearest_rank(percentile) / 1000).alias(f"latency_p{percentile}_ms") for percentile in PERCENTILES
+    ]
+    return with_window_bounds(gathered).select(
+        "service",
+        "window_start_ms",
+        "window_end_ms",
+        "count",
+        (F.col("total_us") / count / 1000).alias("latency_mean_ms"),
+        *percentiles,
+        (F.col("errors") / count).alias("error_rate"),
+        (F.col("cpu_total") / count / 1000).alias("cpu_mean_percent"),
+        date_of("window_start_ms").alias("date"),
+    )
+
+
+def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
+    """The same figures of a window so far, in one aggregation; percentiles are estimates."""
+    shares = F.array(*(F.lit(percentile / 100) for percentile in PERCENTILES))
+    gathered = samples.groupBy(_window(window_s), "service").agg(
+        F.count("*").alias("count"),
+        F.avg("latency_ms").alias("latency_mean_ms"),
+        F.percentile_approx("latency_ms", shares, LIVE_PERCENTILE_ACCURACY).alias("percentiles"),
+        F.avg(F.col("error").cast("double")).alias("error_rate"),
+        F.avg("cpu_percent").alias("cpu_mean_percent"),
+    )
+    percentiles = [
+        F.get("percentiles", F.lit(index)).alias(f"latency_p{percentile}_ms")
+        for index, percentile in enumerate(PERCENTILES)
+    ]
+    return with_window_bounds(gathered).select(
+        "service",
+        "window_start_ms",
+        "window_end_ms",
+        "count",
+        "latency_mean_ms",
+        *percentiles,
+        "error_rate",
+        "cpu_mean_percent",
+    )
+
+
+def alert(rule: Rule) -> Column:
+    """A struct of rule, value, threshold and severity where a window's row breaks this rule, else null."""
+    value = F.col(rule.column)
+    critical = value >= rule.critical
+    return F.when(
+        (F.col("count") >= ALERT_SAMPLES_MIN) & (value >= rule.warning),
+        F.struct(
+            F.lit(rule.name).alias("rule"),
+            value.alias("value"),
+            F.when(critical, F.lit(rule.critical)).otherwise(F.lit(rule.warning)).alias("threshold"),
+            F.when(critical, F.lit("critical")).otherwise(F.lit("warning")).alias("severity"),
+        ),
+    )
+
+
+def with_alerts(windows: DataFrame) -> DataFrame:
+    """Windows with a column `alerts`: an array of what `alert` gives for each rule that is broken."""
+    return windows.withColumn("alerts", F.array_compact(F.array(*(alert(rule) for rule in RULES))))
+
+
+def latest(samples: DataFrame) -> DataFrame:
+    """The sample of each service with the latest event time; state holds one row a service and never ends."""
+    sample = F.struct(*(name for name in SAMPLE_COLUMNS if name != "event_id"))
+    order = F.struct("event_time_ms", "event_id")
+    return samples.groupBy("service").agg(F.max_by(sample, order).alias("sample")).select("sample.*")

@@ -1,0 +1,190 @@
+"""The queries of each job: which topics it reads, which table or topic it feeds, in which output mode.
+
+The one place where jobs, topics and tables meet. A query is one checkpoint and one sink, so that its sink is exactly once
+(files) or at least once with the same ids (topics) by Spark's own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from kafkacompat.pipeline import topics
+from kafkacompat.pipeline.jobs import activity, logs, metrics
+from kafkacompat.pipeline.jobs.judging import good, once, rejected
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.results import (
+    as_records,
+    one_record_each,
+    record,
+    rejected_records,
+    row_record,
+    with_event_id,
+)
+
+Build = Callable[[DataFrame, RunOptions], DataFrame]
+
+APPEND: Final = "append"
+UPDATE: Final = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One streaming query. `build` turns the source's records into rows of `table`, or into (topic, key, value)."""
+
+    name: str
+    reads: tuple[str, ...]
+    build: Build
+    output_mode: str
+    # Folder below --output; None for a query that feeds topics.
+    table: str | None = None
+    partitioned_by: tuple[str, ...] = ("date",)
+
+
+def _once(events: DataFrame, options: RunOptions) -> DataFrame:
+    return once(events, options.watermark_s)
+
+
+# Log collection
+
+
+def log_events(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Every good line once. The watermark is on the time of arrival: a line that comes a day late is still a line."""
+    events = once(good(logs.judge(source)), options.duplicate_horizon_s, "received")
+    files = F.pmod(F.hash("event_id"), F.lit(options.files_per_batch))
+    return logs.event_rows(events).repartition(options.files_per_batch, "date", "hour", files)
+
+
+def log_summary(source: DataFrame, options: RunOptions) -> DataFrame:
+    """The summary a minute, as it grows."""
+    rows = logs.summary(_once(good(logs.judge(source)), options))
+    return one_record_each(topics.LOGS_SUMMARY, rows, ["window_start_ms"])
+
+
+def log_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Bad lines."""
+    return rejected_records(topics.LOGS_REJECTED, rejected(logs.judge(source)))
+
+
+# Activity tracking
+
+
+def activity_sessions(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Closed sessions as a table."""
+    rows = activity.session_rows(_once(good(activity.judge(source)), options), options.session_gap_s)
+    return with_event_id("activity/sessions", rows, ["user_id"]).repartition(1)
+
+
+def activity_sessions_live(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Closed sessions as records."""
+    rows = activity.sessions(_once(good(activity.judge(source)), options), options.session_gap_s)
+    return one_record_each(topics.ACTIVITY_SESSIONS, rows, ["user_id"])
+
+
+def activity_top_pages(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Ranked pages of closed windows."""
+    rows = activity.top_page_rows(_once(good(activity.judge(source)), options), options.window_s)
+    return with_event_id("activity/top_pages", rows, ["page", "window_start_ms"]).repartition(1)
+
+
+def activity_visitors(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Visitors of closed windows."""
+    rows = activity.visitor_rows(_once(good(activity.judge(source)), options), options.window_s)
+    return with_event_id("activity/visitors", rows, ["window_start_ms"]).repartition(1)
+
+
+def activity_live(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Pages and visitors of windows as they grow, to two topics."""
+    rows = activity.live_windows(_once(good(activity.judge(source)), options), options.window_s)
+    bounds = ["window_start_ms", "window_end_ms"]
+    page = row_record(
+        topics.ACTIVITY_TOP_PAGES, ["page", *bounds, "views", "visitors"], ["page", "window_start_ms"]
+    )
+    whole = row_record(
+        topics.ACTIVITY_VISITORS, [*bounds, "views", "searches", "visitors"], ["window_start_ms"]
+    )
+    return as_records(rows, F.array(F.when(F.col("whole"), whole).otherwise(page)))
+
+
+def activity_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Bad page views and searches."""
+    return rejected_records(topics.ACTIVITY_REJECTED, rejected(activity.judge(source)))
+
+
+# Operational metrics
+
+
+def metrics_windows(source: DataFrame, options: RunOptions) -> DataFrame:
+    """The figures of closed windows."""
+    rows = metrics.window_rows(_once(good(metrics.judge(source)), options), options.window_s)
+    return with_event_id("metrics/windows", rows, ["service", "window_start_ms"]).repartition(1)
+
+
+def metrics_live(source: DataFrame, options: RunOptions) -> DataFrame:
+    """The figures of windows as they grow, and the alerts that they raise, to two topics.
+
+    An alert's event id goes by service, rule, window and severity: raised once, however often the window is looked at.
+    """
+    rows = metrics.live_windows(_once(good(metrics.judge(source)), options), options.window_s)
+    key = ["service", "window_start_ms"]
+    window = row_record(topics.METRICS_WINDOWS, rows.columns, key)
+
+    def raised(alert: Column) -> Column:
+        said = {name: alert[name] for name in ("rule", "value", "threshold", "severity")}
+        place = {name: F.col(name) for name in ("service", "window_start_ms", "window_end_ms")}
+        return record(
+            topics.METRICS_ALERTS,
+            place | said,
+            ["service", "rule", "window_start_ms"],
+            told_by=["severity"],
+        )
+
+    with_alerts = metrics.with_alerts(rows)
+    return as_records(with_alerts, F.concat(F.array(window), F.transform("alerts", raised)))
+
+
+def metrics_latest(source: DataFrame, options: RunOptions) -> DataFrame:
+    """The last sample of each service. A copy of a sample changes nothing, so none is looked for."""
+    rows = metrics.latest(good(metrics.judge(source)))
+    return one_record_each(topics.METRICS_LATEST, rows, ["service"])
+
+
+def metrics_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
+    """Bad samples."""
+    return rejected_records(topics.METRICS_REJECTED, rejected(metrics.judge(source)))
+
+
+def _topic(name: str, job: str, build: Build, output_mode: str) -> Query:
+    return Query(name, topics.INPUTS[job], build, output_mode)
+
+
+def _table(name: str, job: str, build: Build, table: str, *partitioned_by: str) -> Query:
+    return Query(name, topics.INPUTS[job], build, APPEND, table, partitioned_by or ("date",))
+
+
+QUERIES: Final[dict[str, tuple[Query, ...]]] = {
+    "logs": (
+        _table("logs-events", "logs", log_events, "logs/events", "date", "hour"),
+        _topic("logs-summary", "logs", log_summary, UPDATE),
+        _topic("logs-rejected", "logs", log_rejects, APPEND),
+    ),
+    "activity": (
+        _table("activity-sessions", "activity", activity_sessions, "activity/sessions"),
+        _table("activity-top-pages", "activity", activity_top_pages, "activity/top_pages"),
+        _table("activity-visitors", "activity", activity_visitors, "activity/visitors"),
+        _topic("activity-sessions-live", "activity", activity_sessions_live, APPEND),
+        _topic("activity-live", "activity", activity_live, UPDATE),
+        _topic("activity-rejected", "activity", activity_rejects, APPEND),
+    ),
+    "metrics": (
+        _table("metrics-windows", "metrics", metrics_windows, "metrics/windows"),
+        _topic("metrics-live", "metrics", metrics_live, UPDATE),
+        _topic("metrics-latest", "metrics", metrics_latest, UPDATE),
+        _topic("metrics-rejected", "metrics", metrics_rejects, APPEND),
+    ),
+}
+"""The queries of each job. Names are folders of the checkpoint: a changed name starts a query anew."""

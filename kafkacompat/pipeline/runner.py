@@ -1,0 +1,181 @@
+"""Runs queries side by side: starts them, tells their progress, stops them when asked, and names the one that failed.
+
+Knows how a query is read and written (queries.py says what), nothing of what is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.progress import Totals, line_of, summary_of
+from kafkacompat.pipeline.queries import Query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_INTERVAL_S = 0.5
+FAILURE_CHARACTERS_MAX = 600
+
+
+class StopRequest:
+    """Set by SIGINT and SIGTERM. A second signal of a kind does what it did before: whoever insists is obeyed."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def listen(self) -> None:
+        """From now on the two signals ask for a stop. Only in the main thread; Spark's own handler is replaced."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    @property
+    def is_set(self) -> bool:
+        """Somebody asked."""
+        return self._asked.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until somebody asks; whether somebody did."""
+        return self._asked.wait(timeout_s)
+
+
+def source(session: SparkSession, query: Query, options: RunOptions) -> DataFrame:
+    """The records of the query's topics."""
+    reader = session.readStream.format("kafka").options(
+        **{
+            "kafka.bootstrap.servers": options.bootstrap,
+            "subscribe": ",".join(query.reads),
+            "startingOffsets": options.starting,
+            "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+            "maxOffsetsPerTrigger": str(options.records_per_batch_max),
+            "includeHeaders": "true",
+        }
+    )
+    return reader.load()
+
+
+def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
+    """Start one query with a checkpoint and a scheduling pool of its own."""
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
+    rows = query.build(source(session, query, options), options)
+    writer = rows.writeStream.queryName(query.name).outputMode(query.output_mode)
+    writer = writer.option("checkpointLocation", f"{options.checkpoint.rstrip('/')}/{query.name}")
+    if query.table is None:
+        writer = writer.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
+    else:
+        writer = writer.format("parquet").partitionBy(*query.partitioned_by)
+        writer = writer.option("path", f"{options.output.rstrip('/')}/{query.table}")
+    if options.until_caught_up:
+        writer = writer.trigger(availableNow=True)
+    else:
+        interval_s = options.trigger_s if query.table is None else options.table_trigger_s
+        writer = writer.trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+    return writer.start()
+
+
+def failure_of(query: StreamingQuery) -> str | None:
+    """Why a query ended, in one line; None where it runs or ended as asked."""
+    error = query.exception()
+    if error is None:
+        return None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    said = causes[-1] if causes else (lines[0] if lines else type(error).__name__)
+    return said[:FAILURE_CHARACTERS_MAX]
+
+
+class Run:
+    """Several queries at once, and what they have told so far."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        queries: Sequence[Query],
+        options: RunOptions,
+        say: Callable[[str], None] = print,
+        progress: IO[str] | None = None,
+    ) -> None:
+        """say takes the lines for a person; progress takes Spark's StreamingQueryProgress as JSON lines."""
+        self._session = session
+        self._queries = queries
+        self._options = options
+        self._say = say
+        self._progress = progress
+        self._running: list[StreamingQuery] = []
+        self._totals = {query.name: Totals() for query in queries}
+
+    def run(self, stop: StopRequest) -> None:
+        """Until somebody asks for a stop, or all have caught up. PipelineFailed naming the first query that fails."""
+        try:
+            self._start_all(stop)
+            while not stop.wait(POLL_INTERVAL_S):
+                running = self._poll()
+                if self._options.until_caught_up and not running:
+                    break
+        finally:
+            self._stop_all()
+        self._say(summary_of(self._totals))
+
+    def _start_all(self, stop: StopRequest) -> None:
+        for query in self._queries:
+            if stop.is_set:
+                return
+            try:
+                self._running.append(start(self._session, query, self._options))
+            except Exception as error:
+                said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+                raise PipelineFailed(
+                    f"query {query.name} cannot start: {said[:FAILURE_CHARACTERS_MAX]}"
+                ) from error
+
+    def _poll(self) -> bool:
+        """Tell what is new; whether any query still runs."""
+        running = False
+        for query in self._running:
+            # Asked before the progress is read, so that the last batch of an ended query is told.
+            active = query.isActive
+            self._tell(query)
+            if active:
+                running = True
+                continue
+            failure = failure_of(query)
+            if failure is not None:
+                raise PipelineFailed(f"query {query.name} failed: {failure}")
+            if not self._options.until_caught_up:
+                raise PipelineFailed(f"query {query.name} was stopped by somebody else")
+        return running
+
+    def _tell(self, query: StreamingQuery) -> None:
+        totals = self._totals[query.name]
+        recent: list[Any] = list(query.recentProgress)
+        for progress in recent:
+            said = json.loads(progress.json)
+            if not totals.is_new(said):
+                continue
+            totals.add(said)
+            self._say(line_of(query.name, said, totals))
+            if self._progress is not None:
+                self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
+                self._progress.flush()
+
+    def _stop_all(self) -> None:
+        for query in self._running:
+            try:
+                query.stop()
+            except Exception as error:
+                # One that does not stop in time must not keep the others running.
+                print(f"kafkacompat: query {query.name} did not stop: {error}", file=sys.stderr)

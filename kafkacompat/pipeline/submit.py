@@ -1,0 +1,33 @@
+"""The jobs under spark-submit: `spark-submit --packages CONNECTOR .../submit.py JOB [options of kafkacompat pipeline run]`.
+
+Where nothing says otherwise the master is spark-submit's. Only the driver needs kafkacompat; executors run none of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    """Parse and run; the exit status is that of `kafkacompat pipeline run`."""
+    # A script's own folder leads the path, where the names of this package's modules would hide others'.
+    here = Path(__file__).resolve()
+    sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != here.parent]
+    sys.path.append(str(here.parents[2]))
+    from kafkacompat.pipeline import run_command
+    from kafkacompat.pipeline.failure import PipelineFailed
+
+    parser = argparse.ArgumentParser(prog="submit.py", description="Run the jobs under spark-submit.")
+    run_command.add_arguments(parser)
+    parser.set_defaults(master=None)
+    try:
+        return run_command.run(parser.parse_args())
+    except PipelineFailed as failure:
+        print(f"kafkacompat: {failure}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
