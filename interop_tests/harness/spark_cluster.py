@@ -1,0 +1,132 @@
+"""A Spark standalone cluster on loopback: a master, workers, and the executors that workers start, each a process of its own.
+
+Only pyspark's own programs are used, as a person would who has nothing but the wheel. Everything is killed by process id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from pathlib import Path
+
+import psutil
+
+from interop_tests.harness.broker import free_port
+from interop_tests.harness.kafka_jars import MissingTool, require_program
+from interop_tests.harness.waiting import wait_until
+
+EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 30.0
+
+
+def spark_home() -> Path:
+    """The folder of the installed pyspark, which is a whole Spark."""
+    try:
+        import pyspark
+    except ImportError as error:
+        raise MissingTool("pyspark is not installed") from error
+    return Path(pyspark.__file__).parent
+
+
+def spark_environment() -> dict[str, str]:
+    """The environment of Spark's programs here."""
+    return os.environ | {
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+
+
+class SparkCluster:
+    """A master and its workers; logs and work folders lie below `root`."""
+
+    def __init__(self, root: Path, workers: int = 2, cores: int = 1, memory: str = "1100m") -> None:
+        """Each worker offers `cores` and `memory` to executors."""
+        self.root = root
+        self.port = free_port()
+        self._workers, self._cores, self._memory = workers, cores, memory
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def master_url(self) -> str:
+        """For --master."""
+        return f"spark://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> SparkCluster:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> SparkCluster:
+        """Start the master and the workers, and wait until they know each other."""
+        require_program("java")
+        self.root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._spawn(
+                "master",
+                "org.apache.spark.deploy.master.Master",
+                *("--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0"),
+            )
+            for number in range(self._workers):
+                self._spawn(
+                    f"worker-{number}",
+                    "org.apache.spark.deploy.worker.Worker",
+                    *("--host", "127.0.0.1", "--webui-port", "0", "--cores", str(self._cores)),
+                    *("--memory", self._memory, "--work-dir", str(self.root / f"work-{number}")),
+                    self.master_url,
+                )
+            wait_until(
+                lambda: all(
+                    "Successfully registered with master" in self.log_text(f"worker-{number}")
+                    for number in range(self._workers)
+                ),
+                "the workers are registered",
+                START_TIMEOUT_S,
+            )
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def log_text(self, name: str) -> str:
+        """What `master` or `worker-N` has printed."""
+        path = self.root / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors' processes that run now."""
+        found = []
+        for process in self._processes[1:]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                        if EXECUTOR_CLASS in child.cmdline():
+                            found.append(child)
+        return found
+
+    def close(self) -> None:
+        """Kill everything, executors first."""
+        for executor in self.executors():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                executor.kill()
+        for process in reversed(self._processes):
+            process.kill()
+            process.wait(END_TIMEOUT_S)
+        self._processes.clear()
+
+    def _spawn(self, name: str, main_class: str, *arguments: str) -> None:
+        with open(self.root / f"{name}.log", "ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    ["bash", str(spark_home() / "bin" / "spark-class"), main_class, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.root,
+                    env=spark_environment(),
+                )
+            )
