@@ -286,7 +286,8 @@ class PartitionLog(ReadableLog):
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Drop everything from an offset on. Below the log's start it starts anew there.
 
-        At the end or beyond it only epochs go that begin there: led, but without a record.
+        At the end or beyond it only epochs go that begin there: led, but without a record. A batch that holds the offset
+        in its middle goes whole, and the log ends before it: Kafka would claim to have what it cut.
         """
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -295,7 +296,7 @@ class PartitionLog(ReadableLog):
         if offset < self._segments.items[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
-        self._segments.truncate_to(offset, now_ms)
+        offset = self._segments.truncate_to(offset, now_ms)
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self._after_truncation()

@@ -272,15 +272,15 @@ class Segment:
         )
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop batches from the one that holds the offset on; the bytes dropped."""
+        """Drop batches from the one that holds the offset on. Where the log ends then: a batch cut in its middle is gone whole."""
         found = self.find(offset)
+        end = offset
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         if self.txn_index.data:
             self.txn_index.truncate_to(offset)
-        dropped = 0
         if found is not None:
-            dropped = self.size - found[0]
+            end = min(offset, next(iter(self.headers(found[0]))).base_offset)
             self.file.truncate(found[0])
             self.size = found[0]
             kept = bisect_left(self._tail_positions, found[0])
@@ -298,7 +298,7 @@ class Segment:
             self.created_ms = now_ms
             self.rolling_timestamp_ms = None
         self.write_indexes()
-        return dropped
+        return end
 
     def cut(self, size: int) -> None:
         """Shorten the log file to a size; the indexes are the caller's to build anew."""

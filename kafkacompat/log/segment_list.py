@@ -143,12 +143,12 @@ class SegmentList:
         for segment in self.items:
             segment.relocate(directory)
 
-    def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drop everything from the batch that holds the offset on; files of dropped segments go at once."""
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Drop everything from the batch that holds the offset on; files of dropped segments go at once. The end then."""
         while len(self.items) > 1 and self.items[-1].base_offset > offset:
             self._bases.pop()
             self._remove(self.items.pop())
-        self.items[-1].truncate_to(offset, now_ms)
+        return self.items[-1].truncate_to(offset, now_ms)
 
     def start_anew(self, offset: int, index_interval_bytes: int, now_ms: int) -> None:
         """Remove all segments; one empty segment at the offset remains."""

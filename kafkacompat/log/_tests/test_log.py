@@ -84,6 +84,18 @@ def test_high_watermark_moves_only_forward_and_inside() -> None:
     assert log.high_watermark == 4
 
 
+@pytest.mark.parametrize("offset", [5, 6, 7])
+def test_a_batch_cut_in_its_middle_goes_whole(offset: int) -> None:
+    """A leader whose log begins within a batch (DeleteRecords) says that the epoch before ended there. A follower that cut
+    its own batch and claimed to end at that offset could never take the leader's; found by the simulation."""
+    log = three_batches()
+    log.set_high_watermark(4)
+    log.truncate_to(offset)
+    assert log.log_end_offset == 4
+    log.append_as_follower(bytes(batch_of([b"a", b"b", b"c", b"d"], base_offset=4, leader_epoch=2).buffer), 2)
+    assert log.log_end_offset == 8
+
+
 def test_timestamps_special_cases() -> None:
     """T33: the record's own epoch; nothing beyond the end."""
     log = three_batches()
