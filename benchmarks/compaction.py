@@ -20,12 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -35,11 +37,12 @@ from benchmarks.raw import Stream, error_of_produce, produce_frame
 from interop_tests.compaction.keyed import active_base, cleaned_to
 from interop_tests.harness.broker import CHECKOUT, BrokerProcess
 from interop_tests.harness.records import BatchPlan
+from interop_tests.harness.waiting import wait_until
 
 Figures = dict[str, float]
 BATCH_BYTES = 16_384
 """The Java producer's batch.size."""
-SEGMENT_BYTES = 16 << 20
+SEGMENT_BYTES, WARM_SEGMENT_BYTES = 16 << 20, 2 << 20
 LIMIT_S = 120.0
 EAGER = {"log.cleaner.backoff.ms": "20", "log.initial.task.delay.ms": "100"}
 IN_FLIGHT = 5
@@ -96,11 +99,14 @@ class Mixture:
             ).encode()
 
 
-def fill(broker: BrokerProcess, topic: str, mixture: Mixture, share: int = 1) -> int:
+def fill(
+    broker: BrokerProcess, topic: str, mixture: Mixture, share: int = 1, segment_bytes: int = SEGMENT_BYTES
+) -> int:
     """Make the topic and produce the log into it; bytes below its active segment."""
-    settings = {"segment.bytes": str(SEGMENT_BYTES), "retention.ms": "-1"}
+    settings = {"segment.bytes": str(segment_bytes), "retention.ms": "-1"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(LIMIT_S)
+    wait_until(lambda: _has_leader(admin, topic), f"{topic} has a leader", LIMIT_S)
     stream = Stream(broker.bootstrap)
     waiting = 0
 
@@ -119,6 +125,15 @@ def fill(broker: BrokerProcess, topic: str, mixture: Mixture, share: int = 1) ->
         take()
     segments = sorted((broker.data_dir / f"{topic}-0").glob("*.log"))
     return sum(path.stat().st_size for path in segments[:-1])
+
+
+def _has_leader(admin: AdminClient, topic: str) -> bool:
+    try:
+        end = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, request_timeout=5.0)
+        next(iter(end.values())).result(5)
+    except KafkaException:
+        return False
+    return True
 
 
 def clean(broker: BrokerProcess, *topics: str) -> float:
@@ -171,7 +186,7 @@ def peak_memory_mb(pid: int) -> Iterator[list[float]]:
 def cleaning(mixture: Mixture) -> Callable[[str], Figures]:
     def run(kind: str) -> Figures:
         with running(kind, EAGER) as broker:
-            fill(broker, "warm", mixture, share=4)
+            fill(broker, "warm", mixture, share=4, segment_bytes=WARM_SEGMENT_BYTES)
             clean(broker, "warm")
             size = fill(broker, "bench", mixture)
             warm_memory(str(broker.root), size)
@@ -189,7 +204,7 @@ def producing_while_cleaning(mixture: Mixture, logs: int) -> Callable[[str], Fig
         topics = [f"kept-{number}" for number in range(logs)]
         with running(kind, EAGER) as broker:
             create_topic(broker, "bench", 1)
-            fill(broker, "warm", mixture, share=4)
+            fill(broker, "warm", mixture, share=4, segment_bytes=WARM_SEGMENT_BYTES)
             clean(broker, "warm")
             for topic in topics:
                 fill(broker, topic, mixture)
