@@ -9,6 +9,8 @@ were appended; here only what would lead astray is looked at. Two gaits, as in c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kafkacompat.records.record import RecordMalformed, append_varint, read_varint
 
 _HALF = bytes(i >> 1 for i in range(256))
@@ -204,6 +206,95 @@ def _offset_column(body: bytes, first: int, width: int, stride: int, run: int) -
             return range(begin, begin + run)
         return [(one & 127 | two << 7) >> 1 for one, two in zip(low, high, strict=True)]
     return [read_varint(body, at)[0] for at in range(first, last + 1, stride)]
+
+
+def read_keys(body: bytes, count: int) -> tuple[Sequence[bytes | None], bool, bool]:
+    """`keys`, whether any is null, and whether any value is. RecordMalformed as read_columns, but for what only values tell."""
+    stride = len(body) // count
+    first = body[:1]
+    if body[stride : stride + 1] == body[2 * stride : 2 * stride + 1] == body[-stride:][:1] == first:
+        # Records of one size, most likely: the other gait is the faster one.
+        columns = read_columns(body, count)
+        return columns.keys, columns.has_null_keys, bool(columns.null_values)
+    keys: list[bytes | None] = []
+    add_key = keys.append
+    has_null_keys = False
+    negatives = 0
+    end = 0
+    try:
+        for _ in range(count):
+            position = end + 1
+            size = body[end]
+            if size > 127:
+                byte = body[position]
+                position += 1
+                if byte > 127:
+                    size, position = read_varint(body, end)
+                    size <<= 1
+                else:
+                    size = size & 127 | byte << 7
+            if size & 1 or size < 0:
+                raise RecordMalformed(f"a record of a negative size at {end}")
+            end = position + (size >> 1)
+            position += 1
+            while body[position] > 127:
+                position += 1
+            position += 1
+            while body[position] > 127:
+                position += 1
+            position += 1
+            size = body[position]
+            if size > 127:
+                size, position = read_varint(body, position)
+                size = size << 1 if size >= 0 else 1
+            else:
+                position += 1
+            if size & 1:
+                has_null_keys = True
+                add_key(None)
+                value_at = position
+            else:
+                value_at = position + (size >> 1)
+                add_key(body[position:value_at])
+            if value_at >= end:
+                raise RecordMalformed(f"a key that ends at {value_at}, its record at {end}")
+            # The lowest bit of a varint's first byte is its sign.
+            negatives |= body[value_at]
+    except IndexError:
+        raise RecordMalformed("the body ends within a record") from None
+    if end != len(body):
+        raise RecordMalformed(f"{count} records end at {end} of {len(body)} bytes")
+    return keys, has_null_keys, bool(negatives & 1)
+
+
+def read_bounds(body: bytes, count: int) -> list[int]:
+    """`bounds` alone, of records whose insides nobody asks about. RecordMalformed as read_columns."""
+    bounds: list[int] = []
+    add_bound = bounds.append
+    position = 0
+    try:
+        for _ in range(count):
+            add_bound(position)
+            size = body[position]
+            if size > 127:
+                byte = body[position + 1]
+                if byte > 127:
+                    size, end = read_varint(body, position)
+                    if size < 0:
+                        raise RecordMalformed(f"a record of {size} bytes")
+                    position = end + size
+                    continue
+                size = size & 127 | byte << 7
+                position += 1
+            if size & 1:
+                raise RecordMalformed("a record of a negative size")
+            position += 1 + (size >> 1)
+    except IndexError:
+        raise RecordMalformed("the body ends within a record") from None
+    if position != len(body):
+        raise RecordMalformed(f"{count} records end at {position} of {len(body)} bytes")
+    add_bound(position)
+    return bounds
 
 
 def timestamp_delta(body: bytes, at: int) -> int:

@@ -25,11 +25,12 @@ from kafkacompat.records.batch import (
     assemble,
     has_valid_crc,
 )
-from kafkacompat.records.columns import Columns, read_columns, shifted, timestamp_delta
+from kafkacompat.records.columns import Columns, read_bounds, read_columns, shifted, timestamp_delta
 from kafkacompat.records.legacy import iterate_legacy
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.offset_map import OffsetMap
+    from kafkacompat.log.cleaner.survivors import Survivors
     from kafkacompat.log.cleaner.transactions import CleanedTransactions
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
@@ -70,6 +71,7 @@ class BatchFilter:
         "_map",
         "_now_ms",
         "_round_end",
+        "_survivors",
         "_transactions",
         "retain_legacy_deletes",
     )
@@ -77,6 +79,7 @@ class BatchFilter:
     def __init__(
         self,
         offset_map: OffsetMap,
+        survivors: Survivors,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         *,
@@ -86,6 +89,7 @@ class BatchFilter:
     ) -> None:
         """`round_end_offset`: the batch that ends there stays, empty if need be."""
         self._map = offset_map
+        self._survivors = survivors
         self._transactions = transactions
         self._last_records = last_records
         self._round_end = round_end_offset
@@ -106,8 +110,24 @@ class BatchFilter:
             return self._emptied(header)
         if header.base_offset > self._map.latest_offset:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
+        survivors, count = self._survivors, header.record_count
+        if (
+            survivors.start <= header.base_offset
+            and header.last_offset <= survivors.end
+            and header.last_offset_delta == count - 1
+        ):
+            at = survivors.between(header.base_offset, header.last_offset)
+            if not at:
+                return self._emptied(header)
+            if not survivors.may_hold_tombstones(header.base_offset):
+                if len(at) == count:
+                    return Kept(batch, header.last_offset, header.max_timestamp_ms)
+                body = open_body(header, batch)
+                bounds = read_bounds(body, count)
+                starts, ends = [bounds[one] for one in at], [bounds[one + 1] for one in at]
+                return self._rebuilt(header, batch, body, starts, ends, False)
         body = open_body(header, batch)
-        columns = read_columns(body, header.record_count)
+        columns = read_columns(body, count)
         keep = self._records_to_keep(header, columns)
         kept = keep.count(True)
         if not kept:
@@ -116,7 +136,9 @@ class BatchFilter:
         new_horizon = has_tombstone and header.delete_horizon_ms < 0
         if kept == len(keep) and not new_horizon:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
-        return self._rebuilt(header, batch, body, columns.bounds, keep, new_horizon)
+        bounds = columns.bounds
+        starts, ends = list(compress(bounds, keep)), list(compress(bounds[1:], keep))
+        return self._rebuilt(header, batch, body, starts, ends, new_horizon)
 
     def _records_to_keep(self, header: BatchHeader, columns: Columns) -> list[bool]:
         base, count = header.base_offset, header.record_count
@@ -152,7 +174,7 @@ class BatchFilter:
         if not empty_transaction or horizon_ms >= 0:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         columns = read_columns(body, header.record_count)
-        return self._rebuilt(header, batch, body, columns.bounds, [True] * header.record_count, True)
+        return self._rebuilt(header, batch, body, columns.bounds[:-1], columns.bounds[1:], True)
 
     def _emptied(self, header: BatchHeader) -> Kept | None:
         """The header alone, where it is a producer's last or the round's last batch, else nothing."""
@@ -187,15 +209,13 @@ class BatchFilter:
         header: BatchHeader,
         batch: memoryview,
         body: bytes,
-        bounds: list[int],
-        keep: list[bool],
+        starts: list[int],
+        ends: list[int],
         new_horizon: bool,
     ) -> Kept:
         if not has_valid_crc(batch, header):
             # A new crc would hide the damage.
             raise BatchCorrupt(f"the crc of the batch at offset {header.base_offset} is wrong")
-        starts = list(compress(bounds, keep))
-        ends = list(compress(bounds[1:], keep))
         base_ms = header.base_timestamp_ms
         if header.is_log_append_time:
             max_timestamp_ms = header.max_timestamp_ms

@@ -1,16 +1,16 @@
 """The last offset of each key, within a bound of memory: what a cleaning knows of the dirty part of a log.
 
 Duty: put and look up. Must not know: batches. A key is known by itself when it is short and else by its 16-byte MD5, as in Kafka,
-so that a long one takes no more room. Two tiers: new entries go to a dict, where both ways are C; when that has its share of the
-memory it is poured into packed buckets, 16 bytes a key and 8 an offset, which bytearray.find searches. Short keys and digests
-have buckets of their own, so that no key can pass for the digest of another.
+so that a long one takes no more room. Two tiers: new entries go to a dict, where both ways are C; when that fills the memory it is
+poured into packed buckets, 16 bytes a key and 8 an offset, which bytearray.find searches; from then on it has a part of the memory.
+Short keys and digests have buckets of their own, so that no key can pass for the digest of another.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import cast
 
 try:
@@ -22,10 +22,10 @@ except ImportError:
 DIGEST_SIZE = 16
 RECENT_ENTRY_BYTES = 192
 """A dict entry with its key and offset, counted high: the dict's table is up to four times as long, and twice there as it grows."""
-PACKED_ENTRY_BYTES = 32
-"""A digest and an offset in a bucket, with what growing arrays hold in reserve and the bucket's own objects."""
+PACKED_ENTRY_BYTES = 36
+"""A digest and an offset in a bucket, with what growing arrays hold in reserve, the bucket's own objects, and survivors' share."""
 RECENT_SHARE = 4
-"""The dict gets this part of the memory."""
+"""Once there are buckets, the dict gets this part of the memory."""
 BUCKET_ENTRIES = 24
 LEAST_ENTRIES = 16
 _PADS = [bytes(DIGEST_SIZE - 1 - length) + bytes((length,)) for length in range(DIGEST_SIZE)]
@@ -66,6 +66,9 @@ class Buckets:
             at = entries.find(entry, at + 1)
         return -1 if at < 0 else self._offsets[number][at >> 4]
 
+    def offsets(self) -> Iterator[int]:
+        return chain.from_iterable(self._offsets)
+
 
 class OffsetMap:
     """`latest_offset`: up to and with it every key of the dirty part has been put."""
@@ -75,6 +78,7 @@ class OffsetMap:
         "_digests",
         "_recent",
         "_recent_most",
+        "_recent_share",
         "_short",
         "capacity",
         "latest_offset",
@@ -84,9 +88,11 @@ class OffsetMap:
         """The load factor is Kafka's: what part of the memory may be filled."""
         usable = int(memory_bytes * load_factor)
         recent_bytes = usable // RECENT_SHARE
-        self._recent_most = max(recent_bytes // RECENT_ENTRY_BYTES, LEAST_ENTRIES)
+        self._recent_share = max(recent_bytes // RECENT_ENTRY_BYTES, LEAST_ENTRIES)
+        # While it is poured out the buckets grow beside it.
+        self._recent_most = max(usable // (RECENT_ENTRY_BYTES + PACKED_ENTRY_BYTES), self._recent_share)
         packed_most = (usable - recent_bytes) // PACKED_ENTRY_BYTES
-        self.capacity = self._recent_most + packed_most
+        self.capacity = self._recent_share + packed_most
         """Keys that have room."""
         self._recent: dict[bytes, int] = {}
         self._bucket_count = 1 << max(packed_most // BUCKET_ENTRIES, 1).bit_length() - 1
@@ -131,6 +137,15 @@ class OffsetMap:
                         found[at] = short.find(name + _PADS[len(name)])
         return found
 
+    def offsets(self) -> Iterator[int]:
+        """The last offset of every key, in no order."""
+        if self._short is None and self._digests is None:
+            return iter(self._recent.values())
+        self._pour()
+        return chain.from_iterable(
+            each.offsets() for each in (self._short, self._digests) if each is not None
+        )
+
     def _pour(self) -> None:
         """Move the dict's entries into the buckets."""
         for name, offset in self._recent.items():
@@ -143,6 +158,7 @@ class OffsetMap:
                     self._short = Buckets(self._bucket_count)
                 self._short.put(name + _PADS[len(name)], offset)
         self._recent = {}
+        self._recent_most = self._recent_share
 
 
 def _named(keys: Sequence[bytes]) -> Sequence[bytes]:

@@ -6,6 +6,7 @@ clocks: `pace` is told how many bytes were moved and may wait, or raise Cleaning
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -13,11 +14,12 @@ from kafkacompat.log.cleaner.cleaned_segment import CleanedSegment
 from kafkacompat.log.cleaner.filtering import BatchFilter, key_of_control, open_body
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
 from kafkacompat.log.cleaner.offset_map import OffsetMap
+from kafkacompat.log.cleaner.survivors import TOMBSTONE_BATCHES_MOST, Survivors
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.log.scan import whole_batches
 from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.records.columns import read_columns
+from kafkacompat.records.batch import BatchCorrupt, has_valid_crc
+from kafkacompat.records.columns import read_columns, read_keys
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.legacy import iterate_legacy
 from kafkacompat.records.record import RecordMalformed
@@ -56,6 +58,7 @@ class CleaningWork:
         self._filter: BatchFilter | None = None
         self._transactions = CleanedTransactions((), 0)
         self._legacy_horizon_ms = 0
+        self._tombstone_batches = array("q")
         self.groups: list[list[SegmentFile]] = []
         self.end_offset = job.first_dirty_offset
         """Where the clean part will end."""
@@ -90,6 +93,12 @@ class CleaningWork:
         self._transactions = CleanedTransactions(job.aborted, job.segments[0].base_offset)
         self._filter = BatchFilter(
             offset_map,
+            Survivors(
+                offset_map.offsets(),
+                job.first_dirty_offset,
+                offset_map.latest_offset,
+                self._tombstone_batches,
+            ),
             self._transactions,
             job.last_records,
             round_end_offset=job.round_end_offset,
@@ -125,21 +134,35 @@ class CleaningWork:
         return True
 
     def _map_batch(self, header: BatchHeader, batch: memoryview, offset_map: OffsetMap) -> None:
-        columns = read_columns(open_body(header, batch), header.record_count)
         base, count = header.base_offset, header.record_count
-        keys, deltas = columns.keys, columns.offset_deltas
         start = self._job.first_dirty_offset
-        if columns.has_null_keys or base < start:
+        if not has_valid_crc(batch, header):
+            # A damaged key could take the place of another, and its batch is not opened again.
+            raise BatchCorrupt(f"the crc of the batch at offset {base} is wrong")
+        body = open_body(header, batch)
+        offsets: Sequence[int]
+        if header.last_offset_delta == count - 1:
+            keys, has_null_keys, has_null_values = read_keys(body, count)
+            offsets = range(base, base + count)
+        else:
+            columns = read_columns(body, count)
+            keys, has_null_keys, has_null_values = (
+                columns.keys,
+                columns.has_null_keys,
+                bool(columns.null_values),
+            )
+            offsets = [base + delta for delta in columns.offset_deltas]
+        if has_null_values and len(self._tombstone_batches) < TOMBSTONE_BATCHES_MOST:
+            self._tombstone_batches.append(base)
+        if has_null_keys or base < start:
             pairs = [
-                (key, base + delta)
-                for key, delta in zip(keys, deltas, strict=True)
-                if key is not None and base + delta >= start
+                (key, offset)
+                for key, offset in zip(keys, offsets, strict=True)
+                if key is not None and offset >= start
             ]
             offset_map.put([key for key, _ in pairs], [offset for _, offset in pairs])
-        elif deltas[-1] == count - 1:
-            offset_map.put(cast("list[bytes]", keys), range(base, base + count))
         else:
-            offset_map.put(cast("list[bytes]", keys), [base + delta for delta in deltas])
+            offset_map.put(cast("Sequence[bytes]", keys), offsets)
 
     def clean_group(self, group: Sequence[SegmentFile]) -> list[str]:
         """Write the group's cleaned segment, named after its first; the suffixes of its files. Raises as build_map does."""

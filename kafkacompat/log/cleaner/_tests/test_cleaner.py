@@ -6,6 +6,8 @@ import dataclasses
 import gzip
 import random
 import struct
+from array import array
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -31,13 +33,14 @@ from kafkacompat.log.cleaner._tests.cleaning import (
 from kafkacompat.log.cleaner.candidates import candidate, dirtiest
 from kafkacompat.log.cleaner.job import CleanerLimits, SegmentFile, group_segments
 from kafkacompat.log.cleaner.offset_map import OffsetMap
+from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
-from kafkacompat.records.columns import read_columns, shifted, timestamp_delta
+from kafkacompat.records.columns import read_bounds, read_columns, read_keys, shifted, timestamp_delta
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, RecordMalformed, encode_records, iterate_records
 
@@ -78,6 +81,9 @@ def test_columns_agree_with_records(runs: list[tuple[Record, int, int]], by_ms: 
             offset += gap
     body = bytes(encode_records(made, 0))
     columns = read_columns(body, len(made))
+    assert read_bounds(body, len(made)) == columns.bounds
+    has_null_values = any(one.value is None for one in made)
+    assert read_keys(body, len(made)) == ([one.key for one in made], columns.has_null_keys, has_null_values)
     assert columns.keys == [one.key for one in made]
     assert list(columns.offset_deltas) == [one.offset_delta for one in made]
     assert columns.null_values == [at for at, one in enumerate(made) if one.value is None]
@@ -89,15 +95,30 @@ def test_columns_agree_with_records(runs: list[tuple[Record, int, int]], by_ms: 
         assert list(iterate_records(moved, 1, by_ms)) == [one]
 
 
-def test_columns_refuse_a_body_that_its_count_does_not_fill() -> None:
-    body = bytes(encode_records([Record(i, i, b"key", b"value") for i in range(20)], 0))
+@pytest.mark.parametrize("read", [read_columns, read_keys, read_bounds])
+@pytest.mark.parametrize("widest", [1, 4])
+def test_columns_refuse_a_body_that_its_count_does_not_fill(
+    read: Callable[[bytes, int], object], widest: int
+) -> None:
+    """Records of one size and of several."""
+    made = [Record(i, i, b"key", b"value" * (i % widest)) for i in range(20)]
+    body = bytes(encode_records(made, 0))
     for wrong in (body[:-1], body + b"\x00"):
         with pytest.raises(RecordMalformed):
-            read_columns(wrong, 20)
+            read(wrong, 20)
     with pytest.raises(RecordMalformed):
-        read_columns(body, 19)
+        read(body, 19)
     with pytest.raises(RecordMalformed):
-        read_columns(body, 21)
+        read(body, 21)
+
+
+def test_a_key_that_its_record_does_not_hold_is_refused() -> None:
+    body = bytearray(encode_records([Record(i, i, b"key", b"v" * (i % 3)) for i in range(9)], 0))
+    assert body[5:8] == b"key"
+    for size in (20, 127):
+        body[4] = 2 * size & 0x7F
+        with pytest.raises(RecordMalformed):
+            read_keys(bytes(body), 9)
 
 
 # -- the offset map
@@ -142,6 +163,30 @@ def test_the_map_stays_within_its_memory() -> None:
     tracemalloc.stop()
     assert peak <= memory
     assert number > memory // 60, "a large part of the memory is used for keys"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sets(st.integers(0, 200_000), max_size=60),
+    st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 90_000)), max_size=12),
+)
+def test_survivors_lie_where_they_were_put(offsets: set[int], asked: list[tuple[int, int]]) -> None:
+    """Across windows, in any order of asking."""
+    shuffled = sorted(offsets, key=lambda offset: offset * 7919 % 1009)
+    survivors = Survivors(shuffled, 0, 200_000, array("q"))
+    for first, span in asked:
+        wanted = [offset - first for offset in sorted(offsets) if first <= offset <= first + span]
+        assert survivors.between(first, first + span) == wanted
+
+
+def test_batches_with_tombstones_are_known_as_far_as_they_were_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tombstones = array("q", [10, 30])
+    survivors = Survivors([], 0, 100, tombstones)
+    assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30]
+    monkeypatch.setattr("kafkacompat.log.cleaner.survivors.TOMBSTONE_BATCHES_MOST", 2)
+    assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30, 40]
 
 
 # -- what is picked

@@ -1,0 +1,65 @@
+"""Which records of the mapped part stay: each key's last offset belongs to exactly one record, so offsets alone tell.
+
+Duty: the offsets of an offset map in their order, asked for batch by batch. Must not know: keys, what is in a batch. A batch that
+holds no key's last offset goes without being opened, and one that holds nothing else stays so; to look up every key once more would
+take as long as making the map. Two bytes an offset, in windows of 65,536.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+
+WINDOW_BITS = 16
+WINDOW_MASK = (1 << WINDOW_BITS) - 1
+TOMBSTONE_BATCHES_MOST = 100_000
+"""As many batches with null values are remembered; those behind are opened to see."""
+
+
+class Survivors:
+    """`between` answers for offsets of `start` to `end`, both included: what the map was made of. Ask in ascending order: it is
+    fastest so.
+    """
+
+    __slots__ = ("_open_number", "_open_offsets", "_tombstones", "_windows", "end", "start")
+
+    def __init__(self, offsets: Iterable[int], start: int, end: int, tombstone_batches: array[int]) -> None:
+        """`offsets`: of the records that stay, in any order. `tombstone_batches`: the base offsets of batches that hold null
+        values, ascending; those behind a full array are unknown.
+        """
+        self.start = start
+        self.end = end
+        windows: dict[int, array[int]] = {}
+        for offset in offsets:
+            number = offset >> WINDOW_BITS
+            window = windows.get(number)
+            if window is None:
+                window = windows[number] = array("H")
+            window.append(offset & WINDOW_MASK)
+        self._windows = windows
+        self._open_number = -1
+        self._open_offsets: list[int] = []
+        self._tombstones = tombstone_batches
+
+    def may_hold_tombstones(self, base_offset: int) -> bool:
+        tombstones = self._tombstones
+        if len(tombstones) >= TOMBSTONE_BATCHES_MOST and base_offset > tombstones[-1]:
+            return True
+        at = bisect_left(tombstones, base_offset)
+        return at < len(tombstones) and tombstones[at] == base_offset
+
+    def between(self, first: int, last: int) -> list[int]:
+        """Offsets from first to last that stay, relative to first, ascending."""
+        found: list[int] = []
+        for number in range(first >> WINDOW_BITS, (last >> WINDOW_BITS) + 1):
+            if number != self._open_number:
+                window = self._windows.get(number)
+                self._open_number = number
+                self._open_offsets = [] if window is None else sorted(window)
+            offsets = self._open_offsets
+            shift = (number << WINDOW_BITS) - first
+            begin = bisect_left(offsets, -shift)
+            end = bisect_left(offsets, last - first - shift + 1, begin)
+            found += [offset + shift for offset in offsets[begin:end]]
+        return found
