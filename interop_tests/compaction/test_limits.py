@@ -1,0 +1,123 @@
+"""What holds a cleaning back or hurries it: compaction lags, the memory of the offset map, the throttle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from interop_tests.compaction.keyed import (
+    EAGER_CLEANER,
+    WAIT_S,
+    Updates,
+    cleaned_to,
+    create_compacted,
+    read_all,
+    wait_until_clean,
+)
+from interop_tests.compaction.test_compaction import assert_last_values
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.waiting import wait_until
+
+pytestmark = pytest.mark.needs_control
+
+MakeBroker = Callable[..., BrokerProcess]
+KEYS = 40
+LEAST_MAP_BYTES = (1 << 20) + 1
+"""What Kafka asks of log.cleaner.dedupe.buffer.size for each thread."""
+
+
+def test_young_records_wait_for_min_compaction_lag(make_broker: MakeBroker) -> None:
+    """Old timestamps are cleaned, young ones behind them are all there until the lag is taken away."""
+    broker = make_broker(EAGER_CLEANER)
+    settings = {"min_compaction_lag_ms": str(3_600_000), "message_timestamp_before_max_ms": str(2**63 - 1)}
+    create_compacted(broker.bootstrap, "kept", **settings)
+    old, young = int((time.time() - 7200) * 1000), int(time.time() * 1000)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+
+    def write(stamp_ms: int) -> None:
+        for number in range(5000):
+            producer.produce(
+                "kept", b"%d " % number + b"v" * 500, b"key-%d" % (number % KEYS), timestamp=stamp_ms
+            )
+            producer.poll(0)
+        assert producer.flush(WAIT_S) == 0
+
+    write(old)
+    write(young)
+    wait_until(lambda: cleaned_to(broker.data_dir, "kept") > 0, "the old part is cleaned", WAIT_S)
+    clean = cleaned_to(broker.data_dir, "kept")
+    assert clean <= 5000
+    offsets, _ = read_all(broker.bootstrap, "kept")
+    assert [offset for offset in offsets if offset >= 5000] == list(range(5000, 10_000))
+    assert len([offset for offset in offsets if offset < clean]) <= KEYS
+
+
+def test_max_compaction_lag_cleans_what_is_not_dirty_enough(make_broker: MakeBroker) -> None:
+    broker = make_broker(EAGER_CLEANER)
+    create_compacted(
+        broker.bootstrap, "waits", min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms=str(86_400_000)
+    )
+    create_compacted(
+        broker.bootstrap, "overdue", min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="2000"
+    )
+    both = [Updates(broker.bootstrap, topic) for topic in ("waits", "overdue")]
+    for updates in both:
+        updates.write(9000, KEYS, 500)
+    # Closed by its age as well: max.compaction.lag.ms holds for a segment from its first record on.
+    wait_until(lambda: cleaned_to(broker.data_dir, "overdue") > 0, "the overdue log is cleaned", WAIT_S)
+    assert cleaned_to(broker.data_dir, "waits") == -1
+    for updates in both:
+        assert_last_values(broker.bootstrap, updates)
+
+
+def test_a_map_of_the_least_memory_cleans_more_keys_than_it_holds(make_broker: MakeBroker) -> None:
+    """Kafka's least log.cleaner.dedupe.buffer.size has room for some 40,000 keys: the log is cleaned in several rounds."""
+    broker = make_broker(EAGER_CLEANER | {"log.cleaner.dedupe.buffer.size": str(LEAST_MAP_BYTES)})
+    create_compacted(broker.bootstrap, "kept")
+    keys = 70_000
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "batch.size": 100_000})
+    for turn in range(2):
+        for number in range(keys):
+            while True:
+                try:
+                    producer.produce(
+                        "kept", b"%d of turn %d" % (number, turn), b"a-rather-long-key-%08d" % number
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(WAIT_S) == 0
+    wait_until_clean(broker.data_dir, "kept")
+    offsets, found = read_all(broker.bootstrap, "kept")
+    assert found == {
+        b"a-rather-long-key-%08d" % number: (keys + number, b"%d of turn 1" % number)
+        for number in range(keys)
+    }
+    assert offsets == sorted(set(offsets))
+    gone = 2 * keys - len(offsets)
+    assert gone > keys // 2, "values of the first turn that were below the active segment are gone"
+
+
+def test_the_throttle_holds_the_cleaner_back(make_broker: MakeBroker) -> None:
+    """log.cleaner.io.max.bytes.per.second, changed while the broker runs, as all settings of the cleaner can be."""
+    broker = make_broker(EAGER_CLEANER | {"log.cleaner.io.max.bytes.per.second": "100000.0"})
+    create_compacted(broker.bootstrap, "kept")
+    updates = Updates(broker.bootstrap, "kept")
+    updates.write(20_000, KEYS, 500)
+    # Reading 10 MB at this pace takes minutes, so that nothing can be clean soon.
+    for _ in range(50):
+        assert cleaned_to(broker.data_dir, "kept") == -1
+        time.sleep(0.1)
+    entry = ConfigEntry(
+        "log.cleaner.io.max.bytes.per.second", "1.0E9", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(WAIT_S)
+    wait_until_clean(broker.data_dir, "kept")
+    assert_last_values(broker.bootstrap, updates)
