@@ -109,6 +109,7 @@ def test_imports_follow_the_table(path: Path) -> None:
 
 CORE_BANS = {"trio", "time", "random", "os", "socket", "threading", "logging", "asyncio"}
 CORES = [
+    "console/core",
     "wire",
     "records",
     "machine",

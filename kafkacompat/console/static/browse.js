@@ -131,7 +131,7 @@ export class BrowseView {
       { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
       { title: "Time (UTC)", class: "nowrap", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
       { title: "Key", class: "clip mono key", cell: (row) => short(row.key) },
-      { title: "Value", class: "clip mono", cell: (row) => short(row.value) },
+      { title: "Value", class: "clip mono value", cell: (row) => short(row.value) },
       { title: "Size", number: true, cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
     ], records, (row) => this.open.has(row.offset) && this.detail(row)));
   }

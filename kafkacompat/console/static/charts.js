@@ -5,6 +5,7 @@ import { h, s } from "./dom.js";
 import { clock, day, moment } from "./format.js";
 
 const HEIGHT = 216;
+const SPARK_WIDTH = 200;
 const TOP = 8;
 const BOTTOM = 22;
 const RIGHT = 8;
@@ -32,10 +33,11 @@ export function timeTicks(from, to, most) {
 const timeLabel = (ms) => (ms % (1440 * MINUTE) === 0 ? day(ms) : clock(ms));
 
 export class TimeChart {
-  // options: kind ("bars" or "lines"), label, format(value), seconds: show seconds in times
+  // options: kind ("bars" or "lines"), label, format(value), height, seconds: show seconds in times
   constructor(host, options) {
     this.host = host;
     this.options = options;
+    this.height = options.height ?? HEIGHT;
     this.data = null;
     this.at = null;
     this.legend = h("ul", { class: "legend" });
@@ -66,7 +68,7 @@ export class TimeChart {
     const from = points[0].start;
     const to = Math.max(points.at(-1).end, from + 1);
     this.x = (ms) => left + ((ms - from) / (to - from)) * (width - left - RIGHT);
-    const y = (value) => TOP + (1 - value / ticks.at(-1)) * (HEIGHT - TOP - BOTTOM);
+    const y = (value) => TOP + (1 - value / ticks.at(-1)) * (this.height - TOP - BOTTOM);
     const parts = ticks.map((tick) => [
       s("line", { class: tick === 0 ? "base-line" : "grid-line", x1: left, x2: width - RIGHT, y1: Math.round(y(tick)), y2: Math.round(y(tick)) }),
       s("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, this.options.format(tick)),
@@ -74,12 +76,12 @@ export class TimeChart {
     for (const tick of timeTicks(from, to, Math.max(1, Math.floor((width - left) / TICK_GAP)))) {
       const at = this.x(tick);
       const anchor = at > width - 24 ? "end" : at < left + 16 ? "start" : "middle";
-      parts.push(s("text", { x: at, y: HEIGHT - 5, "text-anchor": anchor }, timeLabel(tick)));
+      parts.push(s("text", { x: at, y: this.height - 5, "text-anchor": anchor }, timeLabel(tick)));
     }
     parts.push(this.options.kind === "bars" ? this.bars(points, y) : this.lines(points, y));
     this.marks = s("g", {});
     this.y = y;
-    const svg = s("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, "aria-hidden": "true" }, parts.flat(2), this.marks);
+    const svg = s("svg", { viewBox: `0 0 ${width} ${this.height}`, height: this.height, "aria-hidden": "true" }, parts.flat(2), this.marks);
     this.figure.replaceChildren(svg);
     this.figure.setAttribute("aria-label", this.summary(points));
     this.point(this.at !== null && this.at < points.length ? this.at : null);
@@ -151,7 +153,7 @@ export class TimeChart {
     if (number === null || !this.marks) return;
     const point = this.data.points[number];
     const at = this.middle(point);
-    this.marks.append(s("line", { class: "cursor", x1: at, x2: at, y1: TOP, y2: HEIGHT - BOTTOM }));
+    this.marks.append(s("line", { class: "cursor", x1: at, x2: at, y1: TOP, y2: this.height - BOTTOM }));
     if (this.options.kind === "lines") {
       point.values.forEach((value, index) => value !== null && this.marks.append(s("circle", { class: `dot ${this.data.series[index].tone}`, cx: at, cy: this.y(value), r: 4 })));
     }
@@ -187,7 +189,8 @@ export function chartTable(details, chart, caption, tableOf) {
   return fill;
 }
 
-export function spark(values, tone = "", width = 84, height = 26) {
+// A small line of the values; stretched: as wide as its place.
+export function spark(values, tone = "", { width = SPARK_WIDTH, height = 28, stretched = true } = {}) {
   const known = values.filter((value) => value !== null);
   if (known.length < 2) return null;
   const [low, high] = [Math.min(0, ...known), Math.max(...known)];
@@ -200,5 +203,5 @@ export function spark(values, tone = "", width = 84, height = 26) {
     pen = "L";
   });
   const area = known.length === values.length && s("path", { class: "area", d: `${path}L${width} ${height}L0 ${height}Z` });
-  return s("svg", { class: `spark ${tone}`, width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, area, s("path", { d: path }));
+  return s("svg", { class: `spark ${tone}`, width: stretched ? null : width, height, preserveAspectRatio: stretched ? "none" : null, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, area, s("path", { d: path }));
 }

@@ -15,7 +15,7 @@ export const count = (value) => (!known(value) ? NONE : Math.abs(value) < 1e7 ? 
 export const decimal = (value) => (!known(value) ? NONE : Math.abs(value) >= 100 ? whole.format(value) : value.toFixed(Math.abs(value) < 10 && value !== 0 ? 1 : 0));
 export const rate = (value) => (known(value) ? `${decimal(value)}/s` : NONE);
 export const bytes = (value) => (known(value) ? scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]).join(" ") : NONE);
-export const percent = (share) => (!known(share) ? NONE : `${(share * 100).toFixed(share < 0.1 && share !== 0 ? 1 : 0)} %`);
+export const percent = (share) => (!known(share) ? NONE : `${Number((share * 100).toFixed(share < 0.1 ? 1 : 0))} %`);
 
 export function milliseconds(value) {
   if (!known(value)) return NONE;
@@ -28,7 +28,7 @@ export function duration(value) {
   if (!known(value)) return NONE;
   const seconds = Math.max(0, Math.round(value / 1000));
   if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min${seconds % 60 ? ` ${seconds % 60} s` : ""}`;
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 

@@ -21,7 +21,7 @@ const settled = (windows) => windows.at(-2) ?? windows.at(-1) ?? null;
 export class PipelineView {
   constructor() {
     this.logs = new TimeChart(byId("logs-chart"), { kind: "bars", label: "Requests per second by status class", format: decimal });
-    this.visitors = new TimeChart(byId("visitors-chart"), { kind: "lines", label: "Page views and unique visitors per window", format: count });
+    this.visitors = new TimeChart(byId("visitors-chart"), { kind: "lines", label: "Page views and unique visitors per window", format: count, height: 268 });
     this.latency = new TimeChart(byId("latency-chart"), { kind: "lines", label: "95th percentile of latency per service", format: milliseconds });
     this.errors = new TimeChart(byId("errors-chart"), { kind: "lines", label: "Error rate per service", format: percent });
     this.tables = [
@@ -128,7 +128,7 @@ export class PipelineView {
         h("span", { class: "muted" }, each.label), track(each.sessions / most, "tone-5"), h("span", { role: "listitem", "aria-label": `${each.label}: ${each.sessions}` }, count(each.sessions))])),
       h("div", { class: "pair" }, h("div", {}, h("b", {}, duration(mean)), "mean duration"), h("div", {}, h("b", {}, decimal(depth)), "pages per session")));
     replace(byId("sessions"), table("Latest sessions", [
-      { title: "User", class: "mono", cell: (row) => row.user_id },
+      { title: "User", class: "mono nowrap", cell: (row) => row.user_id },
       { title: "Ended", class: "nowrap", cell: (row) => seconds(row.session_end_ms) },
       { title: "Lasted", number: true, cell: (row) => duration(row.session_end_ms - row.session_start_ms) },
       { title: "Pages", number: true, cell: (row) => count(row.page_views) },
@@ -152,7 +152,7 @@ export class PipelineView {
         { title: "Errors", number: true, cell: (row) => percent(row.last?.error_rate) },
         { title: "CPU", number: true, cell: (row) => percent((row.sample?.cpu_percent ?? row.last?.cpu_percent ?? NaN) / 100) },
         { title: "Memory", number: true, cell: (row) => bytes(row.sample?.memory_bytes) },
-        { title: "p95 over time", number: true, class: "hide-small", cell: (row) => spark(row.windows.map((each) => each.p95_ms), row.tone, 96, 22) },
+        { title: "p95 over time", number: true, class: "hide-small", cell: (row) => spark(row.windows.map((each) => each.p95_ms), row.tone, { width: 96, height: 22, stretched: false }) },
       ], rows));
     setText(byId("alerts-note"), alerts.kept ? `${count(alerts.last_hour)} in the last hour` : "");
     replace(byId("alerts"), alerts.kept === 0

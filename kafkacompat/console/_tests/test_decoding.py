@@ -1,0 +1,118 @@
+"""Bytes as text, JSON, hex and internal records; and whatever is cut short or not what it seems."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.console.core.decoding import decoded
+from kafkacompat.console.core.internal_records import internal_key, internal_value
+from kafkacompat.console.core.log_directories import BadResponse, parse_response, request_frame
+from kafkacompat.console.core.snapshot import ReplicaSize
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "text"),
+    [
+        (None, "null", ""),
+        (b"", "text", ""),
+        (b"caf\xc3\xa9\n", "text", "café\n"),
+        (b'{"b":1,"a":[2]}', "json", '{\n  "b": 1,\n  "a": [\n    2\n  ]\n}'),
+        (b'{"b":', "text", '{"b":'),
+        (b"17", "text", "17"),
+        (b"\xff\x00A", "hex", "000000  ff 00 41" + " " * 39 + "  ..A"),
+        (b"a\x00b", "hex", "000000  61 00 62" + " " * 39 + "  a.b"),
+    ],
+)
+def test_bytes_are_shown_as_what_they_are(data: bytes | None, kind: str, text: str) -> None:
+    shown = decoded(data, 1000)
+    assert (shown["kind"], shown["text"], shown["truncated"]) == (kind, text, False)
+    assert shown["size_bytes"] == len(data or b"")
+
+
+def test_a_cut_through_a_character_stays_text() -> None:
+    assert decoded("aé".encode(), 2) == {"kind": "text", "text": "a", "size_bytes": 3, "truncated": True}
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=60).map(str.encode)), st.integers(1, 250))
+def test_any_bytes_are_shown_within_the_bound(data: bytes, bound: int) -> None:
+    shown = decoded(data, bound)
+    assert shown["truncated"] == (len(data) > bound)
+    assert json.loads(json.dumps(shown)) == shown
+    if shown["kind"] == "text":
+        assert data.startswith(shown["text"].encode())
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+OFFSET_KEY = b"\x00\x01" + text("group") + text("topic") + struct.pack(">i", 3)
+
+
+def test_a_committed_offset_is_told_in_words() -> None:
+    assert json.loads(internal_key("__consumer_offsets", OFFSET_KEY) or "") == {
+        "type": "committed offset",
+        "group": "group",
+        "topic": "topic",
+        "partition": 3,
+    }
+    value = struct.pack(">hqi", 3, 77, -1) + text("note") + struct.pack(">q", 1_000)
+    said = internal_value("__consumer_offsets", OFFSET_KEY, value)
+    assert json.loads(said or "") == {"offset": 77, "metadata": "note", "committed_ms": 1_000}
+
+
+def test_a_transaction_is_told_in_words() -> None:
+    key = b"\x00\x00" + text("tx-1")
+    assert json.loads(internal_key("__transaction_state", key) or "")["transactional_id"] == "tx-1"
+    value = struct.pack(">hqhib", 1, 9, 2, 60_000, 4) + b"\x00\x00"
+    said = json.loads(internal_value("__transaction_state", key, value) or "")
+    assert (said["producer_id"], said["state"]) == (9, "CompleteCommit")
+
+
+@given(
+    st.sampled_from(["__consumer_offsets", "__transaction_state"]),
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+)
+def test_internal_bytes_of_any_kind_are_told_or_left(topic: str, key: bytes, value: bytes) -> None:
+    for said in (internal_key(topic, key), internal_value(topic, key, value)):
+        assert said is None or isinstance(json.loads(said), dict)
+
+
+@pytest.mark.parametrize("topic", ["logs.raw", "__consumer_offsets_too"])
+def test_other_topics_are_not_taken_for_internal_ones(topic: str) -> None:
+    assert internal_key(topic, OFFSET_KEY) is None
+
+
+def log_directories(error: int = 0) -> bytes:
+    sizes = ((0, 1_000), (1, 50))
+    partitions = b"".join(struct.pack(">iqqb", number, size, 0, 0) for number, size in sizes)
+    topics = text("t") + struct.pack(">i", 2) + partitions
+    return struct.pack(">iiih", 1, 0, 1, error) + text("/data") + struct.pack(">i", 1) + topics
+
+
+def test_sizes_of_logs_are_read_from_the_answer() -> None:
+    assert parse_response(log_directories(), 4) == [ReplicaSize(4, "t", 0, 1_000), ReplicaSize(4, "t", 1, 50)]
+    frame = request_frame()
+    assert struct.unpack_from(">ihh", frame) == (len(frame) - 4, 35, 1)
+
+
+def test_a_refused_or_cut_answer_of_sizes_is_an_error() -> None:
+    with pytest.raises(BadResponse, match="error 31"):
+        parse_response(log_directories(error=31), 1)
+    whole = log_directories()
+    for length in range(len(whole)):
+        with pytest.raises(BadResponse):
+            parse_response(whole[:length], 1)
+
+
+@given(st.binary(max_size=100))
+def test_any_answer_of_sizes_is_read_or_refused(data: bytes) -> None:
+    with contextlib.suppress(BadResponse):
+        assert isinstance(parse_response(data, 1), list)

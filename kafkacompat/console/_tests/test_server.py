@@ -1,0 +1,209 @@
+"""The HTTP answers without a broker or a socket: views, tags, bounds, hosts and headers; and the asking for sizes."""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from kafkacompat.console import server
+from kafkacompat.console._tests.making import ask, partition, record, snapshot, summary, topic
+from kafkacompat.console.browse import Page
+from kafkacompat.console.core.parameters import RecordsQuery
+from kafkacompat.console.core.snapshot import NodeSeen
+from kafkacompat.console.failure import BrokerAway, NotThere
+from kafkacompat.console.reader import Batch, starts
+from kafkacompat.console.server import application
+from kafkacompat.console.sizes import sizes_of
+from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def state(clock: Clock) -> ConsoleState:
+    return ConsoleState("broker:9092", clock(), "run")
+
+
+async def test_the_page_and_its_files_are_served_and_nothing_else(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    page = await ask(app, "/")
+    assert page.status == 200
+    assert b"<main" in page.body
+    for name in ("app.js", "charts.js", "style.css", "icon.svg"):
+        found = await ask(app, f"/static/{name}")
+        assert (found.status, len(found.body) > 100) == (200, True), name
+    for name in ("../server.py", "__init__.py", "nothing", "..%2fserver.py"):
+        assert (await ask(app, f"/static/{name}")).status == 404, name
+
+
+async def test_the_page_loads_nothing_from_elsewhere(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    for path in ("/", "/static/style.css", "/static/app.js", "/static/dom.js"):
+        text = (await ask(app, path)).body.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "://" not in text, path
+        for risky in ("innerHTML", "insertAdjacentHTML", "document.write", "eval("):
+            assert risky not in text, (path, risky)
+
+
+async def test_every_answer_bears_the_security_headers(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    for path in ("/", "/api/results", "/health", "/metrics", "/nowhere"):
+        headers = (await ask(app, path)).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'"), path
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize("path", ["/", "/api/records", "/health", "/static/app.js"])
+async def test_a_host_of_another_site_is_refused_everywhere(
+    path: str, state: ConsoleState, clock: Clock
+) -> None:
+    app = application(state, clock, ("Allowed.Example",))
+    assert (await ask(app, path, headers={"host": "evil.example"})).status == 421
+    assert (await ask(app, "/api", headers={"host": "allowed.example:1"})).status == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+async def test_nothing_can_be_written(method: str, state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    for path in ("/", "/api/records", "/api/cluster"):
+        assert (await ask(app, path, method=method)).status == 405
+
+
+async def test_a_view_is_sent_again_only_when_it_has_changed(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    first = await ask(app, "/api/results")
+    known = {"if-none-match": first.headers["etag"]}
+    again = await ask(app, "/api/results", headers=known)
+    assert (again.status, again.body) == (304, b"")
+    state.took(Batch(records=[record("logs.summary", "1", 1, summary(1))]))
+    assert (await ask(app, "/api/results", headers=known)).status == 304, "made anew at a bounded pace"
+    clock.now_ms += MIN_VIEW_INTERVAL_MS
+    changed = await ask(app, "/api/results", headers=known)
+    assert changed.status == 200
+    assert changed.json["reading"]["records"] == 1
+
+
+async def test_health_follows_the_broker(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    assert (await ask(app, "/health")).status == 503
+    state.looked(snapshot(topic("t", partition(0))))
+    assert (await ask(app, "/health")).status == 200
+    state.away(2_000, "refused")
+    away = await ask(app, "/health")
+    assert away.status == 503
+    assert away.json["broker"]["reason"] == "refused"
+    clock.now_ms += MIN_VIEW_INTERVAL_MS
+    assert (await ask(app, "/api/cluster")).json["cluster"]["topics"][0]["topic"] == "t", (
+        "what was known is kept"
+    )
+
+
+async def test_how_far_results_are_read_is_told(state: ConsoleState) -> None:
+    assert state.behind() is None
+    state.looked(
+        snapshot(
+            topic("logs.summary", partition(0, latest=10), partition(1, latest=4)),
+            topic("other", partition(0)),
+        )
+    )
+    assert state.behind() == 14
+    state.took(Batch(positions={("logs.summary", 0): 10, ("logs.summary", 1): 1}))
+    assert state.behind() == 3
+    state.took(Batch(forgotten=["logs.summary"]))
+    assert state.behind() == 14
+
+
+async def test_a_bad_parameter_is_answered_with_400_and_a_line(state: ConsoleState, clock: Clock) -> None:
+    app = application(state, clock, ())
+    answer = await ask(app, "/api/records", "topic=t&limit=many")
+    assert answer.status == 400
+    assert answer.json == {"error": "limit must be a whole number from 1 to 200"}
+
+
+@pytest.mark.parametrize(("error", "status"), [(NotThere("no topic t"), 404), (BrokerAway("refused"), 503)])
+async def test_what_cannot_be_read_is_said(
+    error: Exception, status: int, state: ConsoleState, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(bootstrap: str, query: RecordsQuery) -> Page:
+        raise error
+
+    monkeypatch.setattr(server, "records_page", fail)
+    answer = await ask(application(state, clock, ()), "/api/records", "topic=t")
+    assert answer.status == status
+    assert str(error) in answer.json["error"]
+
+
+async def test_requests_for_records_are_bounded(
+    state: ConsoleState, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = trio.Event()
+
+    def wait(bootstrap: str, query: RecordsQuery) -> Page:
+        trio.from_thread.run(go_on.wait)
+        return {"records": []}
+
+    monkeypatch.setattr(server, "records_page", wait)
+    app = application(state, clock, ())
+    statuses: list[int] = []
+
+    async def read() -> None:
+        statuses.append((await ask(app, "/api/records", "topic=t")).status)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(server.MAX_BROWSERS + server.MAX_WAITING_BROWSERS + 3):
+            nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        assert statuses == [503] * 3
+        go_on.set()
+    assert statuses.count(200) == server.MAX_BROWSERS + server.MAX_WAITING_BROWSERS
+
+
+def test_tails_are_read_from_near_their_end_and_the_rest_from_the_beginning() -> None:
+    many = partition(0, earliest=100, latest=9_000)
+    assert starts(topic("metrics.alerts", many, partition(1, latest=None))) == {("metrics.alerts", 0): 7_000}
+    assert starts(topic("metrics.alerts", partition(0, earliest=100, latest=300))) == {
+        ("metrics.alerts", 0): 100
+    }
+    assert starts(topic("logs.summary", many)) == {("logs.summary", 0): -2}
+
+
+async def test_sizes_are_asked_of_every_node_and_one_that_is_silent_is_named() -> None:
+    async def answer(stream: trio.SocketStream, payload: bytes) -> None:
+        await stream.receive_some(1024)
+        await stream.send_all(payload)
+
+    told = struct.pack(">iiih", 1, 0, 1, 0) + b"\x00\x01d" + struct.pack(">i", 1)
+    told += b"\x00\x01t" + struct.pack(">iiqqb", 1, 0, 77, 0, 0)
+    async with trio.open_nursery() as nursery:
+        good, bad = [
+            (
+                await nursery.start(
+                    partial(trio.serve_tcp, partial(answer, payload=payload), 0, host="127.0.0.1")
+                )
+            )[0]
+            for payload in (struct.pack(">i", len(told)) + told, b"HTTP/1.1 400\r\n\r\n")
+        ]
+        nodes = [NodeSeen(number, *each.socket.getsockname()) for number, each in enumerate((good, bad), 1)]
+        sizes, errors = await sizes_of(nodes)
+        assert sizes is not None
+        assert [(size.node_id, size.topic, size.size_bytes) for size in sizes] == [(1, "t", 77)]
+        assert errors == "node 2: an answer of 1213486160 bytes"
+        assert await sizes_of(nodes[1:]) == (None, errors)
+        nursery.cancel_scope.cancel()
