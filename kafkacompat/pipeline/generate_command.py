@@ -1,0 +1,261 @@
+"""`kafkacompat pipeline generate`: the words of the command line, the clock, signals, and the line that tells the rate."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.generator.access_log import DEFAULT_ROTATE_BYTES, RENAME, ROTATIONS, AccessLog
+from kafkacompat.pipeline.generator.chance import Chance
+from kafkacompat.pipeline.generator.data_set import RETENTIONEERING, DataSet
+from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
+from kafkacompat.pipeline.generator.pace import Pace
+from kafkacompat.pipeline.generator.sending import Sender
+from kafkacompat.pipeline.generator.traffic import Traffic
+from kafkacompat.pipeline.topics import (
+    ACTIVITY_PAGE_VIEWS,
+    ACTIVITY_SEARCHES,
+    DEFAULT_BOOTSTRAP,
+    LOGS_RAW,
+    METRICS_RAW,
+    create_missing,
+    plans,
+)
+
+DEFAULT_RATE: Final = 200.0
+DEFAULT_PAST_S: Final = 24 * 3600.0
+"""How far back event time begins when it is to run faster than the clock and nothing says for how long."""
+
+TURN_S: Final = 0.05
+MOST_PER_TURN: Final = 5000
+TELL_INTERVAL_S: Final = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker")
+    parser.add_argument(
+        "--access-log", metavar="FILE", help=f"write lines here for a collector, not to {LOGS_RAW}"
+    )
+    parser.add_argument("--rotation", choices=ROTATIONS, default=RENAME, help="how the access log is rotated")
+    parser.add_argument(
+        "--rotate-bytes",
+        type=int,
+        default=DEFAULT_ROTATE_BYTES,
+        metavar="N",
+        help="size at which it is rotated",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the same seed makes the same events"
+    )
+    parser.add_argument(
+        "--rate", type=positive, default=DEFAULT_RATE, metavar="EVENTS_PER_S",
+        help="mean over a day, for each second that passes here",
+    )  # fmt: skip
+    parser.add_argument("--duration", type=positive, metavar="S", help="end after this many seconds")
+    parser.add_argument("--count", type=int, metavar="N", help="end after this many events")
+    parser.add_argument(
+        "--start-time",
+        type=moment,
+        metavar="ISO",
+        help="the first event's time; UTC unless it says otherwise",
+    )
+    parser.add_argument(
+        "--speed", type=positive, default=1.0, metavar="X",
+        help="event time runs so many times as fast as the clock, until it has caught up with it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--at-once", action="store_true", help="do not wait until events are due (with --count)"
+    )
+    parser.add_argument(
+        "--data-set",
+        metavar="FILE",
+        help=f"replay an access log, a click stream (.csv), or the package {RETENTIONEERING}",
+    )
+    parser.add_argument(
+        "--interval",
+        type=positive,
+        default=TELL_INTERVAL_S,
+        metavar="SECONDS",
+        help="between two lines about the rate",
+    )
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def moment(text: str) -> int:
+    """Milliseconds since 1970 of an ISO date and time."""
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no ISO date and time") from None
+    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send until the end or a signal; 0 when the broker has taken all."""
+    require_extra("spark", "confluent_kafka")
+    if arguments.at_once and arguments.count is None and arguments.data_set is None:
+        raise PipelineFailed("--at-once needs --count: the generator has no end of its own")
+    stopping: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: stopping.append(number))
+    plan = planned(arguments, int(time.time() * 1000))
+    names = [LOGS_RAW, ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW]
+    topics = plans(names)
+    if arguments.data_set is not None:
+        # Recorded times lie further back than events are kept otherwise.
+        topics = [replace(topic, configs=topic.configs | {"retention.ms": "-1"}) for topic in topics]
+    create_missing(arguments.bootstrap, topics)
+    sender = Sender(arguments.bootstrap, f"generator-{arguments.seed}-{plan.start_ms:x}")
+    log = (
+        AccessLog(arguments.access_log, arguments.rotation, arguments.rotate_bytes)
+        if arguments.access_log
+        else None
+    )
+    print(
+        f"generator sends {plan.what} to {arguments.bootstrap}, event time from {shown(plan.start_ms)}",
+        flush=True,
+    )
+    try:
+        Sending(arguments, plan, sender, log, lambda: bool(stopping)).run()
+    finally:
+        if log is not None:
+            log.close()
+    sender.close()
+    print(f"generator stopped: {sender.sent:,} records taken by the broker", flush=True)
+    return 0
+
+
+class Planned(NamedTuple):
+    """What is to be sent."""
+
+    what: str
+    events: Iterator[Event]
+    start_ms: int
+    speed: float
+
+
+def planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
+    """The events and their times, from the command line."""
+    count = arguments.count
+    if arguments.data_set is not None:
+        data = DataSet(arguments.data_set)
+        recorded = data.recorded
+        start_ms = arguments.start_time if arguments.start_time is not None else now_ms - recorded.span_ms
+        # At the wanted rate on average, however sparse the events lie.
+        speed = max(recorded.span_ms * arguments.rate / (1000.0 * recorded.events), 1.0)
+        what = f"{recorded.events:,} events of {recorded.path} at {arguments.rate:g}/s"
+        events = data.events(start_ms + recorded.span_ms)
+        return Planned(what, islice(events, count), start_ms, speed)
+    density = arguments.rate / arguments.speed
+    if arguments.start_time is not None:
+        start_ms = arguments.start_time
+        if start_ms > now_ms:
+            raise PipelineFailed(f"--start-time {shown(start_ms)} is ahead of the clock")
+    elif arguments.at_once:
+        start_ms = now_ms - int(count / density * 1000.0)
+    elif arguments.speed > 1:
+        lasts_s = min(
+            DEFAULT_PAST_S,
+            (arguments.speed - 1) * (arguments.duration or DEFAULT_PAST_S),
+            (arguments.speed - 1) * (count / arguments.rate if count is not None else DEFAULT_PAST_S),
+        )
+        start_ms = now_ms - int(lasts_s * 1000)
+    else:
+        start_ms = now_ms
+    traffic = Traffic(arguments.seed, chances(arguments.seed), start_ms, density)
+    return Planned(
+        f"traffic of seed {arguments.seed} at {arguments.rate:g}/s",
+        islice(traffic, count),
+        start_ms,
+        arguments.speed,
+    )
+
+
+def chances(seed: int) -> Callable[[str], Chance]:
+    """One stream a purpose."""
+    return lambda purpose: random.Random(f"{seed}/{purpose}")
+
+
+def shown(time_ms: int) -> str:
+    """For a person."""
+    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+class Sending:
+    """The loop: what is due goes to the broker and to the access log."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        plan: Planned,
+        sender: Sender,
+        log: AccessLog | None,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._at_once = arguments.at_once
+        self._duration_s = arguments.duration
+        self._interval_s = arguments.interval
+        self._plan = plan
+        self._sender = sender
+        self._log = log
+        self._stopping = stopping
+
+    def run(self) -> None:
+        """Until the last event, the end of the duration or a signal."""
+        pace = Pace(int(time.time() * 1000), self._plan.start_ms, self._plan.speed)
+        started_s = told_s = time.monotonic()
+        waiting = self._plan.events
+        made = told = 0
+        event_ms = self._plan.start_ms
+        while not self._stopping():
+            now_s = time.monotonic()
+            if self._duration_s is not None and now_s - started_s >= self._duration_s:
+                return
+            due_ms = pace.event_time_ms(int(time.time() * 1000))
+            events: list[Event] = []
+            for event in islice(waiting, MOST_PER_TURN):
+                if event.arrival_ms > due_ms and not self._at_once:
+                    waiting = chain((event,), self._plan.events)
+                    break
+                events.append(event)
+            else:
+                waiting = self._plan.events
+                if not events:
+                    return
+            if events:
+                event_ms = events[-1].arrival_ms
+                self._take(events)
+                made += len(events)
+            if now_s - told_s >= self._interval_s:
+                rate = (made - told) / (now_s - told_s)
+                print(
+                    f"generator: {rate:,.0f} events/s, {made:,} so far, event time {shown(event_ms)}",
+                    flush=True,
+                )
+                told_s, told = now_s, made
+            if not self._at_once and len(events) < MOST_PER_TURN:
+                self._sender.wait(0)
+                time.sleep(TURN_S)
+
+    def _take(self, events: list[Event]) -> None:
+        if self._log is not None:
+            lines = [event.value for event in events if event.stream == ACCESS_LINES]
+            if lines:
+                self._log.write(lines)
+            events = [event for event in events if event.stream != ACCESS_LINES]
+        self._sender.send(events, self._stopping)

@@ -1,0 +1,95 @@
+"""Takes events to their topics: acks=all, idempotent producer, the event's arrival as the record's timestamp.
+
+Knows no traffic. A line goes to `logs.raw` with the headers that the collector would give it, so that it has the same event
+id when it is sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
+from kafkacompat.pipeline.topics import LOGS_RAW
+
+CLIENT_ID: Final = "kafkacompat-generator"
+QUEUE_BYTES: Final = 32 * 1024 * 1024
+FLUSH_TIMEOUT_S: Final = 30.0
+
+
+class Sender:
+    """One producer. `sent` counts what the broker has acknowledged, `failed` what it refused for good."""
+
+    def __init__(self, bootstrap: str, name: str) -> None:
+        """name: the `file` header of lines."""
+        from confluent_kafka import Producer
+
+        self._name = name.encode()
+        self._position = 0
+        self.sent = 0
+        self.failed = 0
+        self.last_error: str | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": CLIENT_ID,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                "compression.type": "lz4",
+                "queue.buffering.max.kbytes": QUEUE_BYTES // 1024,
+                "log_level": 0,
+                "error_cb": self._heard,
+            }
+        )
+
+    def send(self, events: Iterable[Event], stopping: Callable[[], bool]) -> None:
+        """Hand over; waits while the queue is full, unless stopping."""
+        for arrival_ms, stream, key, value in events:
+            headers: list[tuple[str, str | bytes | None]] = []
+            topic = stream
+            if stream == ACCESS_LINES:
+                topic = LOGS_RAW
+                headers = [
+                    ("source", key.encode()),
+                    ("file", self._name),
+                    ("position", b"%d" % self._position),
+                ]
+                self._position += len(value) + 1
+            while not stopping():
+                try:
+                    self._producer.produce(
+                        topic,
+                        value=value,
+                        key=key,
+                        timestamp=arrival_ms,
+                        headers=headers,
+                        on_delivery=self._delivered,
+                    )
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+        self._producer.poll(0)
+
+    def wait(self, timeout_s: float) -> None:
+        """Hear what arrived, for at most timeout_s."""
+        self._producer.poll(timeout_s)
+
+    def close(self) -> None:
+        """Wait for what is on its way; PipelineFailed when the broker does not take it."""
+        left = self._producer.flush(FLUSH_TIMEOUT_S)
+        if left or self.failed:
+            raise PipelineFailed(
+                f"{left + self.failed} events were not taken by the broker: {self.last_error or 'no answer'}"
+            )
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.sent += 1
+        else:
+            self.failed += 1
+            self.last_error = error.str()
+
+    def _heard(self, error: Any) -> None:
+        self.last_error = error.str()

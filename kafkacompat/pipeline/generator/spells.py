@@ -1,0 +1,65 @@
+"""Spells in time: bursts of visitors, incidents of services. Pure; drawn as far ahead as anybody asks."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from kafkacompat.pipeline.generator.chance import Chance, between, exponential
+from kafkacompat.pipeline.generator.profile import DAY_MS
+
+
+class Spell(NamedTuple):
+    """Something out of the ordinary, from start to end."""
+
+    start_ms: float
+    end_ms: float
+    factor: float
+    """How much more of it."""
+    rate: float
+    """A probability that comes with it."""
+    number: int
+
+
+class Spells:
+    """Spells with exponential waits between them. May be asked for any time not a day before the latest asked."""
+
+    __slots__ = ("_chance", "_every_ms", "_factor", "_length_ms", "_next_ms", "_number", "_rate", "_spells")
+
+    def __init__(
+        self,
+        chance: Chance,
+        first_ms: float,
+        every_ms: float,
+        length_ms: tuple[int, int],
+        factor: tuple[float, float],
+        rate: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """first_ms: when the first begins; every_ms: mean wait from an end to the next; the others are drawn evenly."""
+        self._chance = chance
+        self._next_ms = first_ms
+        self._every_ms = every_ms
+        self._length_ms = length_ms
+        self._factor = factor
+        self._rate = rate
+        self._number = 0
+        self._spells: deque[Spell] = deque()
+
+    def at(self, time_ms: float) -> Spell | None:
+        """The spell at this time."""
+        while self._next_ms <= time_ms:
+            self._draw()
+        while self._spells and self._spells[0].end_ms < time_ms - DAY_MS:
+            self._spells.popleft()
+        for spell in reversed(self._spells):
+            if spell.start_ms <= time_ms < spell.end_ms:
+                return spell
+        return None
+
+    def _draw(self) -> None:
+        start_ms = self._next_ms
+        end_ms = start_ms + between(self._chance, self._length_ms)
+        factor, rate = between(self._chance, self._factor), between(self._chance, self._rate)
+        self._spells.append(Spell(start_ms, end_ms, factor, rate, self._number))
+        self._number += 1
+        self._next_ms = end_ms + exponential(self._chance, self._every_ms)
