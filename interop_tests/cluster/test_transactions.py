@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -11,16 +10,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.cluster.copier import Copier
 from interop_tests.cluster.workload import closing_consumer
+from interop_tests.harness.chance import seeded_chance
+from interop_tests.harness.java_tools import tool_command
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 PARTITIONS = 3
 INPUTS = 600
+JAVA_INPUTS = 4000
+"""A JVM takes longer to start, and is faster then."""
 ROUNDS = 60 if os.environ.get("KAFKACOMPAT_SOAK") else 5
 """Kills of the random test."""
 PROJECT = Path(__file__).resolve().parents[2]
@@ -119,19 +123,21 @@ def test_coordinator_and_leaders_are_killed(cluster: Cluster, unique: Any) -> No
 
 
 class CopierProcess:
-    """A copier that can be killed and started again."""
+    """A copier that can be killed and started again; it ends by itself when it has copied everything."""
 
-    def __init__(self, *arguments: str) -> None:
-        self._command = [sys.executable, "-m", "interop_tests.cluster.copier", *arguments]
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
+        self._log = log
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, cwd=PROJECT, stderr=subprocess.DEVNULL)
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(self._command, cwd=PROJECT, stdout=log, stderr=log)
 
     def is_done(self) -> bool:
         assert self._process is not None
         status = self._process.poll()
-        assert status in (None, 0), f"a copier ended with {status}"
+        assert status in (None, 0), f"a copier ended with {status}:\n{self._log.read_text()[-4000:]}"
         return status == 0
 
     def kill(self) -> None:
@@ -140,37 +146,70 @@ class CopierProcess:
             self._process.wait(10)
 
 
-def test_nodes_and_copiers_are_killed_at_random(cluster: Cluster, unique: Any) -> None:
+def python_copier(
+    bootstrap: str, source: str, target: str, partition: int, name: str, inputs: int
+) -> list[str]:
+    return [
+        *(sys.executable, "-m", "interop_tests.cluster.copier"),
+        *(bootstrap, source, target, str(partition), name, str(inputs)),
+    ]
+
+
+def java_copier(
+    bootstrap: str, source: str, target: str, partition: int, name: str, inputs: int
+) -> list[str]:
+    """The copier of Kafka's system tests; of its partition it copies what is not yet committed of its group."""
+    del inputs
+    return tool_command(
+        "TransactionalMessageCopier",
+        *("--broker-list", bootstrap, "--input-topic", source, "--input-partition", str(partition)),
+        *("--output-topic", target, "--consumer-group", name, "--transactional-id", name),
+        *("--transaction-size", "20", "--transaction-timeout", "20000", "--enable-random-aborts"),
+        "--use-group-metadata",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "inputs"), [(python_copier, INPUTS), (java_copier, JAVA_INPUTS)], ids=["librdkafka", "java"]
+)
+def test_nodes_and_copiers_are_killed_at_random(
+    command: Callable[..., list[str]], inputs: int, cluster: Cluster, unique: Any, tmp_path: Path
+) -> None:
     """Whoever it is, at any moment: each input is in the output once, in order."""
     stem = unique("random")
     source, target = f"{stem}-source", f"{stem}-target"
     for topic in (source, target):
         cluster.create_topic(topic, PARTITIONS)
-    inputs = INPUTS * max(1, ROUNDS // 10)
+    inputs *= max(1, ROUNDS // 10)
     fill(cluster.bootstrap, source, inputs)
     copiers = [
-        CopierProcess(cluster.bootstrap, source, target, str(each), f"{stem}-{each}", str(inputs))
+        CopierProcess(
+            command(cluster.bootstrap, source, target, each, f"{stem}-{each}", inputs),
+            tmp_path / f"{each}.log",
+        )
         for each in range(PARTITIONS)
     ]
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = seeded_chance()
     try:
         for copier in copiers:
             copier.start()
         for _ in range(ROUNDS):
             threading.Event().wait(chance.uniform(0.3, 2.0))
-            if chance.random() < 0.5:
-                node = cluster.nodes[chance.choice([1, 2, 3])]
-                node.kill()
-                node.start()
-                cluster.wait_until_whole()
+            victim = chance.choice(["node", "coordinator", "copier", "copier"])
+            number = chance.randrange(PARTITIONS)
+            print(victim, number)
+            if victim == "copier":
+                if not copiers[number].is_done():
+                    copiers[number].kill()
+                    copiers[number].start()
             else:
-                copier = chance.choice(copiers)
-                if not copier.is_done():
-                    copier.kill()
-                    copier.start()
-        wait_until(lambda: all(copier.is_done() for copier in copiers), "everything is copied", 180)
+                found = number + 1 if victim == "node" else coordinator(cluster, f"{stem}-{number}")
+                cluster.nodes[found].kill()
+                cluster.nodes[found].start()
+                cluster.wait_until_whole()
+        wait_until(
+            lambda: not [copier for copier in copiers if not copier.is_done()], "everything is copied", 180
+        )
     finally:
         for copier in copiers:
             copier.kill()
