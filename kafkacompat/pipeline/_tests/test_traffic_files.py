@@ -1,0 +1,202 @@
+"""The files on both ends of the traffic: a rotated access log, recorded data sets, the collector's state and its disk."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.pipeline.collector.disk import IDLE_CLOSE_S, MAX_FILES, NAMELESS_CLOSE_S, Disk
+from kafkacompat.pipeline.collector.followed import Mark, Saved
+from kafkacompat.pipeline.collector.state_file import StateFile
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.generate_command import moment, planned, positive
+from kafkacompat.pipeline.generator.access_log import COPY_TRUNCATE, KEPT, NEVER, RENAME, AccessLog
+from kafkacompat.pipeline.generator.data_set import DataSet
+from kafkacompat.pipeline.generator.events import ACCESS_LINES
+from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS
+
+LINES = [
+    b'192.0.2.1 - - [01/Feb/2024:10:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "agent"',
+    b"no time in here",
+    b'192.0.2.1 - - [01/Feb/2024:10:00:30 +0100] "GET /b HTTP/1.1" 200 5 "-" "agent"',
+]
+
+
+@pytest.mark.parametrize("rotation", [RENAME, COPY_TRUNCATE])
+def test_a_rotated_log_keeps_the_latest_files_and_packs_the_older(tmp_path: Path, rotation: str) -> None:
+    path = tmp_path / "logs" / "access.log"
+    log = AccessLog(str(path), rotation, rotate_bytes=100)
+    for number in range(10):
+        log.write([b"%03d %s" % (number, b"x" * 100)])
+    log.close()
+    assert log.rotations == 10
+    names = {entry.name for entry in path.parent.iterdir()}
+    assert names == {
+        "access.log",
+        "access.log.1",
+        *(f"access.log.{number}.gz" for number in range(2, KEPT + 1)),
+    }
+    assert path.with_name("access.log.1").read_bytes().startswith(b"009 ")
+    assert gzip.decompress(path.with_name("access.log.2.gz").read_bytes()).startswith(b"008 ")
+    assert path.read_bytes() == b""
+
+
+def test_a_log_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailed, match="cannot be written"):
+        AccessLog(str(tmp_path), NEVER)
+
+
+@pytest.mark.parametrize("name", ["a.log", "a.log.gz"])
+def test_an_access_log_is_replayed_at_other_times(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    data = b"\n".join([*LINES, b""])
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    data_set = DataSet(str(path))
+    assert data_set.recorded[1:] == (3, 30_000)
+    assert data_set.without_time == 1
+    events = list(data_set.events(1_000_000_000_000))
+    assert [event.arrival_ms for event in events] == [999_999_970_000, 999_999_970_000, 1_000_000_000_000]
+    assert {event.stream for event in events} == {ACCESS_LINES}
+    assert events[1].value == LINES[1]
+    assert events[2].value == LINES[2].replace(b"01/Feb/2024:10:00:30 +0100", b"09/Sep/2001:01:46:40 +0000")
+
+
+def test_a_click_stream_is_replayed_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text(
+        "user_id,event,timestamp\n5,cart,2019-11-01 17:59:28.459271\n5,main,2019-11-01 17:59:13\n"
+    )
+    events = list(DataSet(str(path)).events(2_000_000))
+    assert [(event.stream, event.key) for event in events] == [(ACTIVITY_PAGE_VIEWS, "5")] * 2
+    values = [json.loads(event.value) for event in events]
+    assert [value["page"] for value in values] == ["/main", "/cart"]
+    assert [value["event_time_ms"] for value in values] == [2_000_000 - 15_459, 2_000_000]
+    assert len({value["event_id"] for value in values}) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.csv", None, "cannot be read"),
+        ("other.csv", b"a,b\n1,2\n", "lacks the columns"),
+        ("when.csv", b"user_id,event,timestamp\n1,main,then\n", "no time in row 1"),
+        ("empty.log", b"", "holds no events"),
+        ("broken.log.gz", b"not packed", "cannot be read"),
+        ("cut.log.gz", gzip.compress(LINES[0] * 100)[:-9], "cannot be read"),
+        ("bytes.csv", b"user_id,event,timestamp\n1,\xff,2019-11-01 17:59:13\n", "cannot be read"),
+    ],
+)
+def test_what_is_no_data_set_is_said_in_one_line(
+    tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(PipelineFailed, match=said):
+        DataSet(str(path))
+
+
+def test_a_package_that_is_missing_is_named_with_the_command_that_brings_it() -> None:
+    with pytest.raises(PipelineFailed, match="pip install --no-deps retentioneering"):
+        DataSet("retentioneering")
+
+
+def test_words_of_the_command_line() -> None:
+    import argparse
+
+    assert moment("2024-01-02T03:04:05") == moment("2024-01-02T04:04:05+01:00") == 1_704_164_645_000
+    with pytest.raises(argparse.ArgumentTypeError):
+        moment("soon")
+    with pytest.raises(argparse.ArgumentTypeError):
+        positive("0")
+    ahead = argparse.Namespace(
+        data_set=None, count=None, rate=1.0, speed=1.0, start_time=2_000, at_once=False, duration=None, seed=1
+    )
+    with pytest.raises(PipelineFailed, match="ahead of the clock"):
+        planned(ahead, 1_000)
+    ahead.start_time, ahead.speed, ahead.duration = None, 61.0, 10.0
+    assert planned(ahead, 10**12).start_ms == 10**12 - 600_000
+
+
+def test_the_state_is_replaced_whole_and_its_directory_is_taken_by_one(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path / "state"))
+    assert state.load() is None
+    state.save("one")
+    state.save("two")
+    assert state.load() == "two"
+    with pytest.raises(PipelineFailed, match="another collector"):
+        StateFile(str(tmp_path / "state"))
+    state.close()
+    StateFile(str(tmp_path / "state")).close()
+
+
+def test_a_state_directory_that_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PipelineFailed, match="cannot be used"):
+        StateFile(str(tmp_path / "file" / "state"))
+
+
+def read_whole(disk: Disk, now_s: float) -> list[tuple[str, bytes]]:
+    looks, _ = disk.scan(now_s)
+    return sorted((os.path.basename(look.path), disk.reader(look, now_s)(0, 100)) for look in looks)
+
+
+def test_the_disk_follows_names_and_keeps_files_that_lost_theirs_for_a_while(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    path.write_bytes(b"one\n")
+    (tmp_path / "access.log.2.gz").write_bytes(b"packed")
+    (tmp_path / "access.log.d").mkdir()
+    disk = Disk([str(path), str(tmp_path / "access.lo?")])
+    assert read_whole(disk, 0.0) == [("access.log", b"one\n")]
+    path.rename(tmp_path / "moved-away")
+    path.write_bytes(b"two\n")
+    assert read_whole(disk, 1.0) == [("access.log", b"one\n"), ("access.log", b"two\n")]
+    with open(tmp_path / "moved-away", "ab") as file:
+        file.write(b"last\n")
+    assert read_whole(disk, 4.0) == [("access.log", b"one\nlast\n"), ("access.log", b"two\n")]
+    key = ((tmp_path / "moved-away").stat().st_dev, (tmp_path / "moved-away").stat().st_ino)
+    looks, gone = disk.scan(4.1 + NAMELESS_CLOSE_S)
+    assert gone == [key]
+    assert [look.path for look in looks] == [str(path)]
+    disk.scan(10.0 + IDLE_CLOSE_S)
+    assert read_whole(disk, 11.0 + IDLE_CLOSE_S) == [("access.log", b"two\n")]
+    disk.close()
+
+
+def test_the_disk_finds_a_file_of_an_earlier_run_under_another_name(tmp_path: Path) -> None:
+    moved = tmp_path / "access.log-20261121"
+    moved.write_bytes(b"rest\n")
+    status = moved.stat()
+    disk = Disk([str(tmp_path / "access.log")])
+    disk.scan(0.0)
+    saved = Saved(
+        "id", status.st_dev, status.st_ino, "print", str(tmp_path / "access.log"), 0, (Mark(5, "x"),), False
+    )
+    other = saved._replace(inode=1)
+    assert disk.find_renamed([saved, other], 0.0) == [(status.st_dev, 1)]
+    assert read_whole(disk, 0.1) == [("access.log-20261121", b"rest\n")]
+    disk.close()
+
+
+def test_more_files_than_the_bound_are_refused_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkacompat.pipeline.collector.disk.MAX_FILES", 3)
+    assert MAX_FILES > 3
+    for number in range(5):
+        (tmp_path / f"{number}.log").touch()
+    disk = Disk([str(tmp_path / "*.log")])
+    looks, _ = disk.scan(0.0)
+    assert len(looks) == 3
+    assert disk.refused == 2
+
+
+def test_a_name_that_leads_nowhere_is_a_trouble_and_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "a.log").symlink_to(tmp_path / "nothing")
+    disk = Disk([str(tmp_path / "*.log")])
+    assert disk.scan(0.0) == ([], [])
+    assert "No such file" in disk.troubles[str(tmp_path / "a.log")]
