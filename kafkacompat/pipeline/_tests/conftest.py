@@ -1,0 +1,66 @@
+"""One Spark for the unit tests of the jobs, without a connector: batch frames stand for the source's."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Records = Callable[..., "DataFrame"]
+SOURCE_SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+RECEIVED_MS = 1_790_000_000_000
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark on one thread."""
+    if shutil.which("java") is None:
+        pytest.skip("java is not on PATH")
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "600m")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def records(spark: SparkSession) -> Records:
+    """records(topic, value, ...) is a frame as Spark's Kafka source gives it: values in order of offset."""
+    from pyspark.sql import functions as F
+
+    def make(
+        topic: str,
+        *values: bytes | None,
+        key: bytes = b"key",
+        received_ms: int = RECEIVED_MS,
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> DataFrame:
+        rows: list[Any] = [
+            (key, value, topic, 0, offset, received_ms, headers) for offset, value in enumerate(values)
+        ]
+        frame = spark.createDataFrame(rows, SOURCE_SCHEMA.replace("timestamp timestamp", "timestamp bigint"))
+        return frame.withColumn("timestamp", F.timestamp_millis("timestamp"))
+
+    return make

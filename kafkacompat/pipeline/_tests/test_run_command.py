@@ -1,0 +1,248 @@
+"""The command line of `pipeline run`, the plain words for what is missing, and what a progress says. No Spark."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacompat.__main__ import main
+from kafkacompat.pipeline import failure, progress, run_command, session, submit, topics
+from kafkacompat.pipeline.options import CONNECTOR, RunOptions
+
+
+def parsed(*words: str) -> RunOptions:
+    parser = argparse.ArgumentParser()
+    run_command.add_arguments(parser)
+    return run_command.options_of(parser.parse_args(words))
+
+
+def test_every_word_reaches_the_options() -> None:
+    options = parsed(
+        *("all", "--master", "spark://h:1", "--bootstrap", "b:2", "--checkpoint", "c", "--output", "o"),
+        *(
+            "--trigger",
+            "0.5",
+            "--table-trigger",
+            "7",
+            "--until-caught-up",
+            "--progress",
+            "p",
+            "--starting",
+            "latest",
+        ),
+        *("--window", "10", "--session-gap", "20", "--watermark", "30", "--duplicate-horizon", "40"),
+        *("--max-records-per-batch", "50", "--shuffle-partitions", "6", "--files-per-batch", "7"),
+        *("--ignore-data-loss", "--ivy", "i", "--conf", "a.b=c=d", "--conf", "e="),
+    )
+    assert options == RunOptions(
+        jobs=("logs", "activity", "metrics"),
+        checkpoint="c",
+        output="o",
+        bootstrap="b:2",
+        master="spark://h:1",
+        starting="latest",
+        fail_on_data_loss=False,
+        until_caught_up=True,
+        trigger_s=0.5,
+        table_trigger_s=7.0,
+        window_s=10,
+        session_gap_s=20,
+        watermark_s=30,
+        duplicate_horizon_s=40,
+        records_per_batch_max=50,
+        shuffle_partitions=6,
+        files_per_batch=7,
+        progress="p",
+        ivy="i",
+        spark_conf={"a.b": "c=d", "e": ""},
+    )
+
+
+def test_tables_wait_at_least_as_long_as_live_topics() -> None:
+    assert parsed("logs").table_trigger_s == 30
+    assert parsed("logs", "--trigger", "120").table_trigger_s == 120
+    assert parsed("logs", "--trigger", "120", "--table-trigger", "60").table_trigger_s == 60
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("nothing",), ("logs", "--window", "0"), ("logs", "--trigger", "nan"), ("logs", "--conf", "key")],
+)
+def test_a_wrong_call_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def options(**changes: Any) -> RunOptions:
+    return RunOptions(**{"jobs": ("logs",), "checkpoint": "c", "output": "o", **changes})
+
+
+def test_the_connector_comes_by_package_unless_jars_are_given() -> None:
+    assert session.settings(options())["spark.jars.packages"] == CONNECTOR
+    assert "spark.jars.packages" not in session.settings(options(spark_conf={"spark.jars": "x.jar"}))
+    # spark-submit has loaded what it was given before we run.
+    assert "spark.jars.packages" not in session.settings(options(master=None))
+
+
+def test_only_a_local_master_is_bound_to_loopback() -> None:
+    assert session.settings(options())["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.bindAddress" not in session.settings(options(master="spark://h:1"))
+
+
+def test_the_callers_own_settings_come_last() -> None:
+    assert (
+        session.settings(options(spark_conf={"spark.scheduler.mode": "FIFO"}))["spark.scheduler.mode"]
+        == "FIFO"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        ("/a/b", Path("/a/b")),
+        ("a", Path("a")),
+        ("file:///a", Path("/a")),
+        ("hdfs://n/a", None),
+        ("s3a://b/a", None),
+    ],
+)
+def test_only_local_folders_are_looked_at(place: str, path: Path | None) -> None:
+    assert session.local_path(place) == path
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(
+        failure.PipelineFailed, match=f"output folder {file}/tables cannot be written: Not a directory"
+    ):
+        session.require_writable(f"{file}/tables", "output")
+    session.require_writable(str(tmp_path / "new" / "folder"), "output")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(failure.PipelineFailed, match="java is not on PATH"):
+        session.require_java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(failure.PipelineFailed, match=f"JAVA_HOME is {tmp_path}"):
+        session.require_java()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    session.require_java()
+
+
+def test_a_missing_extra_is_named_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyspark" else found(name))
+    assert main(["pipeline", "run", "logs", "--output", str(tmp_path), "--checkpoint", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == (
+        "kafkacompat: pyspark is not installed; install with: pip install 'kafkacompat[spark]'\n"
+    )
+
+
+def test_a_broker_that_does_not_answer_is_named() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(failure.PipelineFailed, match=f"no broker answers at {address}"):
+            topics.create_missing(address, topics.plans(), timeout_s=1.0)
+
+
+def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("old: unresolved dependency\n")
+    start = log.stat().st_size
+    with log.open("a") as file:
+        file.write('Exception in thread "main" java.lang.Error: no\n')
+    assert session._why(log, start).startswith('Exception in thread "main" java.lang.Error: no (')
+    with log.open("a") as file:
+        file.write(f"unresolved dependency: {CONNECTOR}: not found\n")
+    assert "--conf spark.jars=FILES" in session._why(log, start)
+
+
+def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
+    used = {name for names in (*topics.INPUTS.values(), *topics.OUTPUTS.values()) for name in names}
+    assert used == set(topics.CONFIGS)
+    (plan,) = topics.plans([topics.METRICS_LATEST], partitions=5, replication=2)
+    assert (plan.name, plan.partitions, plan.replication) == ("metrics.latest", 5, 2)
+    # The latest of a service is kept however old it is.
+    assert plan.configs["cleanup.policy"] == "compact"
+
+
+def test_the_dispatcher_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert all(f"  {action} " in said for action in ("run", "demo", "generate", "collect"))
+    with pytest.raises(SystemExit) as ended:
+        main(["pipeline", "dance"])
+    assert ended.value.code == 2
+
+
+def test_the_submitted_script_hides_no_module_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(Path(submit.__file__).parent)
+    monkeypatch.setattr(sys, "path", [folder, *sys.path])
+    monkeypatch.setattr(sys, "argv", ["submit.py", "logs", "--output", "/dev/null/x"])
+    assert submit.main() == 1
+    assert folder not in sys.path
+
+
+def told(batch: int, second: int, **more: Any) -> dict[str, Any]:
+    return {
+        "batchId": batch,
+        "timestamp": f"2026-11-21T11:00:{second:02}.000Z",
+        "numInputRows": 1000,
+        "processedRowsPerSecond": 500.0,
+        "durationMs": {"triggerExecution": 2000},
+        "eventTime": {"watermark": "2026-11-21T10:50:00.000Z"},
+        "stateOperators": [
+            {
+                "numRowsTotal": 7,
+                "numRowsDroppedByWatermark": 2,
+                "customMetrics": {"numDroppedDuplicateRows": 3},
+            },
+            {"numRowsTotal": 5, "numRowsDroppedByWatermark": 1},
+        ],
+        **more,
+    }
+
+
+def test_a_progress_is_added_once_and_told_in_a_line() -> None:
+    totals = progress.Totals()
+    for said in (told(0, 0), told(0, 0), told(1, 5), told(1, 9, numInputRows=0)):
+        if totals.is_new(said):
+            totals.add(said)
+    assert (totals.batches, totals.records, totals.late, totals.copies, totals.state) == (3, 2000, 9, 9, 12)
+    line = progress.line_of("logs-events", told(1, 5), totals)
+    assert line[9:].split() == [
+        *("logs-events", "batch", "1", "1,000", "records", "500/s", "2.0", "s", "total", "2,000"),
+        *("copies", "9", "late", "9", "state", "12", "watermark", "2026-11-21T10:50:00Z"),
+    ]
+    assert "2,000         9         9        12" in progress.summary_of({"logs-events": totals})
+
+
+def test_a_query_without_state_is_told_without_it() -> None:
+    totals = progress.Totals()
+    bare = {
+        "batchId": 0,
+        "timestamp": "t",
+        "numInputRows": 1,
+        "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"},
+    }
+    totals.add(bare)
+    assert progress.line_of("logs-rejected", bare, totals).endswith("total 1")
