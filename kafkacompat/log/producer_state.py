@@ -278,10 +278,7 @@ class ProducerState:
         one, whose producer need not wait for the marker and whose verification may be on its way meanwhile.
         """
         known = self._verifications.get(producer_id)
-        if known is None:
-            return
-        is_next = known.bumps_epochs and known.epoch >= marker_epoch != MAX_EPOCH
-        if not is_next:
+        if known is not None and not (known.bumps_epochs and known.epoch == marker_epoch):
             del self._verifications[producer_id]
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
