@@ -1,0 +1,197 @@
+"""Known input for the jobs: the same records for the same seed, bulk-produced to any broker with the same offsets.
+
+Events are a little out of order, some late within the watermark, some far behind it, some twice, some bad. Partitions,
+record times and batches are said outright, so that two brokers hold the same log and Spark plans the same batches over it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+PARTITIONS = 3
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+PRODUCE_TIMEOUT_S = 60.0
+INPUTS = {
+    "logs": ("logs.raw",),
+    "activity": ("activity.page_views", "activity.searches"),
+    "metrics": ("metrics.raw",),
+}
+SERVICES = ("cart", "search", "login", "images", "mail")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One record to be."""
+
+    topic: str
+    key: str
+    value: bytes
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def partition(self) -> int:
+        return zlib.crc32(self.key.encode()) % PARTITIONS
+
+
+@dataclass
+class KnownInput:
+    """Entries in the order in which they are sent, and how many events are in them."""
+
+    entries: list[Entry] = field(default_factory=list)
+    events: dict[str, set[str]] = field(default_factory=dict)
+    """Ids of good events that are not late beyond the watermark, by job."""
+    bad: dict[str, int] = field(default_factory=dict)
+    """Records to be rejected, by job."""
+    twice: dict[str, int] = field(default_factory=dict)
+    """Records that are copies of earlier ones, by job."""
+    late: dict[str, int] = field(default_factory=dict)
+    """Events that come an hour behind everything, by job."""
+
+    def send(self, bootstrap: str, jobs: tuple[str, ...] = tuple(INPUTS)) -> None:
+        """Make the input topics of these jobs and write all their entries."""
+        names = [name for job in jobs for name in INPUTS[job]]
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        new = [NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"}) for name in names]
+        for future in admin.create_topics(new).values():
+            future.result(PRODUCE_TIMEOUT_S)
+        self.send_some(bootstrap, [entry for entry in self.entries if entry.topic in names])
+
+    @staticmethod
+    def send_some(bootstrap: str, entries: list[Entry]) -> None:
+        """Write these entries; AssertionError unless all of them are acknowledged."""
+        failed: list[Any] = []
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
+        )
+        for entry in entries:
+            producer.produce(
+                entry.topic,
+                entry.value,
+                entry.key,
+                partition=entry.partition,
+                timestamp=entry.timestamp_ms,
+                headers=list(entry.headers),
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+            producer.poll(0)
+        assert producer.flush(PRODUCE_TIMEOUT_S) == 0
+        assert failed == []
+
+
+def known_input(seed: int, events_a_job: int, hours: float = 1.0) -> KnownInput:
+    """Events over the last hours, ended two hours ago, so that none is too old or too new for the jobs."""
+    made = KnownInput()
+    start_ms = int(time.time() * 1000) // HOUR_MS * HOUR_MS - int((hours + 2) * HOUR_MS)
+    for job, one in (("logs", _log), ("activity", _activity), ("metrics", _sample)):
+        chance = random.Random(f"{seed}/{job}")
+        made.events[job] = set()
+        made.bad[job] = made.twice[job] = made.late[job] = 0
+        recent: list[Entry] = []
+        for number in range(events_a_job):
+            arrives_ms = start_ms + int(number / events_a_job * hours * HOUR_MS)
+            lot = chance.random()
+            if lot < 0.02 and recent:
+                # The same event again, a moment later; a copy of a line keeps its file and position.
+                copied = chance.choice(recent[-50:])
+                made.twice[job] += 1
+                made.entries.append(Entry(copied.topic, copied.key, copied.value, arrives_ms, copied.headers))
+                continue
+            if lot < 0.04:
+                made.bad[job] += 1
+                made.entries.append(_bad(job, number, arrives_ms, chance))
+                continue
+            behind_ms = int(chance.expovariate(1 / 4000))
+            if lot < 0.10:
+                behind_ms = chance.randrange(MINUTE_MS, 7 * MINUTE_MS)
+            event_ms = arrives_ms - behind_ms
+            # The last fifth brings some that no window waits for any more.
+            if lot > 0.99 and number > events_a_job * 0.8:
+                made.late[job] += 1
+                event_ms = start_ms - HOUR_MS + chance.randrange(MINUTE_MS)
+            else:
+                made.events[job].add(f"{job}-{number}")
+            entry = one(number, event_ms, arrives_ms, chance)
+            recent.append(entry)
+            made.entries.append(entry)
+    return made
+
+
+def _log(number: int, event_ms: int, arrives_ms: int, chance: random.Random) -> Entry:
+    stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(event_ms // 1000))
+    host = f"web-{chance.randrange(6)}"
+    status = chance.choices((200, 304, 404, 500), (80, 8, 9, 3))[0]
+    path = f"/items/{int(200 * chance.random() ** 3)}?q=%C3%A9"
+    line = (
+        f'10.0.{chance.randrange(4)}.{chance.randrange(250)} - - [{stamp}] "GET {path} HTTP/1.1" {status} '
+        f'{chance.randrange(20000)} "-" "agent \\"{number % 7}\\""'
+    )
+    headers = (
+        ("source", host.encode()),
+        ("file", host.encode() + b"/1"),
+        ("position", b"%d" % (number * 200)),
+    )
+    return Entry("logs.raw", host, line.encode(), arrives_ms, headers)
+
+
+def _activity(number: int, event_ms: int, arrives_ms: int, chance: random.Random) -> Entry:
+    user = f"user-{int(120 * chance.random() ** 2)}"
+    event: dict[str, Any] = {
+        "event_id": f"activity-{number}",
+        "user_id": user,
+        "event_time_ms": event_ms,
+    }
+    if chance.random() < 0.2:
+        event |= {"query": f"words {chance.randrange(30)}", "results": chance.randrange(100)}
+        return Entry("activity.searches", user, json.dumps(event).encode(), arrives_ms)
+    page = f"/page/{int(40 * chance.random() ** 2)}"
+    event |= {"page": page, "referrer": None, "device": chance.choice(["phone", "desktop"])}
+    return Entry("activity.page_views", user, json.dumps(event).encode(), arrives_ms)
+
+
+def _sample(number: int, event_ms: int, arrives_ms: int, chance: random.Random) -> Entry:
+    service = chance.choice(SERVICES)
+    slow = 10 if service == "mail" and number % 1000 > 800 else 1
+    event = {
+        "event_id": f"metrics-{number}",
+        "service": service,
+        "host": f"{service}-{chance.randrange(3)}",
+        "event_time_ms": event_ms,
+        "latency_ms": round(chance.lognormvariate(4, 0.8) * slow, 3),
+        "error": chance.random() < 0.03 * slow,
+        "cpu_percent": round(chance.uniform(5, 99), 2),
+        "memory_bytes": chance.randrange(1 << 28, 1 << 31),
+    }
+    return Entry("metrics.raw", service, json.dumps(event).encode(), arrives_ms)
+
+
+def _bad(job: str, number: int, arrives_ms: int, chance: random.Random) -> Entry:
+    """A record that the job is to reject, one way or another."""
+    topic, key = INPUTS[job][0], f"bad-{number % 5}"
+    if job == "logs":
+        values = [
+            b"",
+            b"not a line",
+            b'1.2.3.4 - - [99/Foo/2020:00:00:00 +0000] "GET / HTTP/1.1" 200 1',
+            b"\xff\xfe",
+        ]
+        return Entry(topic, key, chance.choice(values), arrives_ms)
+    event = {"event_id": f"{job}-{number}", "user_id": "u", "service": "s", "event_time_ms": arrives_ms}
+    values = [
+        b"{",
+        b"[1, 2]",
+        b"\xff\xfe\x00",
+        json.dumps(event | {"event_time_ms": "soon"}).encode(),
+        json.dumps(event | {"event_time_ms": arrives_ms + HOUR_MS}).encode(),
+        json.dumps(event | {"event_id": None}).encode(),
+    ]
+    return Entry(topic, key, chance.choice(values), arrives_ms)

@@ -1,0 +1,223 @@
+"""Runs of `kafkacompat pipeline run` as processes that may be killed, and what they leave: tables and result topics."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from interop_tests.harness.kafka_jars import CHECKOUT, require_program
+from interop_tests.harness.spark_cluster import spark_environment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+END_TIMEOUT_S = 240.0
+READ_TIMEOUT_S = 60.0
+POLL_S = 0.02
+IVY_DIR = CHECKOUT / ".cache" / "ivy"
+OUTPUT_CHARACTERS = 4000
+
+TABLES = {
+    "logs": ("logs/events",),
+    "activity": ("activity/sessions", "activity/top_pages", "activity/visitors"),
+    "metrics": ("metrics/windows",),
+}
+LATEST_BY_KEY = {
+    "logs": ("logs.summary",),
+    "activity": ("activity.sessions", "activity.top_pages", "activity.visitors"),
+    "metrics": ("metrics.windows", "metrics.latest"),
+}
+EVENTS = {
+    "logs": ("logs.rejected",),
+    "activity": ("activity.rejected",),
+    "metrics": ("metrics.rejected", "metrics.alerts"),
+}
+
+
+class JobRun:
+    """One `kafkacompat pipeline run ... --until-caught-up` over a checkpoint and an output folder, begun as often as need be."""
+
+    def __init__(self, job: str, bootstrap: str, root: Path, *options: str, master: str = "local[2]") -> None:
+        require_program("java")
+        self.root = root
+        self.checkpoint, self.output = root / "checkpoint", root / "tables"
+        self.progress = root / "progress.jsonl"
+        self.log = root / "run.log"
+        self._command = [
+            *(sys.executable, "-m", "kafkacompat", "pipeline", "run", job),
+            *("--bootstrap", bootstrap, "--master", master, "--until-caught-up"),
+            *("--checkpoint", str(self.checkpoint), "--output", str(self.output)),
+            *("--progress", str(self.progress), "--ivy", str(IVY_DIR)),
+            *options,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        root.mkdir(parents=True, exist_ok=True)
+
+    def begin(self) -> JobRun:
+        """Start the command; what it says goes to run.log."""
+        assert not self.is_alive
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.root,
+                env=spark_environment(),
+            )
+        return self
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9 of the command and of the JVM that is the driver, by their ids."""
+        if self._process is None:
+            return
+        family = [psutil.Process(self._process.pid)] if self.is_alive else []
+        family += [child for parent in family for child in parent.children(recursive=True)]
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(30)
+        psutil.wait_procs(family, 30)
+
+    def end(self, timeout_s: float = END_TIMEOUT_S) -> int:
+        """Wait for the command's end; its exit status."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the run did not end in {timeout_s} s:\n{self.said()}") from None
+
+    def said(self) -> str:
+        """The end of what the command and Spark printed."""
+        parts = [path for path in (self.log, self.checkpoint / "spark.log") if path.exists()]
+        return "\n".join(path.read_text(errors="replace")[-OUTPUT_CHARACTERS:] for path in parts)
+
+    def batches(self, kind: str) -> int:
+        """How many batches of all queries are planned (`offsets`) or done (`commits`) in the checkpoint."""
+        return sum(path.name.isdigit() for path in self.checkpoint.glob(f"*/{kind}/*"))
+
+    def wait_for_batches(self, count: int, timeout_s: float = END_TIMEOUT_S) -> bool:
+        """Until so many batches are planned; False if the command ended before."""
+        deadline = time.monotonic() + timeout_s
+        while self.batches("offsets") < count:
+            if not self.is_alive:
+                return False
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(POLL_S)
+        return self.is_alive
+
+
+@dataclass
+class Results:
+    """What a run left. Rows and values are JSON text with sorted keys, so that they compare."""
+
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    """Every committed row, sorted: one that is there twice is there twice."""
+    latest: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Last value of each key of the topics that tell the latest."""
+    events: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Value of each event id of the topics of events."""
+    copies: int = 0
+    """Records of result topics whose event id came before."""
+
+
+def read_results(spark: SparkSession, bootstrap: str, run: JobRun, jobs: tuple[str, ...]) -> Results:
+    """Tables by Spark's commit log, topics from the first record on."""
+    found = Results()
+    for table in (each for job in jobs for each in TABLES[job]):
+        folder = run.output / table
+        assert (folder / "_spark_metadata").is_dir(), f"{table} has no commit log"
+        rows = spark.read.parquet(str(folder)).selectExpr("to_json(struct(*)) AS row").collect()
+        found.tables[table] = sorted(row["row"] for row in rows)
+    for topic in (each for job in jobs for each in LATEST_BY_KEY[job]):
+        records = read_topic(bootstrap, topic)
+        found.latest[topic] = {key: canonical(value) for key, value in records}
+        found.copies += copies_among(topic, records)
+    for topic in (each for job in jobs for each in EVENTS[job]):
+        records = read_topic(bootstrap, topic)
+        found.events[topic] = {value["event_id"]: canonical(value) for _, value in records}
+        found.copies += copies_among(topic, records)
+    return found
+
+
+def canonical(value: dict[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def copies_among(topic: str, records: list[tuple[str, dict[str, Any]]]) -> int:
+    """How many records are copies; AssertionError if an event id stands for two keys."""
+    seen: dict[str, str] = {}
+    copies = 0
+    for key, value in records:
+        copies += value["event_id"] in seen
+        assert seen.setdefault(value["event_id"], key) == key, (topic, value)
+    return copies
+
+
+def read_topic(bootstrap: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
+    """(key, value) of every record of the topic, partition by partition in order."""
+    reader = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "results",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found: dict[int, list[tuple[str, dict[str, Any]]]] = {}
+    try:
+        partitions = reader.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions
+        reader.assign([TopicPartition(topic, number, 0) for number in partitions])
+        left = set(partitions)
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while left:
+            assert time.monotonic() < deadline, f"{topic} is not read to its end"
+            for message in reader.consume(1000, 0.5):
+                if message.error() is not None:
+                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                    left.discard(message.partition())
+                    continue
+                pair = (message.key().decode(), json.loads(message.value()))
+                found.setdefault(message.partition(), []).append(pair)
+    finally:
+        reader.close()
+    return [pair for number in sorted(found) for pair in found[number]]
+
+
+def kill_at(
+    run: JobRun, moments: list[int], kill: Callable[[], object], restart: Callable[[], object]
+) -> list[tuple[int, int]]:
+    """Kill when so many batches are planned, for each moment in order; (planned, done) as they were at each kill.
+
+    `restart` is called after each kill. A moment that the run did not live to see is left out.
+    """
+    seen = []
+    for moment in moments:
+        if not run.wait_for_batches(moment):
+            break
+        kill()
+        seen.append((run.batches("offsets"), run.batches("commits")))
+        restart()
+    return seen
+
+
+def is_soak() -> bool:
+    """Longer rounds are asked for."""
+    return os.environ.get("KAFKACOMPAT_SOAK") == "1"

@@ -1,0 +1,236 @@
+"""Exactly once: whoever is killed, the tables of a run that goes on from its checkpoint are those of a run without kills.
+
+The input is known, lies in the topics before the run, and has late events, copies and bad records, so that every run
+plans the same batches. Tables are read through Spark's commit log and compared row by row; result topics, which are at least
+once, are compared after the consumer's part: the last value of a key, or one value an event id.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from interop_tests.harness.broker import BrokerProcess, chosen_kind
+from interop_tests.harness.spark_cluster import SparkCluster
+from interop_tests.pipeline.known_input import INPUTS, KnownInput, known_input
+from interop_tests.pipeline.runs import JobRun, Results, is_soak, kill_at, read_results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.needs_control
+
+SEED = 6
+JOBS = tuple(INPUTS)
+EVENTS_A_JOB = 20_000 if is_soak() else 4_000
+BATCH_RECORDS = 1_500 if is_soak() else 1_000
+OPTIONS = ("--max-records-per-batch", str(BATCH_RECORDS), "--session-gap", "120", "--window", "60")
+LOCAL = "local[2]"
+KILLS = 5 if is_soak() else 2
+ATTEMPTS_MAX = 20
+# In a short round each kind of kill has one job; in a long one every kind has all of them.
+ROUNDS = {
+    "driver": JOBS if is_soak() else ("activity",),
+    "executor": JOBS if is_soak() else ("metrics",),
+    "broker": JOBS if is_soak() else ("logs",),
+}
+
+
+@dataclass
+class Reference:
+    """A run of all jobs that nobody disturbed."""
+
+    given: KnownInput
+    results: Results
+    batches: dict[str, int]
+    """Planned batches of all queries of a job."""
+
+    def of(self, jobs: tuple[str, ...]) -> Results:
+        """The part of these jobs."""
+
+        def part(whole: dict[str, object]) -> dict[str, object]:
+            return {
+                name: each for name, each in whole.items() if name.replace(".", "/").split("/")[0] in jobs
+            }
+
+        return Results(part(self.results.tables), part(self.results.latest), part(self.results.events))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def reference(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    """Computed once, on a broker of its own."""
+    folder = tmp_path_factory.mktemp("reference")
+    given = known_input(SEED, EVENTS_A_JOB)
+    broker = BrokerProcess(chosen_kind(), folder / "broker").start()
+    try:
+        given.send(broker.bootstrap)
+        run = JobRun("all", broker.bootstrap, folder / "run", *OPTIONS, master=LOCAL).begin()
+        assert run.end() == 0, run.said()
+        batches = {
+            job: sum(path.name.isdigit() for path in run.checkpoint.glob(f"{job}-*/offsets/*"))
+            for job in JOBS
+        }
+        return Reference(given, read_results(spark, broker.bootstrap, run, JOBS), batches)
+    finally:
+        broker.kill()
+
+
+def total(values: dict[str, str], *names: str) -> int:
+    """The sum of these fields over all rows."""
+    return sum(json.loads(value)[name] for value in values.values() for name in names)
+
+
+def test_the_undisturbed_run_says_what_was_sent(reference: Reference) -> None:
+    """Every good event counts once, copies and late ones count as documented, and each bad record is told why."""
+    given, results = reference.given, reference.results
+    rows = [json.loads(row) for row in results.tables["logs/events"]]
+    assert len(rows) == len({row["event_id"] for row in rows})
+    # A line that comes late is still a line; only windows leave it out.
+    assert len(rows) == len(given.events["logs"]) + given.late["logs"]
+    assert total(results.latest["logs.summary"], "requests") == len(given.events["logs"])
+    assert total(results.latest["activity.visitors"], "views", "searches") == len(given.events["activity"])
+    assert total(results.latest["metrics.windows"], "count") == len(given.events["metrics"])
+    for job in JOBS:
+        assert given.bad[job] > 10
+        assert given.twice[job] > 10
+        assert given.late[job] > 0
+        assert len(results.events[f"{job}.rejected"]) == given.bad[job], job
+        assert all(json.loads(value)["reason"] for value in results.events[f"{job}.rejected"].values())
+    for table, found in results.tables.items():
+        assert found, table
+        assert len(found) == len(set(found)), table
+    for topic, found_events in results.events.items():
+        assert found_events, topic
+    assert results.copies == 0
+
+
+def assert_same(found: Results, wanted: Results) -> None:
+    """Tables, latest values and events, one by one, so that a failure names the first difference."""
+    assert found.tables.keys() == wanted.tables.keys()
+    for kind in ("tables", "latest", "events"):
+        for name, expected in getattr(wanted, kind).items():
+            assert getattr(found, kind)[name] == expected, f"{kind} {name}"
+
+
+def moments(chance: random.Random, batches: int) -> list[int]:
+    """When to kill: after how many planned batches."""
+    return sorted(chance.sample(range(2, max(KILLS + 2, batches * 4 // 5)), KILLS))
+
+
+def pause(chance: random.Random) -> None:
+    """A part of a batch's time, so that not every kill comes right after a plan was written."""
+    time.sleep(chance.uniform(0.0, 0.3))
+
+
+def go_on_to_the_end(run: JobRun) -> None:
+    """Wait for the end; begin again as long as it fails for what was done to it."""
+    for _ in range(ATTEMPTS_MAX):
+        if run.end() == 0:
+            return
+        run.begin()
+    raise AssertionError(f"after {ATTEMPTS_MAX} attempts the run still fails:\n{run.said()}")
+
+
+@pytest.mark.parametrize("job", ROUNDS["driver"])
+def test_a_killed_driver(
+    job: str,
+    spark: SparkSession,
+    reference: Reference,
+    make_broker: Callable[..., BrokerProcess],
+    tmp_path: Path,
+) -> None:
+    """kill -9 of the run command and its JVM, which here is the executor too, at random moments."""
+    broker = make_broker()
+    reference.given.send(broker.bootstrap, (job,))
+    chance = random.Random(f"{SEED}/driver/{job}")
+    run = JobRun(job, broker.bootstrap, tmp_path / "run", *OPTIONS, master=LOCAL).begin()
+
+    def kill() -> None:
+        pause(chance)
+        run.kill()
+
+    seen = kill_at(run, moments(chance, reference.batches[job]), kill, run.begin)
+    assert run.end() == 0, run.said()
+    assert len(seen) == KILLS
+    assert any(planned > done for planned, done in seen), f"no kill came within a batch: {seen}"
+    assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
+
+
+@pytest.mark.parametrize("job", ROUNDS["executor"])
+def test_a_killed_executor(
+    job: str,
+    spark: SparkSession,
+    reference: Reference,
+    make_broker: Callable[..., BrokerProcess],
+    tmp_path: Path,
+) -> None:
+    """On a standalone cluster of two workers: an executor is killed; the driver goes on, and the worker starts another."""
+    broker = make_broker()
+    reference.given.send(broker.bootstrap, (job,))
+    chance = random.Random(f"{SEED}/executor/{job}")
+    with SparkCluster(tmp_path / "spark") as cluster:
+        options = (*OPTIONS, "--conf", "spark.executor.memory=800m", "--conf", "spark.ui.enabled=false")
+        run = JobRun(job, broker.bootstrap, tmp_path / "run", *options, master=cluster.master_url).begin()
+        killed: set[int] = set()
+
+        def kill() -> None:
+            pause(chance)
+            executors = cluster.executors()
+            if executors:
+                victim = chance.choice(executors)
+                killed.add(victim.pid)
+                victim.kill()
+
+        try:
+            kill_at(run, moments(chance, reference.batches[job]), kill, lambda: None)
+            go_on_to_the_end(run)
+        finally:
+            run.kill()
+        assert len(killed) == KILLS
+        lost = [
+            name
+            for name in ("worker-0", "worker-1")
+            if "KILLED" in cluster.log_text(name)
+            or "exitStatus 137" in cluster.log_text(name)
+            or "code 137" in cluster.log_text(name)
+        ]
+        assert lost, "no worker noticed that its executor was killed"
+    assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
+
+
+@pytest.mark.parametrize("job", ROUNDS["broker"])
+def test_a_killed_broker(
+    job: str,
+    spark: SparkSession,
+    reference: Reference,
+    make_broker: Callable[..., BrokerProcess],
+    tmp_path: Path,
+) -> None:
+    """kill -9 of the broker, started again over the same data; the run goes on by itself or from its checkpoint."""
+    broker = make_broker()
+    reference.given.send(broker.bootstrap, (job,))
+    chance = random.Random(f"{SEED}/broker/{job}")
+    run = JobRun(job, broker.bootstrap, tmp_path / "run", *OPTIONS, master=LOCAL).begin()
+
+    def kill() -> None:
+        pause(chance)
+        broker.kill()
+
+    def restart() -> None:
+        pause(chance)
+        broker.start()
+
+    try:
+        seen = kill_at(run, moments(chance, reference.batches[job]), kill, restart)
+        go_on_to_the_end(run)
+    finally:
+        run.kill()
+    assert len(seen) == KILLS
+    assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
