@@ -6,7 +6,8 @@ again at least every REGISTRATION_RETRY_MAX_MS, since what stands in its way is 
 about to end; and during a controlled shutdown the waits grow from SHUTDOWN_POLL_MS.
 
 A controller that does not know this broker's epoch (STALE_BROKER_EPOCH) is asked again and nothing else: as in Kafka, a broker
-that was unregistered while it ran comes back by a restart only.
+that was unregistered while it ran comes back by a restart only. Unlike Kafka's, one whose place was taken by another incarnation
+registers again, which is refused while that one lives: a request of its own dead predecessor may arrive after its own.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class BrokerLife:
         self._settings = settings
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
-        """-1 until registered; the same for as long as this process lives."""
+        """-1 until registered; the same for as long as no other incarnation comes in between."""
         self.due_ms: int | None = None
         """When to ask for the next request; None while one is under way or nothing is to come."""
         self.last_error = ErrorCode.NONE
@@ -122,7 +123,7 @@ class BrokerLife:
         self._hurry(now_ms)
 
     def register_again(self, now_ms: int) -> None:
-        """What was registered is out of date; the epoch stays."""
+        """What was registered is out of date, or another incarnation's by now. The controller says whether the epoch stays."""
         self._registered = False
         self._hurry(now_ms)
 

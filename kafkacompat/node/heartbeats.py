@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkacompat.api.context import NotController
 from kafkacompat.controller.features import directories_supported, metadata_version
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import BrokerImage, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid, uuid_to_text
 from kafkacompat.net.channels import ChannelError
@@ -113,7 +113,8 @@ class BrokerHeartbeats:
         self._step()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """A registration from before directories were known is repeated once the cluster's metadata.version has them.
+        """A registration from before directories were known is repeated once the cluster's metadata.version has them, and so is
+        one that a belated request of an earlier life has replaced.
 
         While another broker stops, the controller lets it go when everybody has heard of it: so it is told at once.
         """
@@ -127,15 +128,18 @@ class BrokerHeartbeats:
             self._life.tell_offset(self._clock.monotonic_ms())
             self._step()
         own = new.brokers.get(self._identity.node_id)
-        if (
-            own is not None
-            and own.epoch == self.broker_epoch
-            and self._life.is_registered
-            and not own.directories
-            and directories_supported(metadata_version(new.features))
-        ):
+        if own is not None and self._life.is_registered and self._is_outdated(own, new):
             self._life.register_again(self._clock.monotonic_ms())
             self._step()
+
+    def _is_outdated(self, own: BrokerImage, image: MetadataImage) -> bool:
+        if own.epoch > self.broker_epoch:
+            return own.incarnation_id != self._identity.incarnation_id
+        return (
+            own.epoch == self.broker_epoch
+            and not own.directories
+            and directories_supported(metadata_version(image.features))
+        )
 
     def _step(self) -> None:
         """Set the timer for what will be due, tell who waits, and send what is due now."""

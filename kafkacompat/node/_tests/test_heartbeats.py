@@ -166,6 +166,27 @@ def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_t
     assert len(w.channels.sent) == count
 
 
+def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() -> None:
+    """As when a request of its killed predecessor arrives after its own; found by the simulation."""
+    w = World()
+    w.run()
+    own = BrokerImage(1, 13, INCARNATION, {}, {}, None, False, False, (DIRECTORY,))
+    first = MetadataImage(features={"metadata.version": 17}, brokers={1: own})
+    w.heartbeats.on_image(MetadataImage(), first)
+    older = replace(own, epoch=9, incarnation_id=b"\x09" * 16)
+    w.heartbeats.on_image(first, replace(first, brokers={1: older}))
+    assert isinstance(w.last.message, BrokerHeartbeatRequest)
+    taken = replace(own, epoch=20, incarnation_id=b"\x09" * 16)
+    w.heartbeats.on_image(first, replace(first, brokers={1: taken}))
+    w.time.pass_ms(2_000)
+    assert isinstance(w.last.message, BrokerRegistrationRequest)
+    assert w.last.message.incarnation_id == INCARNATION
+    w.answer(BrokerRegistrationResponse(broker_epoch=21))
+    assert w.heartbeats.broker_epoch == 21
+    assert isinstance(w.last.message, BrokerHeartbeatRequest)
+    assert (w.last.message.broker_epoch, w.last.message.want_fence) == (21, False)
+
+
 def test_others_tell_at_once_that_they_have_heard_of_a_broker_that_stops() -> None:
     w = World()
     w.run()
