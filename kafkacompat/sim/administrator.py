@@ -110,7 +110,7 @@ class Administrator(Client):
     def _delete_records(self, place: Place) -> None:
         """What every consumer has read, at most."""
         read = self.simulation.lowest_position(place.key)
-        if read <= 0 or place.leader == NO_LEADER:
+        if read <= 0 or place.leader == NO_LEADER or not self.simulation.is_for_producers(place.topic):
             return
         one = DeleteRecordsPartition(partition_index=place.partition, offset=self.chance.between(0, read))
         request = DeleteRecordsRequest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.records.batch import build_batch, iterate_batches
+from kafkacompat.records.batch import BatchHeader, build_batch, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
 from kafkacompat.sim.chance import Chance
@@ -31,6 +31,7 @@ from kafkacompat.wire.messages.produce_request import (
 )
 
 if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 TIMEOUT_MS = 1_500
@@ -151,6 +152,8 @@ class Producer(Client):
         self.refresh()
 
     def found(self, key: Key) -> None:
+        if not self.simulation.is_for_producers(self.places[key].topic):
+            return
         self.lanes[key] = Lane(self, key)
         self.lanes[key].next()
 
@@ -307,17 +310,20 @@ class Consumer(Client):
             batch = memoryview(records)[header.position : header.position + header.size]
             for offset, record in records_of(batch, header):
                 if offset >= self.positions[key]:
-                    self._take(key, header.producer_id, offset, bytes(record.value or b""))
+                    self._take(key, header, offset, record.value or b"")
         self.later(lambda: self._fetch(key), 20)
 
-    def _take(self, key: Key, producer_id: int, offset: int, value: bytes) -> None:
+    def _take(self, key: Key, header: BatchHeader, offset: int, value: Buffer) -> None:
         if offset != self.positions[key]:
             raise Breach(
                 "consumers miss nothing", f"{self.places[key]} went from {self.positions[key]} to {offset}"
             )
         self.positions[key] = offset + 1
+        producer_id = header.producer_id
+        if header.is_transactional or producer_id not in self.simulation.producer_ids:
+            return
         expected = self.next_sequences.get((key, producer_id), 0)
-        if value != b"%d" % expected:
+        if bytes(value) != b"%d" % expected:
             raise Breach(
                 "each record once and in order",
                 f"{self.places[key]} at {offset} has {value!r} of producer "

@@ -40,6 +40,14 @@ class ClusterCounters:
     produce_retries: int = 0
     consumed: int = 0
     reads_from_followers: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_in_doubt: int = 0
+    """Their producer was fenced before it knew whether they were committed."""
+    transactions_asked_again: int = 0
+    """Times the end of one was asked for again."""
+    producers_replaced: int = 0
+    """In the middle of a transaction."""
 
     def add(self, other: ClusterCounters) -> None:
         for each in fields(self):

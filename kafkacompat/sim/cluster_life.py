@@ -1,7 +1,7 @@
 """One life of a simulated node: the product's own parts, joined as the composition root joins them, on simulated doors.
 
 Quorum driver, metadata machine, controller, logs, partitions, replication, fetches, heartbeats and request handlers are the real
-ones; clock, timers, workers, disk and connections are the simulation's. Decides nothing. Groups are not part of it.
+ones; clock, timers, workers, disk and connections are the simulation's. Decides nothing. Coordinators: life_coordinators.py.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.storage import METADATA_PARTITION
 from kafkacompat.raft.transport import ChannelTransport
 from kafkacompat.sim.hosts import Host, SlowWorkers
+from kafkacompat.sim.life_coordinators import LifeCoordinators
 from kafkacompat.sim.life_parts import (
     NEVER_MS,
     STAND_INS,
@@ -85,8 +86,8 @@ class Life(Host):
         self.is_stopping = False
         self.is_serving = False
         """Its listener for clients and brokers is open."""
-        self.workers = SlowWorkers(self, machine.chance, simulation.draw_sync_us)
-        self.settings = NodeSettings(config, self.id)
+        self.workers: SlowWorkers = SlowWorkers(self, machine.chance, simulation.draw_sync_us)
+        self.settings: NodeSettings = NodeSettings(config, self.id)
         controller_settings = ControllerSettings(config, self.id, CLUSTER_ID)
         self.metadata = CountedMachine(
             ControllerCore(controller_settings),
@@ -132,6 +133,7 @@ class Life(Host):
         self.partitions: PartitionManager | None = None
         self.heartbeats: BrokerHeartbeats | None = None
         self._ways: list[ControllerChannel] = []
+        self._coordinators: LifeCoordinators | None = None
 
     def _failed(self, error: BaseException) -> None:
         raise NodeFailed(f"node {self.id} halts: {type(error).__name__}: {error}") from error
@@ -261,6 +263,12 @@ class Life(Host):
             selects_by_rack=simulation.options.reads_nearby,
             throttle=replication.leader_throttle,
         )
+        controller = ForwardingController(forwarding, self._carry_out)
+        producer_ids = BlockProducerIds(blocks_of_controller(forwarding, self.id, self._broker_epoch), self)
+        services: dict[str, Any] = {}
+        if simulation.options.transactional_producers:
+            self._coordinators = LifeCoordinators(self, BROKER_LISTENER, partitions, producer_ids, controller)
+            services = self._coordinators.services()
         self.node = node_of(
             node_id=self.id,
             cluster_id=CLUSTER_ID,
@@ -269,11 +277,12 @@ class Life(Host):
             random=machine.chance,
             partitions=partitions,
             fetches=fetches,
-            controller=ForwardingController(forwarding, self._carry_out),
-            producer_ids=BlockProducerIds(blocks_of_controller(forwarding, self.id, self._broker_epoch), self),
+            controller=controller,
+            producer_ids=producer_ids,
             log_manager=logs,
             image=MetadataImage(),
             dynamic=settings,
+            **services,
         )
         self._dispatchers[BROKER_PORT] = ApiDispatcher(self.node, BROKER_APIS)
         identity = BrokerIdentity(
@@ -307,6 +316,8 @@ class Life(Host):
     def _open(self) -> None:
         """The first image that knows of this life is there: serve, and ask to be unfenced."""
         assert self.heartbeats is not None
+        if self._coordinators is not None:
+            self._coordinators.start()
         self._take_image(MetadataImage(), self.metadata.image)
         self.metadata.subscribe(self._take_image)
         self.is_serving = True
@@ -320,6 +331,8 @@ class Life(Host):
         assert self.partitions is not None
         self.node.image = new
         self.partitions.on_image(old, new)
+        if self._coordinators is not None:
+            self._coordinators.on_image(old, new)
 
     # Requests.
 
@@ -381,6 +394,8 @@ class Life(Host):
         stopped.on_done(lambda _: self._leave_quorum())
 
     def _leave_quorum(self) -> None:
+        if self._coordinators is not None and self.is_serving:
+            self._coordinators.stop()
         if self.partitions is not None:
             self.replication.close()
             self._assignments.close()

@@ -59,6 +59,10 @@ class ClusterOptions:
     rebalances: bool
     reads_nearby: bool
     """Consumers read from the replica of their rack (KIP-392)."""
+    transactional_producers: int
+    """None in half of the runs: they have no coordinators."""
+    transaction_ms: int
+    """Timeout of a transaction."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -86,6 +90,8 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     def sometimes(probability: float, value: float) -> float:
         return value * chance.uniform() if chance.happens(probability) else 0.0
 
+    # Streams of their own: what is drawn for the rest does not depend on them.
+    transactions = Chance(seed, "transaction options")
     controllers, brokers = SHAPES[chance.randrange(len(SHAPES))]
     heartbeat_ms = chance.between(150, 400)
     return ClusterOptions(
@@ -120,4 +126,6 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         encodes=chance.happens(0.1),
         rebalances=chance.happens(0.5),
         reads_nearby=chance.happens(0.4),
+        transactional_producers=transactions.between(1, 2) if transactions.happens(0.5) else 0,
+        transaction_ms=transactions.between(600, 6_000),
     )

@@ -16,12 +16,13 @@ from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ProbeResult
 from kafkacompat.sim.administrator import Administrator
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.clients import Consumer, Key, Producer
+from kafkacompat.sim.clients import Client, Consumer, Key, Producer
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_faults import ClusterFaults
 from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
+from kafkacompat.sim.committed_reader import CommittedReader, Transactions
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.image_oracles import ImageOracles, partitions_of
 from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
@@ -29,6 +30,7 @@ from kafkacompat.sim.machine import SimulatedMachine
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.scheduler import Scheduler
+from kafkacompat.sim.transactional import TransactionalProducer
 
 SETTLE_MS = 60_000
 """Of virtual time: within it a healed cluster has made, moved and read everything."""
@@ -36,6 +38,7 @@ CALL_OFF_MS = 15_000
 """Then moves that still go on are called off. In Kafka 4.3.0 a move whose target was changed while it went on may never end."""
 CHECK_EVERY_US = 200_000
 PRODUCER_IDS, CONSUMER_ID, ADMINISTRATOR_ID = 1000, 2000, 3000
+TRANSACTIONAL_IDS, READER_ID = 4000, 5000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -72,6 +75,12 @@ class ClusterSimulation:
         self.producers = [Producer(self, PRODUCER_IDS + each) for each in range(self.options.producers)]
         self.consumer = Consumer(self, CONSUMER_ID)
         self.administrator = Administrator(self, ADMINISTRATOR_ID)
+        self.transactions = Transactions(self)
+        self.transactional = [
+            TransactionalProducer(self, TRANSACTIONAL_IDS + each)
+            for each in range(self.options.transactional_producers)
+        ]
+        self.reader = CommittedReader(self, READER_ID) if self.transactional else None
         self.producer_ids: set[int] = set()
         self.topics: set[str] = set()
         self.is_over_for_producers = False
@@ -82,7 +91,10 @@ class ClusterSimulation:
     def run(self) -> ClusterCounters:
         for machine in self.ordered:
             machine.start()
-        for client in (*self.producers, self.consumer, self.administrator):
+        clients: list[Client] = [*self.producers, self.consumer, self.administrator, *self.transactional]
+        if self.reader is not None:
+            clients.append(self.reader)
+        for client in clients:
             client.enter("start", client.start)
         self._run_until(self.options.faulty_ms * 1000)
         self.faults.heal_all()
@@ -99,6 +111,7 @@ class ClusterSimulation:
             if self.scheduler.now_us > deadline_us:
                 raise Breach("liveness", f"{missing}")
             self._run_until(self.scheduler.now_us + CHECK_EVERY_US)
+        self.transactions.check()
         self.counters.faults = self.faults.count
         return self.counters
 
@@ -133,6 +146,9 @@ class ClusterSimulation:
         for producer in self.producers:
             if not producer.lanes or not all(lane.is_idle for lane in producer.lanes.values()):
                 return f"producer {producer.id} waits for an acknowledgement"
+        for each in self.transactional:
+            if not each.is_idle:
+                return f"{each.transactional_id} waits for its transaction's end"
         for key, partition in partitions_of(image):
             name = f"{image.topics_by_id[key[0]].name}-{key[1]}: {partition}"
             if partition.adding_replicas or partition.removing_replicas:
@@ -152,6 +168,8 @@ class ClusterSimulation:
                 return f"replicas end at {ends}, committed is {ledger.end}: {name}"
             if self.consumer.positions.get(key) != ledger.end:
                 return f"the consumer is at {self.consumer.positions.get(key)} of {ledger.end}: {name}"
+            if self.reader is not None and self.reader.positions.get(key) != ledger.end:
+                return f"read_committed is at {self.reader.positions.get(key)} of {ledger.end}: {name}"
             for producer in self.producers:
                 lane = producer.lanes.get(key)
                 read = self.consumer.next_sequences.get((key, producer.producer_id), 0)
@@ -187,8 +205,13 @@ class ClusterSimulation:
     def topic_created(self, name: str) -> None:
         self.topics.add(name)
 
+    def is_for_producers(self, topic: str) -> bool:
+        """Internal topics are the coordinators' own."""
+        return not topic.startswith("__")
+
     def lowest_position(self, key: Key) -> int:
-        return self.consumer.positions.get(key, 0)
+        read = self.consumer.positions.get(key, 0)
+        return read if self.reader is None else min(read, self.reader.positions.get(key, 0))
 
     # What hosts ask of their surroundings.
 

@@ -90,6 +90,10 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "log.initial.task.delay.ms": 500,
         "min.insync.replicas": MIN_ISR,
         "leader.imbalance.check.interval.seconds": 2,
+        "offsets.topic.num.partitions": 1,
+        "transaction.state.log.num.partitions": 2,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+        "request.timeout.ms": 2_000,
         "leader.imbalance.per.broker.percentage": 0,
     }
     return {

@@ -1,0 +1,72 @@
+"""Bugs planted on purpose in transactions: each must be found by the cluster simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.coordinator import marker_writer, partition_writer, verifier
+from kafkacompat.deferred import Deferred
+from kafkacompat.log.reading import ReadableLog
+from kafkacompat.sim._tests.cluster_mutants import Plant
+from kafkacompat.txn import initialise
+from kafkacompat.wire.errors import ErrorCode
+
+
+def everything_is_stable(patch: pytest.MonkeyPatch) -> None:
+    """The last stable offset is the high watermark."""
+    patch.setattr(ReadableLog, "last_stable_offset", property(lambda self: self.high_watermark))
+
+
+def aborted_ranges_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ReadableLog, "aborted_transactions", lambda self, fetch_offset, upper_bound_offset: [])
+
+
+def markers_are_answered_at_the_append(patch: pytest.MonkeyPatch) -> None:
+    """A marker counts as written though only the leader has it: lost with the leader, its transaction stays open."""
+    patch.setattr(marker_writer._Work, "wait_for", lambda self, replicated: None)
+
+
+def coordinators_answer_at_the_append(patch: pytest.MonkeyPatch) -> None:
+    """What a coordinator says may be lost with it."""
+    patch.setattr(
+        partition_writer.ServicePartitionWriter, "when_committed", lambda self, partition, end_offset: None
+    )
+
+
+def a_successor_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """InitProducerId fences nobody but by aborting."""
+
+    def next_epoch(machine: Any, values: Any, expected: Any) -> Any:
+        return values if values.epoch >= 0 else original(machine, values, expected)
+
+    original = initialise._next_epoch
+    patch.setattr(initialise, "_next_epoch", next_epoch)
+
+
+def leaders_do_not_verify(patch: pytest.MonkeyPatch) -> None:
+    """A leader takes records of a transaction that its coordinator does not know of."""
+
+    def ask(self: Any, name: str, producer_id: int, epoch: int, partitions: Any, adds: bool) -> Deferred[Any]:
+        return Deferred.of(dict.fromkeys(partitions, ErrorCode.NONE))
+
+    patch.setattr(verifier.PartitionVerifier, "ask", ask)
+
+
+TRANSACTION_MUTANTS: tuple[Plant, ...] = (
+    everything_is_stable,
+    aborted_ranges_are_not_told,
+    markers_are_answered_at_the_append,
+    coordinators_answer_at_the_append,
+    a_successor_keeps_the_epoch,
+    leaders_do_not_verify,
+)
+TRANSACTION_MUTANTS_SEEN_AT = {
+    "everything_is_stable": 3,
+    "aborted_ranges_are_not_told": 3,
+    "markers_are_answered_at_the_append": 15,
+    "coordinators_answer_at_the_append": 23,
+    "a_successor_keeps_the_epoch": 47,
+    "leaders_do_not_verify": 3,
+}
