@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from kafkacompat.log.verifications import Verifications
 from kafkacompat.ports import LogRefused, ProducerStateEntry, Verification
 from kafkacompat.wire.errors import ErrorCode
 
@@ -21,8 +22,6 @@ MAX_SEQUENCE = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFF
 EPOCH_BUMP_VERSION = 2
 """From this transaction.version on a marker carries a higher epoch than the data it ends (KIP-890)."""
-VERIFICATIONS_MAX = 100_000
-"""Producers of one partition that wait for their coordinator's word; the oldest are forgotten beyond."""
 NO_TRANSACTION = -1
 
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -98,8 +97,7 @@ class ProducerState:
         """First offset -> producer id of open transactions."""
         self._unreplicated: dict[int, int] = {}
         """First offset -> offset of the marker, for ended ones whose marker is at or above the high watermark."""
-        self._verifications: dict[int, Verification] = {}
-        """By producer id."""
+        self._verifications = Verifications()
 
     def check(
         self,
@@ -171,17 +169,7 @@ class ProducerState:
                 )
             if epoch == producer.epoch and producer.transaction_first_offset != NO_TRANSACTION:
                 return None
-        known = self._verifications.get(producer_id)
-        if known is None:
-            if len(self._verifications) >= VERIFICATIONS_MAX:
-                del self._verifications[next(iter(self._verifications))]
-            known = Verification(epoch, first_sequence, bumps_epochs, now_ms)
-            self._verifications[producer_id] = known
-        elif epoch > known.epoch:
-            known.epoch, known.lowest_sequence = epoch, first_sequence
-        elif epoch == known.epoch and first_sequence < known.lowest_sequence:
-            known.lowest_sequence = first_sequence
-        return known
+        return self._verifications.begin(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
     def check_verified(
         self, producer_id: int, epoch: int, first_sequence: int, verification: Verification | None
@@ -197,7 +185,7 @@ class ProducerState:
             and producer.transaction_first_offset != NO_TRANSACTION
         ):
             return
-        if verification is None or self._verifications.get(producer_id) is not verification:
+        if verification is None or not self._verifications.holds(producer_id, verification):
             raise LogRefused(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here"
             )
@@ -239,7 +227,7 @@ class ProducerState:
             producer.transaction_first_offset = first_offset
             self._ongoing[first_offset] = producer_id
             self._refresh_unstable()
-            self._verifications.pop(producer_id, None)
+            self._verifications.opened(producer_id)
         self.end_offset = last_offset + 1
 
     def apply_marker(
@@ -260,7 +248,7 @@ class ProducerState:
             producer.batches.clear()
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
-        self._forget_verification(producer_id, epoch)
+        self._verifications.ended(producer_id, epoch)
         self.end_offset = offset + 1
         first_offset = producer.transaction_first_offset
         if first_offset == NO_TRANSACTION:
@@ -270,16 +258,6 @@ class ProducerState:
         self._unreplicated[first_offset] = offset
         self._refresh_unstable()
         return CompletedTransaction(producer_id, first_offset, offset, committed)
-
-    def _forget_verification(self, producer_id: int, marker_epoch: int) -> None:
-        """What was verified of a transaction that a marker of this epoch ends.
-
-        Where transactions bump epochs the marker is above the transaction that it ends: one of the marker's own epoch is the next
-        one, whose producer need not wait for the marker and whose verification may be on its way meanwhile.
-        """
-        known = self._verifications.get(producer_id)
-        if known is not None and not (known.bumps_epochs and known.epoch == marker_epoch):
-            del self._verifications[producer_id]
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset once a transaction's end is replicated, as the transaction index keeps it."""
@@ -307,13 +285,7 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
-        stale = [
-            producer_id
-            for producer_id, verification in self._verifications.items()
-            if now_ms - verification.timestamp_ms >= expiration_ms
-        ]
-        for producer_id in stale:
-            del self._verifications[producer_id]
+        self._verifications.remove_expired(now_ms, expiration_ms)
         return len(expired)
 
     def clear(self, end_offset: int) -> None:

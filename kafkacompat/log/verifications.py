@@ -1,0 +1,63 @@
+"""Which producers may open a transaction at a partition once their coordinator has said so. KIP-890.
+
+Duty: one `Verification` a producer from the question to the append, and when it ends. Must not know: the coordinator, epochs that
+the log has seen, sequences that it expects.
+"""
+
+from __future__ import annotations
+
+from kafkacompat.ports import Verification
+
+VERIFICATIONS_MAX = 100_000
+"""Producers of one partition that wait for their coordinator's word; the oldest are forgotten beyond."""
+
+
+class Verifications:
+    __slots__ = ("_by_producer",)
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, Verification] = {}
+
+    def begin(
+        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
+    ) -> Verification:
+        """The producer's own, with the highest epoch and its lowest sequence that have asked."""
+        known = self._by_producer.get(producer_id)
+        if known is None:
+            if len(self._by_producer) >= VERIFICATIONS_MAX:
+                del self._by_producer[next(iter(self._by_producer))]
+            known = Verification(epoch, first_sequence, bumps_epochs, now_ms)
+            self._by_producer[producer_id] = known
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, first_sequence
+        elif epoch == known.epoch and first_sequence < known.lowest_sequence:
+            known.lowest_sequence = first_sequence
+        return known
+
+    def holds(self, producer_id: int, verification: Verification) -> bool:
+        """Whether it still counts."""
+        return self._by_producer.get(producer_id) is verification
+
+    def opened(self, producer_id: int) -> None:
+        """The transaction is in the log and needs nobody's word any more."""
+        self._by_producer.pop(producer_id, None)
+
+    def ended(self, producer_id: int, marker_epoch: int) -> None:
+        """A marker is in the log: what it ends may not be opened any more.
+
+        Where a producer has an epoch a transaction, a marker bears the one above what it ends. The next transaction has just that
+        epoch; its producer does not wait for the marker, and may be verified before the marker comes.
+        """
+        known = self._by_producer.get(producer_id)
+        if known is not None and not (known.bumps_epochs and known.epoch == marker_epoch):
+            del self._by_producer[producer_id]
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget those that nobody used for that long."""
+        stale = [
+            producer_id
+            for producer_id, known in self._by_producer.items()
+            if now_ms - known.timestamp_ms >= expiration_ms
+        ]
+        for producer_id in stale:
+            del self._by_producer[producer_id]
