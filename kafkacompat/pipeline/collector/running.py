@@ -23,7 +23,7 @@ SAVE_INTERVAL_S: Final = 1.0
 READ_BYTES: Final = 256 * 1024
 """Of one file before the next has its turn."""
 
-STOP_TIMEOUT_S: Final = 10.0
+STOP_TIMEOUT_S: Final = 5.0
 
 
 class Figures(NamedTuple):

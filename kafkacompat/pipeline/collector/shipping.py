@@ -28,7 +28,13 @@ POSITION_HEADER: Final = "position"
 CUT_HEADER: Final = "cut_from_bytes"
 """On a line that was cut: its length in the file, decimal."""
 
+TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
+NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+ALONE_TIMEOUT_S: Final = 2.0
+RECONNECT_MAX_MS: Final = 2000
+
 Headers = list[tuple[str, bytes]]
+_Unsent = tuple[Chunk, bytes, bytes, Headers]
 
 
 class Shipper:
@@ -39,7 +45,8 @@ class Shipper:
         self._bootstrap = bootstrap
         self._host = host
         self._ensure_topics = ensure_topics
-        self._again: deque[tuple[Chunk, bytes, bytes, Headers]] = deque()
+        self._again: deque[_Unsent] = deque()
+        self._alone: deque[_Unsent] = deque()
         self._producer = self._new_producer()
         self._broken = False
         self._topic_missing = False
@@ -60,14 +67,14 @@ class Shipper:
         """Hand these lines of one chunk over."""
         source = (self._host + path).encode("utf-8", "surrogateescape")
         fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii"))]
-        produce, delivered = self._produce, partial(self._delivered, chunk)
+        produce, delivered = self._produce, self._delivered
         self.on_the_way_bytes += chunk.size_bytes + len(lines) * LINE_COST_BYTES
         for position, value, length in lines:
             headers = [*fixed, (POSITION_HEADER, b"%d" % position)]
             if length != len(value):
                 self.cut_lines += 1
                 headers.append((CUT_HEADER, b"%d" % length))
-            produce(value, source, headers, delivered)
+            produce(value, source, headers, partial(delivered, chunk, headers))
 
     def turn(self, timeout_s: float) -> None:
         """Hear what arrived, for at most timeout_s; send again what failed."""
@@ -84,7 +91,9 @@ class Shipper:
         for _ in range(min(len(self._again), MOST_PER_TURN)):
             chunk, value, key, headers = self._again.popleft()
             self.resent_lines += 1
-            self._produce(value, key, headers, partial(self._delivered, chunk))
+            self._produce(value, key, headers, partial(self._delivered, chunk, headers))
+        if self._alone:
+            self._send_alone()
 
     def flush(self, timeout_s: float) -> bool:
         """Wait for what is on its way; whether all arrived."""
@@ -107,6 +116,7 @@ class Shipper:
                 "enable.idempotence": True,
                 # The client tries for ever: when a line is late it is the collector that waits.
                 "message.timeout.ms": 0,
+                "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "queue.buffering.max.kbytes": 2 * MAX_ON_THE_WAY_BYTES // 1024,
@@ -127,7 +137,7 @@ class Shipper:
         self.trouble = error.str()
         self._broken = self._broken or error.fatal()
 
-    def _delivered(self, chunk: Chunk, error: Any, message: Any) -> None:
+    def _delivered(self, chunk: Chunk, headers: Headers, error: Any, message: Any) -> None:
         value = message.value() or b""
         if error is None:
             self.trouble = None
@@ -138,19 +148,34 @@ class Shipper:
             if not chunk.missing:
                 chunk.file.acknowledge()
             return
-        headers = message.headers() or []
         self.trouble = error.str()
         code = error.name()
-        if code in ("MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE") and value:
-            # The topic takes less than MAX_LINE_BYTES.
-            if not any(name == CUT_HEADER for name, _ in headers):
-                self.cut_lines += 1
-                headers = [*headers, (CUT_HEADER, b"%d" % len(value))]
-            shorter = value[: len(value) // 2]
-            self.on_the_way_bytes -= len(value) - len(shorter)
-            value = shorter
-        elif code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+        unsent = chunk, value, message.key(), headers
+        if code in TOO_LARGE:
+            # Perhaps the batch was, and not this line.
+            self._alone.append(unsent)
+            return
+        if code in NO_TOPIC:
             self._topic_missing = True
         elif error.fatal() or code == "_FATAL":
             self._broken = True
-        self._again.append((chunk, value, message.key(), headers))
+        self._again.append(unsent)
+
+    def _send_alone(self) -> None:
+        """Send what was refused as too large, each line in a batch of its own, cut in half until the topic takes it."""
+        for _ in range(len(self._alone)):
+            if self._producer.flush(ALONE_TIMEOUT_S):
+                return
+            chunk, value, key, headers = self._alone.popleft()
+            self.resent_lines += 1
+            refused = len(self._alone)
+            self._produce(value, key, headers, partial(self._delivered, chunk, headers))
+            self._producer.flush(ALONE_TIMEOUT_S)
+            if len(self._alone) > refused and value:
+                self._alone.pop()
+                if not any(name == CUT_HEADER for name, _ in headers):
+                    self.cut_lines += 1
+                    headers = [*headers, (CUT_HEADER, b"%d" % len(value))]
+                shorter = value[: len(value) // 2]
+                self.on_the_way_bytes -= len(value) - len(shorter)
+                self._alone.appendleft((chunk, shorter, key, headers))
