@@ -1,0 +1,83 @@
+"""What the run command needs and does not find: one line that names it, and an exit status that is not zero."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interop_tests.harness.broker import free_port
+from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.spark_cluster import spark_environment
+from interop_tests.pipeline.runs import IVY_DIR
+
+END_TIMEOUT_S = 90.0
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(bootstrap: str, tmp_path: Path) -> Run:
+    """run("--output", ..., NAME=value) starts the logs job with these options and environment, and waits for its end."""
+
+    def command(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "logs", "--until-caught-up"]
+        words += ["--bootstrap", bootstrap, "--master", "local[1]", "--ivy", str(IVY_DIR)]
+        words += ["--checkpoint", str(tmp_path / "checkpoint"), "--output", str(tmp_path / "tables")]
+        return subprocess.run(
+            [*words, *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=END_TIMEOUT_S,
+            env=spark_environment() | environment,
+        )
+
+    return command
+
+
+def assert_said(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """It failed, and said so in one line with these words and without a traceback."""
+    assert done.returncode != 0
+    lines = [line for line in done.stderr.splitlines() if line.startswith("kafkacompat: ")]
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.mark.parametrize("option", ["--output", "--checkpoint"])
+def test_a_folder_that_cannot_be_written(option: str, run: Run, tmp_path: Path) -> None:
+    """A file lies where the folder would be: not even root can write there."""
+    (tmp_path / "file").write_text("")
+    place = str(tmp_path / "file" / "folder")
+    assert_said(run(option, place), place, "cannot be written")
+
+
+def test_no_java(run: Run, tmp_path: Path) -> None:
+    """Neither on PATH nor by JAVA_HOME."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for program in Path(folder).glob("*") if Path(folder).is_dir() else ():
+            if not program.name.startswith("java") and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    assert_said(run(PATH=str(programs), JAVA_HOME=""), "java", "Java 17")
+    assert_said(run(JAVA_HOME=str(tmp_path)), "JAVA_HOME", str(tmp_path))
+
+
+def test_no_connector(run: Run, tmp_path: Path) -> None:
+    """An empty cache, an empty home and no way out of the machine."""
+    require_program("java")
+    options = f"-Duser.home={tmp_path} -Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort={free_port()}"
+    done = run("--ivy", str(tmp_path / "ivy"), JAVA_TOOL_OPTIONS=options)
+    assert_said(done, "connector", "spark-sql-kafka", "--ivy")
+
+
+def test_no_broker(run: Run) -> None:
+    """Nobody listens there."""
+    address = f"127.0.0.1:{free_port()}"
+    assert_said(run("--bootstrap", address), address)
