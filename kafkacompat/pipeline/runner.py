@@ -94,7 +94,7 @@ def failure_of(query: StreamingQuery) -> str | None:
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
-    said = causes[-1] if causes else (lines[0] if lines else type(error).__name__)
+    said = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else type(error).__name__)
     return said[:FAILURE_CHARACTERS_MAX]
 
 

@@ -1,0 +1,152 @@
+"""Runs with queries that are told what to do: progress told once, the failing one named, the others stopped. No Spark runs."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kafkacompat.pipeline import runner
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.queries import QUERIES, Query
+
+
+@dataclass
+class Scripted:
+    """A query that lives for so many polls and then ends, with an error or without."""
+
+    name: str
+    polls: int
+    error: Exception | None = None
+    stopped: int = 0
+    told: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def isActive(self) -> bool:
+        self.polls -= 1
+        batch = len(self.told)
+        self.told.append(
+            {
+                "name": self.name,
+                "batchId": batch,
+                "timestamp": f"t{batch}",
+                "numInputRows": 10,
+                "durationMs": {"triggerExecution": 100},
+            }
+        )
+        return self.polls > 0
+
+    @property
+    def recentProgress(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(json=json.dumps(each)) for each in self.told]
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+class Polls:
+    """A stop request that comes after so many polls; nothing waits."""
+
+    def __init__(self, until_stop: int = 1000) -> None:
+        self.left = until_stop
+
+    @property
+    def is_set(self) -> bool:
+        return self.left <= 0
+
+    def wait(self, timeout_s: float) -> bool:
+        self.left -= 1
+        return self.is_set
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, scripted: list[Scripted | Exception], stop: Polls, **changes: Any
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """What the run said, and the progress that it wrote."""
+    waiting = iter(scripted)
+
+    def start(session: Any, query: Query, options: RunOptions) -> Any:
+        one = next(waiting)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    monkeypatch.setattr(runner, "start", start)
+    said: list[str] = []
+    written = io.StringIO()
+    options = RunOptions(jobs=("logs",), checkpoint="c", output="o", **changes)
+    run = runner.Run(None, QUERIES["logs"][: len(scripted)], options, said.append, written)  # type: ignore[arg-type]
+    run.run(stop)  # type: ignore[arg-type]
+    return said, [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def test_a_run_until_caught_up_ends_with_its_last_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [Scripted("logs-events", 1), Scripted("logs-summary", 3)]
+    said, written = run(monkeypatch, [*queries], Polls(), until_caught_up=True)
+    assert [line.split()[1] for line in said[:-1]].count("logs-summary") == 3
+    assert [(each["name"], each["batchId"]) for each in written if each["name"] == "logs-summary"] == [
+        ("logs-summary", batch) for batch in range(3)
+    ]
+    assert said[-1].splitlines()[2].split()[:2] == ["logs-summary", "30"]
+    assert [query.stopped for query in queries] == [1, 1]
+
+
+def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [Scripted("logs-events", 1000), Scripted("logs-summary", 1000)]
+    said, _ = run(monkeypatch, [*queries], Polls(until_stop=4))
+    assert said[-1].startswith("stopped; by query")
+    assert [query.stopped for query in queries] == [1, 1]
+
+
+def test_a_stop_before_the_start_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [Scripted("logs-events", 1000)]
+    run(monkeypatch, [*queries], Polls(until_stop=0))
+    assert queries[0].stopped == 0
+    assert queries[0].told == []
+
+
+def test_the_query_that_fails_is_named_and_the_others_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ValueError(
+        "[STREAM_FAILED] long words\n\tat java\nCaused by: java.io.IOException: disk full\n\tat x"
+    )
+    queries = [Scripted("logs-events", 1000), Scripted("logs-summary", 3, error)]
+    with pytest.raises(PipelineFailed) as failed:
+        run(monkeypatch, [*queries], Polls())
+    assert str(failed.value) == "query logs-summary failed: java.io.IOException: disk full"
+    assert queries[0].stopped == 1
+
+
+def test_a_query_that_somebody_stops_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PipelineFailed, match="logs-events was stopped by somebody else"):
+        run(monkeypatch, [Scripted("logs-events", 2)], Polls())
+
+
+def test_a_query_that_cannot_start_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Scripted("logs-events", 1000)
+    with pytest.raises(PipelineFailed, match="query logs-summary cannot start: no such mode"):
+        run(monkeypatch, [first, ValueError("no such mode\nstack")], Polls())
+    assert first.stopped == 1
+
+
+def test_each_query_has_a_name_and_a_sink_of_its_own() -> None:
+    queries = [query for job in QUERIES.values() for query in job]
+    assert len({query.name for query in queries}) == len(queries)
+    tables = [query.table for query in queries if query.table is not None]
+    assert sorted(tables) == [
+        "activity/sessions",
+        "activity/top_pages",
+        "activity/visitors",
+        "logs/events",
+        "metrics/windows",
+    ]
+    assert all(query.name.startswith(f"{job}-") for job, each in QUERIES.items() for query in each)
