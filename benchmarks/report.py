@@ -10,7 +10,7 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create", "sync s", "replicated s")
+LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create", "sync s", "replicated s", "growth")
 
 
 class Row(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import cluster, compaction, transactions
+from benchmarks import cluster, compaction, pipeline, transactions
 from benchmarks.measure import (
     client,
     cpu_seconds,
@@ -289,4 +289,10 @@ SCENARIOS = (
     Scenario("3 nodes: failover", cluster.failover),
     Scenario("3 nodes: 1,000 partitions", cluster.many_replicated(1000)),
     Scenario("3 nodes: follower catch-up", cluster.catch_up(1000, 300_000)),
+    *(
+        Scenario(f"pipeline: {job} job, 3 partitions", pipeline.throughput(job, 200_000, 40_000))
+        for job in ("logs", "activity", "metrics")
+    ),
+    Scenario("pipeline: batches of the logs job", pipeline.growth("logs", 10_000, 3)),
+    Scenario("pipeline: collector", pipeline.collector(500_000)),
 )

@@ -20,6 +20,7 @@ PARTITIONS = 3
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 PRODUCE_TIMEOUT_S = 60.0
+QUEUED_MAX = 50_000
 INPUTS = {
     "logs": ("logs.raw",),
     "activity": ("activity.page_views", "activity.searches"),
@@ -38,9 +39,9 @@ class Entry:
     timestamp_ms: int
     headers: tuple[tuple[str, bytes], ...] = ()
 
-    @property
-    def partition(self) -> int:
-        return zlib.crc32(self.key.encode()) % PARTITIONS
+    def partition(self, partitions: int) -> int:
+        """By key, the same everywhere."""
+        return zlib.crc32(self.key.encode()) % partitions
 
 
 @dataclass
@@ -57,28 +58,32 @@ class KnownInput:
     late: dict[str, int] = field(default_factory=dict)
     """Events that come an hour behind everything, by job."""
 
-    def send(self, bootstrap: str, jobs: tuple[str, ...] = tuple(INPUTS)) -> None:
+    def send(
+        self, bootstrap: str, jobs: tuple[str, ...] = tuple(INPUTS), partitions: int = PARTITIONS
+    ) -> None:
         """Make the input topics of these jobs and write all their entries."""
         names = [name for job in jobs for name in INPUTS[job]]
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        new = [NewTopic(name, PARTITIONS, 1, config={"retention.ms": "-1"}) for name in names]
+        new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names]
         for future in admin.create_topics(new).values():
             future.result(PRODUCE_TIMEOUT_S)
-        self.send_some(bootstrap, [entry for entry in self.entries if entry.topic in names])
+        self.send_some(bootstrap, [entry for entry in self.entries if entry.topic in names], partitions)
 
     @staticmethod
-    def send_some(bootstrap: str, entries: list[Entry]) -> None:
+    def send_some(bootstrap: str, entries: list[Entry], partitions: int = PARTITIONS) -> None:
         """Write these entries; AssertionError unless all of them are acknowledged."""
         failed: list[Any] = []
         producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 0}
         )
         for entry in entries:
+            while len(producer) > QUEUED_MAX:
+                producer.poll(0.05)
             producer.produce(
                 entry.topic,
                 entry.value,
                 entry.key,
-                partition=entry.partition,
+                partition=entry.partition(partitions),
                 timestamp=entry.timestamp_ms,
                 headers=list(entry.headers),
                 on_delivery=lambda error, _: failed.append(error) if error else None,
@@ -88,11 +93,14 @@ class KnownInput:
         assert failed == []
 
 
-def known_input(seed: int, events_a_job: int, hours: float = 1.0) -> KnownInput:
-    """Events over the last hours, ended two hours ago, so that none is too old or too new for the jobs."""
+def known_input(
+    seed: int, events_a_job: int, hours: float = 1.0, jobs: tuple[str, ...] = tuple(INPUTS)
+) -> KnownInput:
+    """Events of these jobs over the last hours, ended two hours ago, so that none is too old or too new for the jobs."""
     made = KnownInput()
     start_ms = int(time.time() * 1000) // HOUR_MS * HOUR_MS - int((hours + 2) * HOUR_MS)
-    for job, one in (("logs", _log), ("activity", _activity), ("metrics", _sample)):
+    for job in jobs:
+        one = EVENTS[job]
         chance = random.Random(f"{seed}/{job}")
         made.events[job] = set()
         made.bad[job] = made.twice[job] = made.late[job] = 0
@@ -195,3 +203,6 @@ def _bad(job: str, number: int, arrives_ms: int, chance: random.Random) -> Entry
         json.dumps(event | {"event_id": None}).encode(),
     ]
     return Entry(topic, key, chance.choice(values), arrives_ms)
+
+
+EVENTS = {"logs": _log, "activity": _activity, "metrics": _sample}

@@ -194,14 +194,8 @@ def test_a_killed_executor(
         finally:
             run.kill()
         assert len(killed) == KILLS
-        lost = [
-            name
-            for name in ("worker-0", "worker-1")
-            if "KILLED" in cluster.log_text(name)
-            or "exitStatus 137" in cluster.log_text(name)
-            or "code 137" in cluster.log_text(name)
-        ]
-        assert lost, "no worker noticed that its executor was killed"
+        told = "".join(cluster.log_text(name) for name in ("worker-0", "worker-1"))
+        assert told.count("exitStatus 137") >= KILLS, "the workers did not see their executors killed"
     assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
 
 

@@ -1,0 +1,208 @@
+"""The pipeline's jobs and its collector on one broker: records a second, how batch time grows, what the broker spends.
+
+The input is made once, from a seed, and bulk-produced before Spark starts; the job then reads all there is and ends. Figures are
+those of Spark's StreamingQueryProgress. It knows the command line of the pipeline, none of its code.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.measure import cpu_seconds, running
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.pipeline.known_input import KnownInput, known_input
+from interop_tests.pipeline.runs import JobRun
+
+Figures = dict[str, float]
+SEED = 11
+MASTER = "local[2]"
+OPTIONS = ("--session-gap", "300", "--window", "60")
+PARTITIONS = 3
+RUN_TIMEOUT_S = 280.0
+COLLECTOR_TIMEOUT_S = 120.0
+SAMPLE_INTERVAL_S = 0.05
+
+
+@functools.lru_cache(maxsize=2)
+def input_of(job: str, records: int) -> KnownInput:
+    """So many records of a job, spread over six hours."""
+    return known_input(SEED, records, hours=6.0, jobs=(job,))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch with input, as its query told it; times in ms."""
+
+    query: str
+    records: int
+    started_ms: float
+    took_ms: float
+    broker_ms: float
+    """Waiting for the broker to tell latest offsets."""
+
+    @property
+    def ended_ms(self) -> float:
+        return self.started_ms + self.took_ms
+
+
+def batches_of(progress: Path) -> list[Batch]:
+    """The batches with input of all queries, in the order they were told."""
+    found = []
+    for line in progress.read_text(encoding="utf-8").splitlines():
+        told: dict[str, Any] = json.loads(line)
+        if told["numInputRows"] > 0:
+            started_ms = datetime.fromisoformat(told["timestamp"].replace("Z", "+00:00")).timestamp() * 1e3
+            spent = told["durationMs"]
+            found.append(
+                Batch(
+                    told["name"],
+                    told["numInputRows"],
+                    started_ms,
+                    spent["triggerExecution"],
+                    spent.get("latestOffset", 0),
+                )
+            )
+    return found
+
+
+def run_job(broker: BrokerProcess, job: str, batch_records: int) -> tuple[list[Batch], float]:
+    """Run the job over all there is, with a fresh checkpoint; its batches and the broker's CPU seconds meanwhile."""
+    root = Path(tempfile.mkdtemp(prefix=f"bench-{job}-"))
+    before = cpu_seconds(broker)
+    try:
+        options = (*OPTIONS, "--max-records-per-batch", str(batch_records))
+        run = JobRun(job, broker.bootstrap, root, *options, master=MASTER).begin()
+        if run.end(RUN_TIMEOUT_S) != 0:
+            raise RuntimeError(f"{job} failed on {broker.kind}: {run.said()}")
+        return batches_of(run.progress), cpu_seconds(broker) - before
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Figures]:
+    """All queries of a job side by side over the same records.
+
+    records/s: of the topics' records, from the first batch's start to the last one's end, the JVM's warming up included.
+    The median query's rate leaves out each query's first batch.
+    """
+
+    def run(kind: str) -> Figures:
+        given = input_of(job, records)
+        with running(kind) as broker:
+            given.send(broker.bootstrap, (job,), PARTITIONS)
+            batches, broker_cpu_s = run_job(broker, job, batch_records)
+        took_s = (max(each.ended_ms for each in batches) - min(each.started_ms for each in batches)) / 1e3
+        by_query: dict[str, list[Batch]] = defaultdict(list)
+        for each in batches:
+            by_query[each.query].append(each)
+        warm = [each for of_query in by_query.values() for each in of_query[1:]]
+        rates = [
+            sum(each.records for each in of_query[1:]) / sum(each.took_ms for each in of_query[1:]) * 1e3
+            for of_query in by_query.values()
+        ]
+        return {
+            "records/s": len(given.entries) / took_s,
+            "median query's records/s when warm": statistics.median(rates),
+            "batch median ms": statistics.median(each.took_ms for each in warm),
+            "latest offsets median ms": statistics.median(each.broker_ms for each in warm),
+            "broker CPU s/million records read": broker_cpu_s / sum(e.records for e in batches) * 1e6,
+        }
+
+    return run
+
+
+def batch_median_ms(batches: list[Batch], records: int) -> float:
+    """Median time of the whole batches, each query's first left out."""
+    seen: set[str] = set()
+    whole = []
+    for each in batches:
+        if each.query in seen and each.records >= records * 0.9:
+            whole.append(each.took_ms)
+        seen.add(each.query)
+    return statistics.median(whole)
+
+
+def growth(job: str, batch_records: int, batches: int) -> Callable[[str], Figures]:
+    """Batches of so many records, of ten times as many, and of ten times as many from ten times the partitions."""
+    records = 10 * batch_records * batches
+
+    def run(kind: str) -> Figures:
+        given = input_of(job, records)
+        with running(kind) as broker:
+            given.send(broker.bootstrap, (job,), PARTITIONS)
+            small = batch_median_ms(run_job(broker, job, batch_records)[0], batch_records)
+            large = batch_median_ms(run_job(broker, job, 10 * batch_records)[0], 10 * batch_records)
+        with running(kind) as broker:
+            given.send(broker.bootstrap, (job,), 10 * PARTITIONS)
+            wide = batch_median_ms(run_job(broker, job, 10 * batch_records)[0], 10 * batch_records)
+        return {
+            f"batch of {batch_records:,} records ms": small,
+            f"batch of {10 * batch_records:,} records ms": large,
+            f"batch of {10 * batch_records:,} records, {10 * PARTITIONS} partitions ms": wide,
+            "growth of batch time at 10 times the records": large / small,
+            "growth of batch time at 10 times the partitions": wide / large,
+        }
+
+    return run
+
+
+def collector(lines: int) -> Callable[[str], Figures]:
+    """`pipeline collect --until-end` over one file: lines a second with its start, and its largest resident set."""
+
+    def run(kind: str) -> Figures:
+        root = Path(tempfile.mkdtemp(prefix="bench-collector-"))
+        try:
+            given = [entry.value for entry in input_of("logs", lines).entries]
+            text = b"".join(line.replace(b"\n", b" ") + b"\n" for line in given)
+            (root / "access.log").write_bytes(text)
+            with running(kind) as broker:
+                took_s, resident_bytes = timed_collector(broker, root)
+            return {
+                "lines/s": len(given) / took_s,
+                "MB/s": len(text) / took_s / 1e6,
+                "collector memory MB": resident_bytes / 1e6,
+            }
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    return run
+
+
+def timed_collector(broker: BrokerProcess, root: Path) -> tuple[float, int]:
+    """Seconds from start to end of the collector over root/access.log, and the most bytes that were resident."""
+    command = [
+        *(sys.executable, "-m", "kafkacompat", "pipeline", "collect", str(root / "access.log")),
+        *("--until-end", "--bootstrap", broker.bootstrap, "--state", str(root / "state")),
+    ]
+    started = time.perf_counter()
+    with open(root / "collector.log", "wb") as log:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    most = 0
+    try:
+        watched = psutil.Process(process.pid)
+        while process.poll() is None:
+            most = max(most, watched.memory_info().rss)
+            if time.perf_counter() - started > COLLECTOR_TIMEOUT_S:
+                raise TimeoutError("the collector does not end")
+            time.sleep(SAMPLE_INTERVAL_S)
+    finally:
+        process.kill()
+        status = process.wait()
+    if status != 0:
+        raise RuntimeError((root / "collector.log").read_text(errors="replace")[-2000:])
+    return time.perf_counter() - started, most
