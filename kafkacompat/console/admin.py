@@ -28,7 +28,8 @@ from kafkacompat.console.core.snapshot import (
 )
 from kafkacompat.console.failure import BrokerAway
 
-LOOK_TIMEOUT_S = 4.0
+LOOK_TIMEOUT_S = 10.0
+"""A broker that is busy may take its time; one that is gone is noticed by probing, not by waiting."""
 MAX_TOPICS = 1_000
 MAX_PARTITIONS = 5_000
 MAX_GROUPS = 100

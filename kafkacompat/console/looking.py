@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable
 
@@ -16,6 +18,7 @@ from kafkacompat.console.state import ConsoleState
 
 LOOK_INTERVAL_S = 2.0
 AWAY_INTERVAL_S = 1.0
+PROBE_TIMEOUT_S = 5.0
 LOOKS_PER_SIZES = 3
 
 Clock = Callable[[], int]
@@ -24,6 +27,46 @@ Clock = Callable[[], int]
 def wall_clock_ms() -> int:
     """Milliseconds since 1970, UTC."""
     return time.time_ns() // 1_000_000
+
+
+def addresses(state: ConsoleState) -> list[tuple[str, int]]:
+    """Where a broker of the cluster may listen: as we were told, and as the last look found."""
+    found = []
+    for text in state.connection.bootstrap.split(","):
+        host, _, port = text.strip().rpartition(":")
+        if port.isascii() and port.isdecimal():
+            found.append((host.strip("[]"), int(port)))
+    nodes = state.snapshot.nodes if state.snapshot is not None else ()
+    return found + [(node.host, node.port) for node in nodes]
+
+
+async def require_listener(places: list[tuple[str, int]]) -> None:
+    """BrokerAway with the reason of the first unless one of the places takes a connection.
+
+    The client library would wait out its whole time for a broker that is gone; asking the system tells at once.
+    """
+    reason = "no address of a broker is known"
+    for number, (host, port) in enumerate(dict.fromkeys(places)):
+        try:
+            with trio.fail_after(PROBE_TIMEOUT_S):
+                await (await trio.open_tcp_stream(host, port)).aclose()
+            return
+        except (OSError, trio.TooSlowError) as error:
+            if number == 0:
+                reason = "no connection in time" if isinstance(error, trio.TooSlowError) else _words(error)
+    raise BrokerAway(reason)
+
+
+def _words(error: OSError) -> str:
+    causes = (
+        error.__cause__.exceptions
+        if isinstance(error.__cause__, ExceptionGroup)
+        else (error.__cause__, error)
+    )
+    told = next((cause for cause in causes if isinstance(cause, OSError)), error)
+    if isinstance(told, socket.gaierror) or not told.errno:
+        return (told.strerror or str(told)).lower()
+    return os.strerror(told.errno).lower()
 
 
 async def keep_looking(
@@ -36,6 +79,7 @@ async def keep_looking(
     looks = 0
     while True:
         try:
+            await require_listener(addresses(state))
             snapshot = await trio.to_thread.run_sync(client.look, clock(), limiter=limiter)
         except BrokerAway as away:
             state.away(clock(), str(away))

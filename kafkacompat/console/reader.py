@@ -35,7 +35,7 @@ class Batch:
 class ResultReader:
     """One consumer of all result topics. follow is called from trio, everything else happens in the thread."""
 
-    __slots__ = ("_bootstrap", "_followed", "_ids", "_wanted")
+    __slots__ = ("_bootstrap", "_followed", "_ids", "_positions", "_wanted")
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -43,6 +43,7 @@ class ResultReader:
         self._wanted: dict[str, TopicSeen] | None = None
         self._ids: dict[str, str] = {}
         self._followed: set[Place] = set()
+        self._positions: dict[Place, int] = {}
 
     def follow(self, snapshot: Snapshot) -> None:
         """Read the result topics that this look at the cluster found, and no others."""
@@ -54,35 +55,49 @@ class ResultReader:
             await trio.to_thread.run_sync(self._read, batches, limiter=trio.CapacityLimiter(1))
 
     def _read(self, batches: trio.MemorySendChannel[Batch]) -> None:
-        consumer = Consumer(consumer_settings(self._bootstrap), logger=quiet_logger())
+        consumer = self._new_consumer()
         try:
             while True:
                 trio.from_thread.check_cancelled()
                 batch = Batch()
-                if self._wanted is not None:
-                    self._adjust(consumer, self._wanted, batch)
+                wanted = self._wanted
+                if wanted is not None:
+                    batch.forgotten = self._forget(wanted)
+                    if batch.forgotten:
+                        # The library holds on to what it knew of a topic (leader epochs, that it is gone) for as
+                        # long as the client lives, and would not read the new one of that name.
+                        consumer.close()
+                        consumer = self._new_consumer()
+                    self._follow(consumer, wanted)
                 for message in consumer.consume(MAX_BATCH_RECORDS, POLL_S):
                     _take(message, batch)
+                self._positions |= batch.positions
                 if batch.forgotten or batch.records or batch.positions:
                     trio.from_thread.run(batches.send, batch)
         finally:
             consumer.close()
 
-    def _adjust(self, consumer: Consumer, wanted: dict[str, TopicSeen], batch: Batch) -> None:
-        for name, topic_id in list(self._ids.items()):
-            if name not in wanted or wanted[name].topic_id != topic_id:
-                gone = {place for place in self._followed if place[0] == name}
-                consumer.incremental_unassign([TopicPartition(*place) for place in gone])
-                self._followed -= gone
-                del self._ids[name]
-                batch.forgotten.append(name)
+    def _new_consumer(self) -> Consumer:
+        self._followed = set()
+        return Consumer(consumer_settings(self._bootstrap), logger=quiet_logger())
+
+    def _forget(self, wanted: dict[str, TopicSeen]) -> list[str]:
+        """The topics that are gone or another of the same name; nothing is kept of them."""
+        known = self._ids.items()
+        lost = [name for name, topic_id in known if name not in wanted or wanted[name].topic_id != topic_id]
+        for name in lost:
+            del self._ids[name]
+        self._positions = {place: at for place, at in self._positions.items() if place[0] not in lost}
+        return lost
+
+    def _follow(self, consumer: Consumer, wanted: dict[str, TopicSeen]) -> None:
         added = []
         for name, topic in wanted.items():
             self._ids.setdefault(name, topic.topic_id)
             for place, start in starts(topic).items():
                 if place not in self._followed:
                     self._followed.add(place)
-                    added.append(TopicPartition(*place, start))
+                    added.append(TopicPartition(*place, self._positions.get(place, start)))
         if added:
             consumer.incremental_assign(added)
 

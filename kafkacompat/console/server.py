@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from kafkacompat.console.browse import records_page
+from kafkacompat.console.core.connection import UNREACHABLE
 from kafkacompat.console.core.parameters import BadParameter, records_query
 from kafkacompat.console.core.prometheus import metrics_text
 from kafkacompat.console.core.views import reading_view
@@ -96,6 +97,8 @@ class Pages:
             query = records_query(request.query_params.multi_items())
             if self._browsers.statistics().tasks_waiting >= MAX_WAITING_BROWSERS:
                 raise Busy("too many requests for records at once; try again")
+            if self._state.connection.state == UNREACHABLE:
+                raise BrokerAway(self._state.connection.reason)
             read = partial(records_page, self._state.connection.bootstrap, query)
             page = await trio.to_thread.run_sync(read, limiter=self._browsers)
         except BadParameter as error:
@@ -104,7 +107,7 @@ class Pages:
             return _error(NOT_FOUND, str(error))
         except BrokerAway as error:
             return _error(
-                UNAVAILABLE, f"the broker at {self._state.connection.bootstrap} does not answer: {error}"
+                UNAVAILABLE, f"the broker at {self._state.connection.bootstrap} is not reachable: {error}"
             )
         except Busy as error:
             return _error(UNAVAILABLE, str(error))

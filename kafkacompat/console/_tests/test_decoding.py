@@ -63,8 +63,10 @@ def test_a_committed_offset_is_told_in_words() -> None:
         "partition": 3,
     }
     value = struct.pack(">hqi", 3, 77, -1) + text("note") + struct.pack(">q", 1_000)
-    said = internal_value("__consumer_offsets", OFFSET_KEY, value)
-    assert json.loads(said or "") == {"offset": 77, "metadata": "note", "committed_ms": 1_000}
+    flexible = struct.pack(">hqi", 4, 77, -1) + b"\x05note" + struct.pack(">q", 1_000) + b"\x00"
+    for each in (value, flexible):
+        said = internal_value("__consumer_offsets", OFFSET_KEY, each)
+        assert json.loads(said or "") == {"offset": 77, "metadata": "note", "committed_ms": 1_000}
 
 
 def test_a_transaction_is_told_in_words() -> None:

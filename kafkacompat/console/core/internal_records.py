@@ -13,6 +13,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 OFFSET_COMMIT_KEYS = (0, 1)
 OFFSET_COMMIT_VALUES = (0, 1, 2, 3)
+FLEXIBLE_OFFSET_COMMIT_VALUE = 4
 CLASSIC_GROUP_KEY = 2
 TRANSACTION_KEY = 0
 TRANSACTION_STATES = {
@@ -59,6 +60,15 @@ def internal_value(topic: str, key: bytes | None, value: bytes | None) -> str | 
             metadata, at = _text(value, 14 if version >= 3 else 10)
             (committed_ms,) = struct.unpack_from(">q", value, at)
             return _json(offset=offset, metadata=metadata, committed_ms=committed_ms)
+        if (
+            topic == CONSUMER_OFFSETS
+            and kind in OFFSET_COMMIT_KEYS
+            and version == FLEXIBLE_OFFSET_COMMIT_VALUE
+        ):
+            (offset,) = struct.unpack_from(">q", value, 2)
+            metadata, at = _compact_text(value, 14)
+            (committed_ms,) = struct.unpack_from(">q", value, at)
+            return _json(offset=offset, metadata=metadata, committed_ms=committed_ms)
         if topic == TRANSACTION_STATE and kind == TRANSACTION_KEY and version in (0, 1):
             producer_id, epoch, timeout_ms, state = struct.unpack_from(">qhib", value, 2)
             return _json(
@@ -78,6 +88,22 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     if length < 0 or end > len(data):
         raise struct.error
     return data[at + 2 : end].decode(), end
+
+
+def _compact_text(data: bytes, at: int) -> tuple[str, int]:
+    length = shift = 0
+    while True:
+        (byte,) = struct.unpack_from(">B", data, at)
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+        if byte < 0x80:
+            break
+    # The length is written one higher; zero stands for no text.
+    end = at + length - 1
+    if length == 0 or end > len(data):
+        raise struct.error
+    return data[at:end].decode(), end
 
 
 def _json(**fields: Any) -> str:

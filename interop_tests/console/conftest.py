@@ -1,0 +1,86 @@
+"""A broker with the pipeline's results on it, a console over it, and one Chromium for all tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+
+from interop_tests.console.page import Page, start_chromium
+from interop_tests.console.process import ConsoleProcess
+from interop_tests.console.writing import Writer
+from interop_tests.harness.broker import BrokerProcess, chosen_kind
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The result topics have fixed names: every test here has a broker of its own."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.needs_control)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[webdriver.Chrome]:
+    """One headless Chromium."""
+    driver = start_chromium()
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="session")
+def shown_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that holds an hour of results, a group that lags, and a topic to browse. Tests leave those as they are."""
+    broker = BrokerProcess(chosen_kind(), tmp_path_factory.mktemp("console-broker"))
+    broker.start()
+    try:
+        writer = Writer(broker.bootstrap)
+        writer.results()
+        writer.lagging_group()
+        writer.mixed_topic()
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture(scope="session")
+def console(
+    shown_broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConsoleProcess]:
+    """The console over it, when it has read everything."""
+    process = ConsoleProcess(shown_broker.bootstrap, tmp_path_factory.mktemp("console") / "console.log")
+    process.start()
+    try:
+        process.wait_for(
+            "/api/results", lambda view: view["reading"]["records"] and view["reading"]["behind"] == 0
+        )
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def page(chromium: webdriver.Chrome, console: ConsoleProcess) -> Iterator[Page]:
+    """A tab on it; a test fails if the browser had anything to complain of."""
+    shown = Page(chromium, console.address)
+    shown.complaints()
+    yield shown
+    assert shown.complaints() == []
+
+
+@pytest.fixture
+def make_console(tmp_path: Path) -> Iterator[Callable[[str], ConsoleProcess]]:
+    """make_console(bootstrap) starts a console of the test's own."""
+    made: list[ConsoleProcess] = []
+
+    def make(bootstrap: str) -> ConsoleProcess:
+        process = ConsoleProcess(bootstrap, tmp_path / f"console-{len(made)}.log")
+        made.append(process)
+        return process.start()
+
+    yield make
+    for process in made:
+        process.kill()

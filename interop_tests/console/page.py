@@ -1,0 +1,177 @@
+"""A person before the page: real headless Chromium, what is to be read on it, where it is, and what it looks like."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
+
+from interop_tests.harness.kafka_jars import MissingTool, require_program
+from interop_tests.harness.waiting import wait_until
+
+ARGUMENTS = (
+    "--headless=new",
+    # Chromium's own sandbox does not run as root, as `make test` in a container does.
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+)
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+def start_chromium() -> webdriver.Chrome:
+    """Chromium and its driver from PATH; MissingTool says which is missing and how it is had."""
+    try:
+        chromium, driver = require_program("chromium"), require_program("chromedriver")
+    except MissingTool as error:
+        raise MissingTool(f"{error}: apt-get install chromium chromium-driver (make browser)") from error
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ARGUMENTS:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(driver))
+
+
+class Page:
+    """One tab on one console."""
+
+    def __init__(self, driver: webdriver.Chrome, address: str) -> None:
+        self.driver = driver
+        self.address = address
+
+    def size(self, size: tuple[int, int] = DESKTOP, dark: bool = False) -> None:
+        """The window's width and height in CSS pixels, and which colours the person prefers."""
+        width, height = size
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def open(self, view: str = "#/", size: tuple[int, int] = DESKTOP, dark: bool = False) -> Page:
+        """Load the page anew."""
+        self.size(size, dark)
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.address}/{view}")
+        return self
+
+    def text(self, selector: str) -> str:
+        """What is to be read there; nothing if it is not shown."""
+        while True:
+            found = self.driver.find_elements(By.CSS_SELECTOR, selector)
+            # What is drawn again while it is read is read again.
+            with contextlib.suppress(StaleElementReferenceException):
+                return "\n".join(element.text for element in found)
+
+    def wait_for(self, selector: str, *words: str, timeout_s: float = 20.0) -> str:
+        """Wait until all words are to be read there."""
+
+        def probe() -> str:
+            said = self.text(selector)
+            return said if all(word in said for word in words) else ""
+
+        return wait_until(probe, f"{selector} says {words}; it says {self.text(selector)!r}", timeout_s)
+
+    def rows(self, selector: str) -> list[list[str]]:
+        """The cells' texts of a table's body, row by row."""
+        script = """return [...document.querySelectorAll(arguments[0] + ' tbody tr')]
+            .map(row => [...row.cells].map(cell => cell.innerText.trim()))"""
+        found: list[list[str]] = self.driver.execute_script(script, selector)
+        return found
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        """The value of a JavaScript function body."""
+        return self.driver.execute_script(text, *arguments)
+
+    def element(self, selector: str) -> WebElement:
+        """The first element of that kind."""
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def click(self, selector: str) -> None:
+        """Click it as a person does: it must be there to be hit. An element that is just being redrawn is tried again."""
+
+        def probe() -> bool:
+            with contextlib.suppress(StaleElementReferenceException, NoSuchElementException):
+                self.element(selector).click()
+                return True
+            return False
+
+        wait_until(probe, f"{selector} can be clicked")
+
+    def choose(self, selector: str, text: str) -> None:
+        """Choose an option by its text, once it is offered."""
+
+        def probe() -> bool:
+            choices = Select(self.element(selector))
+            if text not in [option.text for option in choices.options]:
+                return False
+            choices.select_by_visible_text(text)
+            return True
+
+        wait_until(probe, f"{selector} offers {text}")
+
+    def write(self, selector: str, text: str) -> None:
+        """Write into a field."""
+        field = self.element(selector)
+        field.clear()
+        field.send_keys(text)
+
+    def boxes(self, selector: str) -> list[dict[str, float]]:
+        """x, y, width and height of every such element that takes room, in the document's CSS pixels."""
+        script = """return [...document.querySelectorAll(arguments[0])].map(each => {
+            const box = each.getBoundingClientRect();
+            return {x: box.x + scrollX, y: box.y + scrollY, width: box.width, height: box.height};
+        }).filter(box => box.width > 0 && box.height > 0)"""
+        found: list[dict[str, float]] = self.driver.execute_script(script, selector)
+        return found
+
+    def picture(self, file: Path) -> Image.Image:
+        """The whole page as it looks, also kept in a file."""
+        height = self.script("return document.documentElement.scrollHeight")
+        width = self.script("return innerWidth")
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        # Charts are drawn again when the room changes.
+        self.driver.execute_async_script(
+            "requestAnimationFrame(() => requestAnimationFrame(arguments[arguments.length - 1]))"
+        )
+        png = self.driver.get_screenshot_as_png()
+        file.write_bytes(png)
+        return Image.open(io.BytesIO(png)).convert("RGB")
+
+    def complaints(self) -> list[str]:
+        """What Chromium's console said since the last question: errors, and what the content policy stopped."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def part(picture: Image.Image, box: dict[str, float]) -> Image.Image:
+    """The part of a picture that an element takes."""
+    left, top = round(box["x"]), round(box["y"])
+    return picture.crop((left, top, left + round(box["width"]), top + round(box["height"])))
+
+
+def near(picture: Image.Image, colour: tuple[int, int, int], tolerance: int = 24) -> list[tuple[int, int]]:
+    """The places whose colour is that one, but for a tolerance in each channel."""
+    width, height = picture.size
+    pixels = picture.load()
+    assert pixels is not None
+    return [
+        (x, y)
+        for y in range(height)
+        for x in range(width)
+        if all(abs(pixels[x, y][channel] - colour[channel]) <= tolerance for channel in range(3))
+    ]

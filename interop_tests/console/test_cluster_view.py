@@ -1,0 +1,102 @@
+"""What a person sees of the cluster: nodes, topics with sizes, groups with lag, and partitions that are behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from selenium import webdriver
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.console.page import Page
+from interop_tests.console.process import ConsoleProcess
+from interop_tests.console.samples import RESULT_TOPICS
+from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
+from interop_tests.harness.broker import BrokerProcess, chosen_kind
+
+
+def test_topics_are_listed_with_records_rates_and_sizes(page: Page, console: ConsoleProcess) -> None:
+    console.wait_for("/api/cluster", lambda view: sized(view, MIXED_TOPIC))
+    page.open("#/cluster").wait_for("#topics", MIXED_TOPIC, "KiB")
+    rows = {row[0]: row for row in page.rows("#topics")}
+    assert {*RESULT_TOPICS, MIXED_TOPIC} <= rows.keys()
+    assert rows[MIXED_TOPIC][1:4] == ["1", "in sync", str(MIXED_RECORDS)]
+    assert rows["logs.summary"][1] == "3"
+    assert rows["logs.summary"][4].endswith("/s")
+    assert not any(name.startswith("__") for name in rows)
+    page.click("#internal")
+    page.wait_for("#topics", "__consumer_offsets")
+
+
+def sized(view: dict[str, object], name: str) -> bool:
+    cluster = view["cluster"]
+    assert isinstance(cluster, dict)
+    return any(topic["topic"] == name and (topic["size_bytes"] or 0) > 1_000 for topic in cluster["topics"])
+
+
+def test_sizes_are_the_bytes_on_disk(console: ConsoleProcess, shown_broker: BrokerProcess) -> None:
+    view = console.wait_for("/api/cluster", lambda view: sized(view, MIXED_TOPIC))
+    told = {topic["topic"]: topic["size_bytes"] for topic in view["cluster"]["topics"]}
+    logs = (shown_broker.data_dir / f"{MIXED_TOPIC}-0").glob("*.log")
+    assert told[MIXED_TOPIC] == sum(log.stat().st_size for log in logs)
+
+
+def test_a_topic_unfolds_to_its_partitions_and_stays_so(page: Page) -> None:
+    page.open("#/cluster").wait_for("#topics", "logs.summary")
+    page.click("[data-key='topic logs.summary']")
+    page.wait_for("#topics .nested", "Leader", "Replicas", "In sync", "Offsets")
+    assert [row[:4] for row in page.rows("#topics .nested")] == [
+        [str(each), "1", "1", "1"] for each in range(3)
+    ]
+    before = page.text("#nodes-note")
+    page.wait_for("#topics .nested", "Leader")
+    assert page.script("return document.activeElement.dataset.key") == "topic logs.summary"
+    assert before.startswith("cluster ")
+
+
+def test_groups_are_listed_with_their_lag(page: Page, console: ConsoleProcess) -> None:
+    topics = {topic["topic"]: topic for topic in console.get("/api/cluster").json["cluster"]["topics"]}
+    ends = [each["latest"] for each in topics["metrics.windows"]["partitions"]]
+    lag = ends[0] - 20 + ends[1] - 30
+    page.open("#/cluster").wait_for("#groups", GROUP)
+    (row,) = [row for row in page.rows("#groups") if row[0] == GROUP]
+    assert row[2:5] == ["0", f"{lag:,}", "metrics.windows"]
+    page.click(f"[data-key='group {GROUP}']")
+    page.wait_for("#groups .nested", "metrics.windows-0", "metrics.windows-1")
+    assert page.rows("#groups .nested")[0][1:] == ["20", str(ends[0]), str(ends[0] - 20)]
+    assert "kafkacompat-console" not in page.text("#groups"), "the console itself commits nothing"
+
+
+def test_the_node_is_shown(page: Page, shown_broker: BrokerProcess) -> None:
+    page.open("#/cluster").wait_for("#nodes", shown_broker.bootstrap)
+    (row,) = page.rows("#nodes")
+    assert row[0].split() == ["1", "controller"]
+    assert row[1:3] == [shown_broker.bootstrap, "alive"]
+    assert "1 of 1" in page.text("#cluster-tiles")
+
+
+def test_partitions_that_are_behind_are_marked(
+    chromium: webdriver.Chrome, make_console: Callable[[str], ConsoleProcess], tmp_path: Path
+) -> None:
+    """Three nodes, one of them killed: the header, the node and its partitions say so, and that it is well again."""
+    quick = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "300"}
+    cluster = Cluster(chosen_kind(), tmp_path / "cluster", settings=quick).start()
+    try:
+        Writer(cluster.bootstrap).create("shared", partitions=2, replicas=3)
+        console = make_console(cluster.bootstrap)
+        page = Page(chromium, console.address).open("#/cluster")
+        page.wait_for("#health", "healthy")
+        page.wait_for("#nodes", "alive")
+        assert [row[0].split()[0] for row in page.rows("#nodes")] == ["1", "2", "3"]
+        lost = next(id for id in cluster.nodes if id != cluster.active_controller())
+        cluster.nodes[lost].kill()
+        page.wait_for("#health", "under-replicated", timeout_s=40)
+        page.wait_for("#trouble", "shared-0", "shared-1", "under-replicated")
+        page.wait_for("#nodes", "away")
+        assert [row[2] for row in page.rows("#nodes")][lost - 1] == "away"
+        assert "2 of 3" in page.text("#cluster-tiles")
+        cluster.nodes[lost].start()
+        page.wait_for("#health", "healthy", timeout_s=40)
+        assert page.boxes("#trouble-card") == []
+    finally:
+        cluster.close()

@@ -1,0 +1,210 @@
+"""Browsing a topic's records as a person: by offset, by time, page by page, decoded; and the same over the JSON API."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from interop_tests.console.page import Page
+from interop_tests.console.process import ConsoleProcess
+from interop_tests.console.samples import BASE_MS
+from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
+from interop_tests.harness.broker import BrokerProcess
+
+MINUTE_MS = 60_000
+
+
+def browse(page: Page, start: str = "the latest", at: str = "", limit: str = "10") -> Page:
+    page.open("#/browse")
+    page.choose("#browse-topic", MIXED_TOPIC)
+    page.choose("#browse-start", start)
+    if at:
+        page.write("#browse-at", at)
+    page.choose("#browse-limit", limit)
+    page.click("#browse-form button[type=submit]")
+    return page
+
+
+def offsets(page: Page) -> list[int]:
+    return [int(row[0]) for row in page.rows("#browse-records")]
+
+
+def at_offsets(page: Page, first: int, last: int) -> None:
+    page.wait_for("#browse-range", f"offsets {first} to {last};")
+    assert offsets(page) == list(range(first, last + 1))
+
+
+def test_paging_from_the_newest_to_the_oldest_and_back(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    assert f"the partition holds 0 to {MIXED_RECORDS}" in page.text("#browse-range")
+    assert not page.element("#browse-newer").is_enabled()
+    page.click("#browse-older")
+    at_offsets(page, 40, 49)
+    page.click("#browse-newer")
+    at_offsets(page, 50, 59)
+    page.click("#browse-oldest")
+    at_offsets(page, 0, 9)
+    assert not page.element("#browse-older").is_enabled()
+    page.click("#browse-newer")
+    at_offsets(page, 10, 19)
+    page.script("history.back()")
+    at_offsets(page, 0, 9)
+    page.click("#browse-newest")
+    at_offsets(page, 50, 59)
+
+
+def test_starting_at_an_offset(page: Page) -> None:
+    at_offsets(browse(page, "at an offset", "33"), 33, 42)
+
+
+def test_starting_at_a_time(page: Page, console: ConsoleProcess) -> None:
+    moment = console.get(f"/api/records?topic={MIXED_TOPIC}&offset=12&limit=1").json["records"][0][
+        "timestamp_ms"
+    ]
+    assert moment == BASE_MS + 12 * MINUTE_MS
+    browse(
+        page,
+        "at a time (UTC)",
+        page.script("return new Date(arguments[0]).toISOString()", moment)[:19].replace("T", " "),
+    )
+    at_offsets(page, 12, 21)
+
+
+def test_a_time_after_everything_is_an_empty_page_that_leads_back(page: Page) -> None:
+    browse(page, "at a time (UTC)", "2099-01-01")
+    page.wait_for("#browse-records", "no records from here on")
+    page.click("#browse-older")
+    at_offsets(page, 50, 59)
+
+
+def test_what_is_no_time_is_said(page: Page) -> None:
+    browse(page, "at a time (UTC)", "yesterday")
+    page.wait_for("#browse-records", "yesterday is no time")
+
+
+def test_records_are_decoded(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    rows = page.rows("#browse-records")
+    assert rows[0][2] == "customer-1"
+    assert rows[0][3] == '{ "order": 50, "items": [ "tea", "café" ] }'
+    assert rows[8][3:] == ["null", "null"]
+    page.click("[data-key='50']")
+    shown = page.wait_for("#browse-records .record", "json")
+    assert '"order": 50,\n' in shown
+    page.click("[data-key='50']")
+    page.click("[data-key='57']")
+    shown = page.wait_for("#browse-records .record", "hex", "trace", "abc-57")
+    assert "000000  00 01 fe ff 20 62" in shown
+
+
+def test_markup_in_a_record_stays_text_and_a_long_value_is_cut_until_asked_for(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    page.click("[data-key='59']")
+    shown = page.wait_for("#browse-records .record", "only its beginning")
+    assert "<img src=x onerror=document.title='owned'>" in shown
+    assert len(shown) < 4_500
+    page.click("[data-key='whole 59']")
+    page.wait_for("#browse-records .record", "x" * 6_000)
+    assert page.script("return document.querySelectorAll('#browse-records img').length") == 0
+    assert page.script("return document.title") == "kafkacompat console"
+
+
+def test_the_address_holds_what_is_shown(page: Page) -> None:
+    page.open(f"#/browse?topic={MIXED_TOPIC}&partition=0&offset=5&limit=10")
+    at_offsets(page, 5, 14)
+    assert page.script("return document.querySelector('#browse-topic').value") == MIXED_TOPIC
+
+
+def test_a_committed_offset_is_told_in_words(console: ConsoleProcess) -> None:
+    found = []
+    for partition in range(50):
+        answer = console.get(f"/api/records?topic=__consumer_offsets&partition={partition}&limit=100")
+        assert answer.status == 200, answer.body
+        found += [each for each in answer.json["records"] if each["key"]["kind"] == "json"]
+        if found:
+            break
+    told = [(json.loads(each["key"]["text"]), json.loads(each["value"]["text"] or "null")) for each in found]
+    assert any(key.get("group") == GROUP and value and value.get("offset") == 30 for key, value in told)
+
+
+def test_compaction_and_aborted_transactions_leave_gaps_that_are_stepped_over(
+    console: ConsoleProcess, shown_broker: BrokerProcess
+) -> None:
+    """Markers take offsets: pages are full, nothing is shown twice, and the end is found."""
+    from confluent_kafka import Producer
+
+    topic = "browse.transactions"
+    Writer(shown_broker.bootstrap).create(topic, partitions=1)
+    producer = Producer(
+        {"bootstrap.servers": shown_broker.bootstrap, "transactional.id": "t", "log_level": 0}
+    )
+    producer.init_transactions(20)
+    for number in range(8):
+        producer.begin_transaction()
+        producer.produce(topic, f"v{number}".encode())
+        producer.flush(20)
+        if number % 2:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+
+    def values(query: str) -> list[str]:
+        page = console.get(f"/api/records?topic={topic}&{query}").json
+        return [each["value"]["text"] for each in page["records"]]
+
+    assert values("offset=0") == ["v0", "v2", "v4", "v6"]
+    assert values("uncommitted=true") == [f"v{number}" for number in range(8)]
+    assert values("limit=3") == ["v2", "v4", "v6"]
+    page = console.get(f"/api/records?topic={topic}&limit=2").json
+    assert [each["offset"] for each in page["records"]] == [8, 12]
+    assert page["next_offset"] is None
+    before = console.get(f"/api/records?topic={topic}&limit=2&before={page['previous_before']}").json
+    assert [each["offset"] for each in before["records"]] == [0, 4]
+    after = console.get(f"/api/records?topic={topic}&limit=2&offset={before['next_offset']}").json
+    assert [each["offset"] for each in after["records"]] == [8, 12]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ("topic=no.such.topic", 404, "there is no topic no.such.topic"),
+        (f"topic={MIXED_TOPIC}&partition=9", 404, "has no partition 9"),
+        (f"topic={MIXED_TOPIC}&limit=1000000", 400, "limit must be a whole number from 1 to 200"),
+        (f"topic={MIXED_TOPIC}&offset=-1", 400, "offset must be"),
+        ("topic=%3Cscript%3E", 400, "topic must be"),
+        ("", 400, "topic must be"),
+    ],
+)
+def test_what_cannot_be_shown_is_said(query: str, status: int, says: str, console: ConsoleProcess) -> None:
+    answer = console.get(f"/api/records?{query}")
+    assert answer.status == status
+    assert says in answer.json["error"]
+
+
+def test_browsing_makes_no_topic_and_writes_nothing(console: ConsoleProcess) -> None:
+    topics = {topic["topic"] for topic in console.get("/api/cluster").json["cluster"]["topics"]}
+    assert "no.such.topic" not in topics
+    for path in ("/", "/api/records", "/api/results", "/metrics"):
+        assert console.get(path, method="POST").status == 405
+
+
+def test_only_hosts_that_cannot_be_rebound_are_answered(console: ConsoleProcess) -> None:
+    for host, status in (
+        ("evil.example", 421),
+        (f"evil.example:{console.port}", 421),
+        (f"localhost:{console.port}", 200),
+    ):
+        answer = console.get("/api/cluster", host=host)
+        assert answer.status == status
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_prometheus_can_read_what_is_known(console: ConsoleProcess) -> None:
+    text = console.get("/metrics").body.decode()
+    assert f'kafka_topic_records{{topic="{MIXED_TOPIC}"}} {MIXED_RECORDS}\n' in text
+    assert "kafkacompat_console_broker_up 1\n" in text
+    assert f'kafka_group_lag_records{{group="{GROUP}"}} ' in text
