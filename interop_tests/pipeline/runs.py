@@ -151,7 +151,8 @@ def read_results(spark: SparkSession, bootstrap: str, run: JobRun, jobs: tuple[s
         found.copies += copies_among(topic, records)
     for topic in (each for job in jobs for each in EVENTS[job]):
         records = read_topic(bootstrap, topic)
-        found.events[topic] = {value["event_id"]: canonical(value) for _, value in records}
+        # Of the same id the first counts; a later one may tell more of the same event.
+        found.events[topic] = {value["event_id"]: canonical(value) for _, value in reversed(records)}
         found.copies += copies_among(topic, records)
     return found
 
