@@ -50,7 +50,7 @@ def _in_window(window_s: int) -> Column:
 
 
 def sessions(events: DataFrame, gap_s: int) -> DataFrame:
-    """A user's events with no gap of gap_s between them; session_end_ms is the time of the last event.
+    """A user's events with no more than gap_s between one and the next; session_end_ms is the time of the last event.
 
     Given out when the watermark has passed the end, so that it never changes (Spark has no update mode for it).
     """

@@ -1,0 +1,419 @@
+"""The jobs as functions of batch frames: what each makes of good and bad records, compared with plain Python."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Records = Callable[..., "DataFrame"]
+SAMPLE = {
+    "event_id": "m-1",
+    "service": "shop",
+    "host": "h1",
+    "event_time_ms": RECEIVED_MS,
+    "latency_ms": 12.5,
+    "error": False,
+    "cpu_percent": 40,
+    "memory_bytes": 1024,
+}
+VIEW = {
+    "event_id": "v-1",
+    "user_id": "ann",
+    "event_time_ms": RECEIVED_MS,
+    "page": "/",
+    "referrer": None,
+    "device": "phone",
+}
+LINE = (
+    '192.0.2.7 - ann [21/Sep/2026:14:13:20 +0000] "GET /a?b=c HTTP/1.1" 200 512 '
+    r'"https://example.org/\"x\"" "Mozilla/5.0 (X11)"'
+)
+
+
+def encoded(event: dict[str, Any], **changes: Any) -> bytes:
+    """The event with these fields changed; a field of value ... is left out."""
+    return json.dumps({k: v for k, v in {**event, **changes}.items() if v is not ...}).encode()
+
+
+def rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def value_of(record: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(record["value"])
+    return found
+
+
+BAD_SAMPLES = [
+    (b'{"event_id": "m', "malformed JSON"),
+    (b"[1, 2]", "malformed JSON"),
+    (b"17", "malformed JSON"),
+    (b"", "malformed JSON"),
+    (None, "malformed JSON"),
+    (b"\xff\xfe{}", "malformed JSON"),
+    (encoded(SAMPLE, service=...), "missing field: service"),
+    (encoded(SAMPLE, service=None), "missing field: service"),
+    (encoded(SAMPLE, service=7), "wrong type: service"),
+    (encoded(SAMPLE, event_time_ms=str(RECEIVED_MS)), "wrong type: event_time_ms"),
+    (encoded(SAMPLE, event_time_ms=1.5), "wrong type: event_time_ms"),
+    (encoded(SAMPLE, event_time_ms=10**25), "wrong type: event_time_ms"),
+    (encoded(SAMPLE, latency_ms="12"), "wrong type: latency_ms"),
+    (encoded(SAMPLE, latency_ms={"p50": 1}), "wrong type: latency_ms"),
+    (encoded(SAMPLE, error=1), "wrong type: error"),
+    (encoded(SAMPLE, latency_ms=-1), "out of range: latency_ms"),
+    (encoded(SAMPLE, latency_ms=1e300), "out of range: latency_ms"),
+    (encoded(SAMPLE, memory_bytes=-1), "out of range: memory_bytes"),
+    (encoded(SAMPLE, event_time_ms=RECEIVED_MS + 10 * 60_000 + 1), "future timestamp"),
+    (encoded(SAMPLE, event_time_ms=2**63 - 1), "future timestamp"),
+    (encoded(SAMPLE, event_time_ms=RECEIVED_MS - 7 * 86_400_000 - 1), "ancient timestamp"),
+    (encoded(SAMPLE, event_time_ms=-(2**63)), "ancient timestamp"),
+    (encoded(SAMPLE, host="x" * 65536), "oversized record"),
+]
+
+
+def test_a_bad_sample_is_told_by_its_first_fault(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import REJECTED_TEXT_CHARACTERS_MAX, rejected
+
+    frame = records("metrics.raw", *(value for value, _ in BAD_SAMPLES), key=b"shop")
+    found = {row["offset"]: row for row in rows(rejected(metrics.judge(frame)))}
+    assert {offset: row["reason"] for offset, row in found.items()} == dict(
+        enumerate(reason for _, reason in BAD_SAMPLES)
+    )
+    assert found[0]["line"] == '{"event_id": "m'
+    assert found[0]["source"] == "shop"
+    assert found[0]["event_id"] == "metrics.raw-0-0"
+    assert found[0]["received_ms"] == RECEIVED_MS
+    assert found[4]["line"] is None
+    assert found[5]["line"] == "\ufffd\ufffd{}"
+    assert len(found[len(BAD_SAMPLES) - 1]["line"]) == REJECTED_TEXT_CHARACTERS_MAX
+
+
+def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import good
+
+    values = [
+        encoded(SAMPLE),
+        encoded(SAMPLE, event_time_ms=RECEIVED_MS + 10 * 60_000),
+        encoded(SAMPLE, event_time_ms=RECEIVED_MS - 7 * 86_400_000),
+        encoded(SAMPLE, latency_ms=0, cpu_percent=1e2, more="ignored"),
+    ]
+    found = rows(good(metrics.judge(records("metrics.raw", *values))))
+    assert [row["latency_ms"] for row in found] == [12.5, 12.5, 12.5, 0.0]
+    assert {name: found[0][name] for name in SAMPLE} == SAMPLE
+    assert [row["event_time_ms"] - RECEIVED_MS for row in found] == [0, 600_000, -604_800_000, 0]
+
+
+def test_both_kinds_of_activity_are_judged_by_their_own_fields(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import activity
+    from kafkacompat.pipeline.jobs.judging import rejected
+
+    search = {"event_id": "s-1", "user_id": "ann", "event_time_ms": RECEIVED_MS, "query": "q", "results": 3}
+    frame = records("activity.page_views", encoded(VIEW), encoded(VIEW, referrer=5), encoded(search)).union(
+        records("activity.searches", encoded(search), encoded(search, results=-1), encoded(VIEW))
+    )
+    judged = activity.judge(frame)
+    assert [(row["topic"], row["offset"], row["reason"]) for row in rows(rejected(judged))] == [
+        ("activity.page_views", 1, "wrong type: referrer"),
+        ("activity.page_views", 2, "missing field: page"),
+        ("activity.searches", 1, "out of range: results"),
+        ("activity.searches", 2, "missing field: query"),
+    ]
+
+
+def test_a_log_line_becomes_an_event(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import logs
+    from kafkacompat.pipeline.jobs.judging import good
+
+    headers = [("source", b"web1/access.log"), ("file", b"8:1234"), ("position", b"77")]
+    (found,) = rows(logs.event_rows(good(logs.judge(records("logs.raw", LINE.encode(), headers=headers)))))
+    assert found == {
+        "event_id": "8:1234@77",
+        "event_time_ms": RECEIVED_MS,
+        "source": "web1/access.log",
+        "client": "192.0.2.7",
+        "user": "ann",
+        "method": "GET",
+        "path": "/a?b=c",
+        "protocol": "HTTP/1.1",
+        "status": 200,
+        "bytes": 512,
+        "referrer": r"https://example.org/\"x\"",
+        "user_agent": "Mozilla/5.0 (X11)",
+        "date": "2026-09-21",
+        "hour": "14",
+    }
+
+
+@pytest.mark.parametrize("headers", [None, [], [("source", b"web2")], [("file", b"8:1"), ("position", None)]])
+def test_a_line_without_position_is_known_by_its_place_in_the_topic(
+    records: Records, headers: list[tuple[str, bytes]] | None
+) -> None:
+    from kafkacompat.pipeline.jobs import logs
+
+    (found,) = rows(logs.judge(records("logs.raw", LINE.encode(), headers=headers)))
+    assert found["event_id"] == "logs.raw-0-0"
+    assert found["source"] == ("web2" if headers == [("source", b"web2")] else "key")
+
+
+GOOD_LINES = {
+    '::1 - - [21/Sep/2026:16:13:20 +0200] "-" 408 -': (RECEIVED_MS, None, "-", None, 408, 0, None, None),
+    '::1 - - [21/Sep/2026:14:13:20 +0000] "\\x16\\x03 a" 400 3 "-" "-"': (
+        RECEIVED_MS,
+        None,
+        "\\x16\\x03 a",
+        None,
+        400,
+        3,
+        None,
+        None,
+    ),
+    '::1 - - [21/Sep/2026:14:13:20 +0000] "HEAD / HTTP/2.0" 304 0 "" "\u00e9"': (
+        RECEIVED_MS,
+        "HEAD",
+        "/",
+        "HTTP/2.0",
+        304,
+        0,
+        None,
+        "\u00e9",
+    ),
+}
+BAD_LINES = {
+    b"": "malformed line",
+    b"GET /": "malformed line",
+    LINE.replace("21/Sep", "41/Sep").encode(): "malformed line",
+    LINE.replace("200", "2xx").encode(): "malformed line",
+    LINE.encode() + b" trailing": "malformed line",
+    LINE.replace("GET", "\u0001GET").encode(): "malformed line",
+    LINE.replace("2026", "2027").encode(): "future timestamp",
+    LINE.replace("2026", "1999").encode(): "ancient timestamp",
+    LINE.encode() + b"x" * 65536: "oversized record",
+    # What makes a backtracking pattern slow, and a recursive one overflow its stack.
+    b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + rb"\"" * 32000: "malformed line",
+    b'::1 - - [21/Sep/2026:14:13:20 +0000] "' + b'a" ' * 21000: "malformed line",
+}
+
+
+def test_odd_lines_are_events_where_the_server_wrote_them(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import logs
+    from kafkacompat.pipeline.jobs.judging import good
+
+    found = rows(logs.event_rows(good(logs.judge(records("logs.raw", *map(str.encode, GOOD_LINES))))))
+    names = ["event_time_ms", "method", "path", "protocol", "status", "bytes", "referrer", "user_agent"]
+    assert [tuple(row[name] for name in names) for row in found] == list(GOOD_LINES.values())
+
+
+def test_bad_lines_are_rejected_with_their_reason(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import logs
+    from kafkacompat.pipeline.jobs.judging import rejected
+
+    found = rows(rejected(logs.judge(records("logs.raw", *BAD_LINES))))
+    assert [row["reason"] for row in found] == list(BAD_LINES.values())
+
+
+def test_a_summary_counts_a_minute(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import logs
+    from kafkacompat.pipeline.jobs.judging import good
+
+    lines = [LINE.replace(" 200 ", f" {status} ").encode() for status in (200, 204, 301, 404, 500, 503, 101)]
+    (found,) = rows(logs.summary(good(logs.judge(records("logs.raw", *lines)))))
+    start = RECEIVED_MS // 60_000 * 60_000
+    assert found == {
+        "window_start_ms": start,
+        "window_end_ms": start + 60_000,
+        "requests": 7,
+        "bytes": 7 * 512,
+        "status_2xx": 2,
+        "status_3xx": 1,
+        "status_4xx": 1,
+        "status_5xx": 2,
+    }
+
+
+def activity_events(records: Records, *events: dict[str, Any]) -> DataFrame:
+    from kafkacompat.pipeline.jobs import activity
+    from kafkacompat.pipeline.jobs.judging import good
+
+    views = [encoded(event) for event in events if "page" in event]
+    searches = [encoded(event) for event in events if "page" not in event]
+    frame = records("activity.page_views", *views).union(records("activity.searches", *searches))
+    return good(activity.judge(frame))
+
+
+def view(number: int, user: str, after_s: int, page: str) -> dict[str, Any]:
+    return VIEW | {
+        "event_id": f"v-{number}",
+        "user_id": user,
+        "event_time_ms": RECEIVED_MS + after_s * 1000,
+        "page": page,
+    }
+
+
+def search(number: int, user: str, after_s: int) -> dict[str, Any]:
+    moment = RECEIVED_MS + after_s * 1000
+    return {"event_id": f"s-{number}", "user_id": user, "event_time_ms": moment, "query": "q", "results": 0}
+
+
+def test_a_gap_ends_a_session(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import activity
+
+    events = activity_events(
+        records,
+        view(1, "ann", 0, "/a"),
+        search(1, "ann", 20),
+        view(2, "ann", 40, "/b"),
+        view(3, "ann", 71, "/c"),
+        search(2, "bob", 10),
+    )
+    found = {
+        (row["user_id"], row["session_start_ms"] - RECEIVED_MS): row
+        for row in rows(activity.sessions(events, 30))
+    }
+    assert found.keys() == {("ann", 0), ("ann", 71_000), ("bob", 10_000)}
+    first = found["ann", 0]
+    assert first["session_end_ms"] - RECEIVED_MS == 40_000
+    assert (first["page_views"], first["searches"]) == (2, 1)
+    assert (first["first_page"], first["last_page"]) == ("/a", "/b")
+    only_searched = found["bob", 10_000]
+    assert (only_searched["page_views"], only_searched["searches"]) == (0, 1)
+    assert (only_searched["first_page"], only_searched["last_page"]) == (None, None)
+
+
+def test_pages_are_ranked_and_visitors_counted_once(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import activity
+
+    events = activity_events(
+        records,
+        *(view(n, "ann", 0, "/b") for n in range(3)),
+        view(10, "bob", 1, "/a"),
+        view(11, "ann", 2, "/a"),
+        view(12, "cid", 2, "/c"),
+        view(13, "cid", 3, "/c"),
+        search(1, "dan", 4),
+    )
+    start = RECEIVED_MS // 60_000 * 60_000
+    ranked = [
+        (row["rank"], row["page"], row["views"], row["visitors"])
+        for row in rows(activity.top_page_rows(events, 60))
+    ]
+    assert ranked == [(1, "/b", 3, 1), (2, "/a", 2, 2), (3, "/c", 2, 1)]
+    (visitors,) = rows(activity.visitor_rows(events, 60))
+    assert visitors == {
+        "window_start_ms": start,
+        "window_end_ms": start + 60_000,
+        "views": 7,
+        "searches": 1,
+        "visitors": 4,
+        "date": "2026-09-21",
+    }
+    live = rows(activity.live_windows(events, 60))
+    (whole,) = [row for row in live if row["whole"]]
+    assert (whole["views"], whole["searches"], whole["visitors"]) == (7, 1, 4)
+    pages = {row["page"]: (row["views"], row["visitors"]) for row in live if not row["whole"]}
+    assert pages == {"/b": (3, 1), "/a": (2, 2), "/c": (2, 1)}
+
+
+def test_no_more_pages_than_the_bound_are_ranked(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import activity
+
+    many = [view(n, "ann", 0, f"/{n:03}") for n in range(activity.TOP_PAGES_A_WINDOW + 5)]
+    found = rows(activity.top_page_rows(activity_events(records, *many), 60))
+    assert [row["rank"] for row in found] == list(range(1, activity.TOP_PAGES_A_WINDOW + 1))
+    assert [row["page"] for row in found] == [f"/{n:03}" for n in range(activity.TOP_PAGES_A_WINDOW)]
+
+
+def rounded(latency_us: int) -> int:
+    """Three significant digits, half up."""
+    unit = 10 ** max(len(str(latency_us)) - 3, 0)
+    return (latency_us + unit // 2) // unit * unit
+
+
+def test_percentiles_are_the_nearest_rank_of_rounded_latencies(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import good
+
+    latencies = [0.0, 0.4567, 1.2345, 9.996, 123.4567, 99_999.5, *(float(n) * 1.7 for n in range(1, 95))]
+    samples = [
+        encoded(SAMPLE, event_id=f"m-{n}", latency_ms=latency, error=n % 4 == 0, cpu_percent=n % 7)
+        for n, latency in enumerate(latencies)
+    ]
+    (found,) = rows(metrics.window_rows(good(metrics.judge(records("metrics.raw", *samples))), 60))
+    whole = [math.floor(latency * 1000 + 0.5) for latency in latencies]
+    order = sorted(map(rounded, whole))
+    for percentile in (50, 95, 99):
+        rank = math.ceil(len(order) * percentile / 100)
+        assert found[f"latency_p{percentile}_ms"] == order[rank - 1] / 1000
+    assert found["count"] == len(latencies)
+    assert found["latency_mean_ms"] == pytest.approx(sum(whole) / len(whole) / 1000)
+    assert found["error_rate"] == 25 / 100
+    assert found["cpu_mean_percent"] == pytest.approx(sum(n % 7 for n in range(100)) / 100)
+
+
+def test_alerts_are_raised_by_threshold_and_not_for_few_samples(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import good
+
+    def service(name: str, count: int, **values: Any) -> list[bytes]:
+        return [encoded(SAMPLE, event_id=f"{name}-{n}", service=name, **values) for n in range(count)]
+
+    values = [
+        *service("well", 30),
+        *service("slow", 30, latency_ms=700),
+        *service("down", 30, error=True, cpu_percent=96),
+        *service("rare", 19, error=True),
+    ]
+    windows = metrics.live_windows(good(metrics.judge(records("metrics.raw", *values))), 60)
+    found = {
+        (row["service"], alert["rule"]): (alert["severity"], alert["value"], alert["threshold"])
+        for row in rows(metrics.with_alerts(windows))
+        for alert in row["alerts"]
+    }
+    assert found == {
+        ("slow", "latency_p95"): ("warning", 700.0, 500.0),
+        ("down", "error_rate"): ("critical", 1.0, 0.2),
+        ("down", "cpu"): ("critical", 96.0, 95.0),
+    }
+
+
+def test_the_latest_sample_goes_by_event_time(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import good
+
+    values = [
+        encoded(SAMPLE, event_id=f"m-{n}", event_time_ms=RECEIVED_MS + offset, host=f"h{n}")
+        for n, offset in enumerate([5, 9, 2])
+    ]
+    (found,) = rows(metrics.latest(good(metrics.judge(records("metrics.raw", *values)))))
+    assert (found["host"], found["event_time_ms"]) == ("h1", RECEIVED_MS + 9)
+
+
+def test_result_records_have_the_same_id_whenever_they_are_made(records: Records) -> None:
+    from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.options import RunOptions
+
+    options = RunOptions(jobs=("metrics",), checkpoint="", output="")
+    slow = [encoded(SAMPLE, event_id=f"m-{n}", latency_ms=600 + n) for n in range(40)]
+
+    def made(values: list[bytes]) -> dict[tuple[str, str], dict[str, Any]]:
+        found = rows(queries.metrics_live(records("metrics.raw", *values), options))
+        return {(record["topic"], record["key"]): value_of(record) for record in found}
+
+    once, again, fewer = made(slow), made(slow[::-1]), made(slow[:30])
+    start = RECEIVED_MS // 60_000 * 60_000
+    window, alert = ("metrics.windows", f"shop|{start}"), ("metrics.alerts", f"shop|latency_p95|{start}")
+    assert once.keys() == {window, alert}
+    assert once[window]["event_id"] == again[window]["event_id"] != fewer[window]["event_id"]
+    # The same alert, though it tells another value.
+    assert once[alert]["event_id"] == fewer[alert]["event_id"]
+    assert once[alert]["value"] != fewer[alert]["value"]
