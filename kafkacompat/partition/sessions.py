@@ -57,9 +57,14 @@ class SessionPartition:
         self.partition = asked.partition
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
+        self.fetch_offset = -1
         self.update(asked)
 
     def update(self, asked: FetchRequestPartition) -> None:
+        """The client states it anew. Without having come further it may have passed over an answer, as a follower does whose
+        leader epoch changed meanwhile: then the high watermark is told again, changed or not."""
+        if asked.fetch_offset == self.fetch_offset:
+            self.told_high_watermark = -1
         self.fetch_offset = asked.fetch_offset
         self.partition_max_bytes = asked.partition_max_bytes
         self.current_leader_epoch = asked.current_leader_epoch

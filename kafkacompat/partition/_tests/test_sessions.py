@@ -124,6 +124,16 @@ def test_e10_incremental_answer_omits_what_did_not_change() -> None:
     assert answer(open_context(cache, session_id, 3), p1=data(1, high_watermark=6)) == (session_id, [])
 
 
+def test_what_is_stated_anew_without_having_come_further_is_told_anew() -> None:
+    """A follower passes over an answer when its leader epoch has changed since it asked: the high watermark in it must come
+    again, or it lags until the next record is written. Found by the simulation."""
+    cache = cache_of()
+    session_id = session_with(cache, 0, 1)
+    assert answer(open_context(cache, session_id, 1, [asked(0)])) == (session_id, [0])
+    assert answer(open_context(cache, session_id, 2)) == (session_id, [])
+    assert answer(open_context(cache, session_id, 3, [asked(0, 5)])) == (session_id, [])
+
+
 def test_log_start_divergence_and_preferred_replica_are_news() -> None:
     cache = cache_of()
     session_id = session_with(cache, 0, 1, 2)
