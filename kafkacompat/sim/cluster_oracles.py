@@ -168,8 +168,9 @@ class PartitionOracles:
             counters.leaderships += 1
             self._took_lead(where, life.id, core, ledger)
         if high_watermark > seen.verified:
-            if core.is_leader and high_watermark > ledger.end:
-                self._commit(where, core, ledger)
+            if high_watermark > ledger.end and (core.is_leader or seen.is_leader):
+                # It may have been the last act of a leader that was deposed in the same event.
+                self._commit(where, core, ledger, epoch if core.is_leader else seen.epoch)
             self._verify(where, core, seen, ledger)
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
@@ -209,11 +210,11 @@ class PartitionOracles:
                     oracle, f"{where} has {batch} at {base}, committed is {ledger.batches.get(base)}"
                 )
 
-    def _commit(self, where: str, core: PartitionCore, ledger: Ledger) -> None:
+    def _commit(self, where: str, core: PartitionCore, ledger: Ledger, epoch: int) -> None:
         """A leader's high watermark goes further than any before: what lies below it is committed from now on."""
         log = core.log
         target = log.high_watermark
-        self._check_copies(where, core, target)
+        self._check_copies(where, core, target, epoch)
         for base, batch in batches(log, ledger.end, target):
             if base != ledger.end or batch.last_offset >= target:
                 raise Breach(
@@ -221,9 +222,9 @@ class PartitionOracles:
                 )
             ledger.batches[base] = batch
             ledger.end = batch.last_offset + 1
-        ledger.ends.append((core.leader_epoch, ledger.end))
+        ledger.ends.append((epoch, ledger.end))
 
-    def _check_copies(self, where: str, core: PartitionCore, target: int) -> None:
+    def _check_copies(self, where: str, core: PartitionCore, target: int, epoch: int) -> None:
         key = core.topic_id, core.topic_partition.partition
         image = self._simulation.image_oracles.partition(key)
         holding = [
@@ -233,7 +234,7 @@ class PartitionOracles:
         ]
         if len(holding) < min(MIN_ISR, len(core.replicas)):
             raise Breach("committed on the min ISR", f"{where} commits {target}, which only {holding} have")
-        if image is not None and image.leader_epoch == core.leader_epoch:
+        if image is not None and image.leader_epoch == epoch:
             missing = set(image.isr) - set(holding)
             if missing:
                 raise Breach(
