@@ -95,3 +95,10 @@ def test_wrong_calls_are_one_line(console: ConsoleProcess) -> None:
         assert done.returncode in (1, 2)
         assert says in done.stderr
         assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_missing_extra_is_one_line_that_says_what_to_install() -> None:
+    program = "import sys; sys.modules['hypercorn'] = None; from kafkacompat.__main__ import main; sys.exit(main(['console']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr == "kafkacompat: the console needs hypercorn: pip install 'kafkacompat[console]'\n"

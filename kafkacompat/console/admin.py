@@ -174,7 +174,10 @@ def _partition(topic: str, seen: Any, earliest: dict[Place, int], latest: dict[P
 
 
 def _answer(future: Future[Result]) -> Result:
-    return future.result(LOOK_TIMEOUT_S * 2)
+    try:
+        return future.result(LOOK_TIMEOUT_S * 2)
+    except TimeoutError as error:
+        raise BrokerAway(f"no answer in {LOOK_TIMEOUT_S * 2:.0f} s") from error
 
 
 def _word(state: Any) -> str:

@@ -80,7 +80,9 @@ async def keep_looking(
     while True:
         try:
             await require_listener(addresses(state))
-            snapshot = await trio.to_thread.run_sync(client.look, clock(), limiter=limiter)
+            snapshot = await trio.to_thread.run_sync(
+                client.look, clock(), abandon_on_cancel=True, limiter=limiter
+            )
         except BrokerAway as away:
             state.away(clock(), str(away))
             looks = 0

@@ -100,7 +100,7 @@ class Pages:
             if self._state.connection.state == UNREACHABLE:
                 raise BrokerAway(self._state.connection.reason)
             read = partial(records_page, self._state.connection.bootstrap, query)
-            page = await trio.to_thread.run_sync(read, limiter=self._browsers)
+            page = await trio.to_thread.run_sync(read, abandon_on_cancel=True, limiter=self._browsers)
         except BadParameter as error:
             return _error(BAD_REQUEST, str(error))
         except NotThere as error:

@@ -37,7 +37,7 @@ export class ClusterView {
   }
 
   drawTiles({ nodes, topics, groups, rate_history: history }) {
-    const partitions = topics.flatMap((topic) => topic.partitions);
+    const partitions = topics.filter((topic) => !topic.internal).flatMap((topic) => topic.partitions);
     const behind = topics.reduce((sum, topic) => sum + topic.under_replicated, 0);
     const offline = topics.reduce((sum, topic) => sum + topic.offline, 0);
     const alive = nodes.filter((node) => node.alive).length;
@@ -45,7 +45,7 @@ export class ClusterView {
     const lags = groups.map((group) => group.lag).filter((lag) => lag !== null);
     const figures = [
       ["Nodes", `${alive} of ${nodes.length}`, "alive", alive < nodes.length ? "warning" : ""],
-      ["Topics", count(topics.filter((topic) => !topic.internal).length), `${count(partitions.length)} partitions with internal ones`, ""],
+      ["Topics", count(topics.filter((topic) => !topic.internal).length), `${count(partitions.length)} partitions`, ""],
       ["Under-replicated", count(behind), offline ? `${offline} without a leader` : "partitions", offline ? "bad" : behind ? "warning" : ""],
       ["Written", decimal(history.at(-1)?.records_per_s), "records/s", ""],
       ["On disk", sizes.length ? bytes(sizes.reduce((sum, size) => sum + size, 0)) : "–", "over all replicas", ""],
