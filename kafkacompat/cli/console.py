@@ -36,8 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
         from kafkacompat.console.failure import ConsoleError
         from kafkacompat.console.run import run_console
     except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
         print(
-            f"kafkacompat: the console needs {error.name}: pip install 'kafkacompat[console]'",
+            f"kafkacompat: the console needs {missing}: pip install 'kafkacompat[console]'",
             file=sys.stderr,
         )
         return 1

@@ -124,8 +124,11 @@ export class PipelineView {
     }
     const most = Math.max(1, ...durations.map((each) => each.sessions));
     replace(byId("sessions-bars"),
-      h("div", { class: "durations", role: "list", "aria-label": "Sessions by duration" }, durations.map((each) => [
-        h("span", { class: "muted" }, each.label), track(each.sessions / most, "tone-5"), h("span", { role: "listitem", "aria-label": `${each.label}: ${each.sessions}` }, count(each.sessions))])),
+      table("Sessions by duration", [
+        { title: "Duration", class: "nowrap", cell: (row) => row.label },
+        { title: "", class: "bar-cell wide", cell: (row) => track(row.sessions / most, "tone-5") },
+        { title: "Sessions", number: true, cell: (row) => count(row.sessions) },
+      ], durations),
       h("div", { class: "pair" }, h("div", {}, h("b", {}, duration(mean)), "mean duration"), h("div", {}, h("b", {}, decimal(depth)), "pages per session")));
     replace(byId("sessions"), table("Latest sessions", [
       { title: "User", class: "mono nowrap", cell: (row) => row.user_id },

@@ -1,0 +1,95 @@
+"""Where a broker is looked for, and how one that is gone is noticed without waiting; what a killed look leaves."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from kafkacompat.console._tests.making import partition, snapshot, topic
+from kafkacompat.console.core.snapshot import Snapshot
+from kafkacompat.console.failure import BrokerAway
+from kafkacompat.console.looking import addresses, keep_looking, require_listener
+from kafkacompat.console.state import ConsoleState
+
+
+def unused_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_broker_is_looked_for_where_we_were_told_and_where_it_said() -> None:
+    state = ConsoleState("a:1, [::1]:2,nonsense", 0, "run")
+    assert addresses(state) == [("a", 1), ("::1", 2)]
+    state.looked(snapshot(topic("t", partition(0)), nodes=(1, 2)))
+    assert addresses(state)[2:] == [("127.0.0.1", 9001), ("127.0.0.1", 9002)]
+
+
+async def test_one_listener_of_several_is_enough() -> None:
+    async with trio.open_nursery() as nursery:
+        listeners = await nursery.start(partial(trio.serve_tcp, trio.aclose_forcefully, 0, host="127.0.0.1"))
+        port = listeners[0].socket.getsockname()[1]
+        await require_listener([("127.0.0.1", unused_port()), ("127.0.0.1", port)])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_port_where_nobody_listens_is_said_in_words() -> None:
+    with pytest.raises(BrokerAway, match=r"^connection refused$"):
+        await require_listener([("127.0.0.1", unused_port())])
+    with pytest.raises(BrokerAway, match="no address of a broker is known"):
+        await require_listener([])
+
+
+class ScriptedClient:
+    """Looks as scripted; the last stays."""
+
+    def __init__(self, *looks: Snapshot | BrokerAway) -> None:
+        self.looks = list(looks)
+
+    def look(self, now_ms: int) -> Snapshot:
+        found = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(found, BrokerAway):
+            raise found
+        return found
+
+
+class Followed:
+    """A reader that notes what it is to follow."""
+
+    def __init__(self) -> None:
+        self.snapshots: list[Snapshot] = []
+
+    def follow(self, seen: Snapshot) -> None:
+        self.snapshots.append(seen)
+
+
+async def test_looking_goes_on_after_a_broker_was_away(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def listening(places: object) -> None:
+        return
+
+    async def no_sizes(nodes: object) -> tuple[None, str]:
+        return None, "asked for a login"
+
+    monkeypatch.setattr("kafkacompat.console.looking.require_listener", listening)
+    monkeypatch.setattr("kafkacompat.console.looking.sizes_of", no_sizes)
+    seen = snapshot(topic("t", partition(0)), at_ms=70)
+    state, reader = ConsoleState("h:1", 0, "run"), Followed()
+    client = ScriptedClient(BrokerAway("timed out"), seen)
+    states: list[str] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keep_looking, state, client, reader, lambda: 50)
+        while len(reader.snapshots) < 2:
+            states.append(state.connection.state)
+            await trio.sleep(0.1)
+        nursery.cancel_scope.cancel()
+    assert "unreachable" in states
+    assert state.connection.state == "reachable"
+    assert state.connection.since_ms == 70
+    assert state.snapshot is not None
+    assert (state.snapshot.sizes, state.snapshot.sizes_error) == (None, "asked for a login")
