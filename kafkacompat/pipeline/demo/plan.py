@@ -1,0 +1,93 @@
+"""Which processes the demo is made of, and where they keep what. Pure: ports and times come in."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+BROKER: Final = "broker"
+GENERATOR: Final = "generator"
+COLLECTOR: Final = "collector"
+JOBS: Final = "jobs"
+CONSOLE: Final = "console"
+
+PAST_S_MAX: Final = 24 * 3600.0
+"""How far back event time begins at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoPlan:
+    """One demo: its command line with what was found out on this machine."""
+
+    data: Path
+    """Broker, access log, tables, checkpoint and the children's logs, each in a folder."""
+    broker_port: int
+    controller_port: int
+    page_port: int
+    """0 for one that the console finds."""
+    seed: int
+    rate: float
+    speed: float
+    trigger_s: float
+    master: str
+    event_start: str
+    """ISO, UTC."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def tables(self) -> Path:
+        return self.data / "tables"
+
+    def log(self, child: str) -> Path:
+        """Where a child's output goes."""
+        return self.data / "output" / f"{child}.log"
+
+    def command(self, child: str) -> list[str]:
+        """The command line of a child."""
+        return [sys.executable, "-m", "kafkacompat", *self._words(child)]
+
+    def _words(self, child: str) -> list[str]:
+        access_log = self.data / "access-log" / "access.log"
+        match child:
+            case "broker":
+                return ["start", *self._broker_settings()]
+            case "generator":
+                return [
+                    *("pipeline", "generate", "--bootstrap", self.bootstrap, "--access-log", str(access_log)),
+                    *("--seed", str(self.seed), "--rate", f"{self.rate:g}", "--speed", f"{self.speed:g}"),
+                    *("--start-time", self.event_start, "--interval", "1"),
+                ]
+            case "collector":
+                return [
+                    *("pipeline", "collect", f"{access_log}*", "--bootstrap", self.bootstrap),
+                    *("--state", str(self.data / "collector"), "--host", "shop", "--interval", "1"),
+                ]
+            case "jobs":
+                return [
+                    *("pipeline", "run", "all", "--bootstrap", self.bootstrap, "--master", self.master),
+                    *("--checkpoint", str(self.data / "checkpoint"), "--output", str(self.tables)),
+                    *("--trigger", f"{self.trigger_s:g}", "--progress", str(self.data / "progress.jsonl")),
+                ]
+            case _:
+                page = f"127.0.0.1:{self.page_port}"
+                return ["console", "--bootstrap", self.bootstrap, "--listen", page]
+
+    def _broker_settings(self) -> list[str]:
+        settings = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.broker_port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "log.dirs": str(self.data / "broker"),
+        }
+        return [word for key, value in settings.items() for word in ("--override", f"{key}={value}")]
+
+
+STARTING_ORDER: Final = (BROKER, JOBS, CONSOLE, COLLECTOR, GENERATOR)
+"""The jobs take longest to come up; traffic starts when there is somebody to see it."""
+
+ENDING_ORDER: Final = (GENERATOR, COLLECTOR, JOBS, CONSOLE, BROKER)
+"""From where events come to where they are kept, so that nobody loses the one it talks to."""

@@ -1,0 +1,245 @@
+"""`kafkacompat pipeline demo`: broker, traffic, collector, jobs and page in one command, ended cleanly in one go."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import webbrowser
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from kafkacompat.pipeline.demo.board import Rates, board, line
+from kafkacompat.pipeline.demo.children import Child, why
+from kafkacompat.pipeline.demo.plan import (
+    BROKER,
+    CONSOLE,
+    ENDING_ORDER,
+    GENERATOR,
+    JOBS,
+    PAST_S_MAX,
+    STARTING_ORDER,
+    DemoPlan,
+)
+from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.generate_command import positive
+from kafkacompat.pipeline.session import require_java, require_writable
+from kafkacompat.pipeline.topics import create_missing, plans
+
+DEFAULT_RATE: Final = 300.0
+DEFAULT_SPEED: Final = 60.0
+DEFAULT_TRIGGER_S: Final = 5.0
+DEFAULT_PAGE_PORT: Final = 8088
+READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}
+"""The jobs may have to fetch Spark's connector first."""
+
+READY_WORDS: Final = {BROKER: " serving ", CONSOLE: "console at ", JOBS: "running "}
+POLL_S: Final = 0.1
+BOARD_INTERVAL_S: Final = 1.0
+LINE_INTERVAL_S: Final = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the same seed makes the same traffic (%(default)s)"
+    )
+    parser.add_argument(
+        "--duration", type=positive, metavar="S", help="end after this many seconds of traffic"
+    )
+    parser.add_argument(
+        "--rate",
+        type=positive,
+        default=DEFAULT_RATE,
+        metavar="N",
+        help="events a second, averaged over a day (%(default)s)",
+    )
+    parser.add_argument(
+        "--speed", type=positive, default=DEFAULT_SPEED, metavar="X",
+        help="event time begins in the past and runs so many times as fast as the clock until it has caught up (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="keep broker, tables and logs here; otherwise they are removed at the end",
+    )
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=DEFAULT_PAGE_PORT,
+        metavar="P",
+        help="of the page; 0 takes a free one (%(default)s)",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="do not open the page")
+    parser.add_argument("--master", default="local[*]", help="of Spark (%(default)s)")
+    parser.add_argument(
+        "--trigger",
+        type=positive,
+        default=DEFAULT_TRIGGER_S,
+        metavar="SECONDS",
+        help="between the jobs' batches (%(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Until Ctrl-C, SIGTERM or the end of the duration: 0. PipelineFailed saying which child ended and why."""
+    require_extra("spark", "pyspark", "confluent_kafka")
+    require_extra("console", "hypercorn", "starlette")
+    require_java()
+    signals: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: signals.append(number))
+    with data_folder(arguments.data) as folder:
+        demo = Demo(planned(arguments, folder), signals)
+        try:
+            demo.start()
+            if demo.wanted:
+                if not arguments.no_browser:
+                    webbrowser.open(demo.page)
+                demo.watch(arguments.duration)
+        finally:
+            demo.end()
+    print("demo ended", flush=True)
+    return 0
+
+
+@contextlib.contextmanager
+def data_folder(wanted: str | None) -> Iterator[Path]:
+    """The folder asked for, or one that is removed at the end."""
+    if wanted is not None:
+        require_writable(wanted, "data")
+        yield Path(wanted).resolve()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="kafkacompat-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
+    """The demo of this command line on this machine."""
+    with socket.socket() as first, socket.socket() as second:
+        for probe in (first, second):
+            probe.bind(("127.0.0.1", 0))
+        broker_port, controller_port = (int(probe.getsockname()[1]) for probe in (first, second))
+    past_s = PAST_S_MAX if arguments.speed > 1 else 0.0
+    if arguments.duration is not None:
+        past_s = min(past_s, (arguments.speed - 1) * arguments.duration)
+    return DemoPlan(
+        folder,
+        broker_port,
+        controller_port,
+        arguments.port,
+        arguments.seed,
+        arguments.rate,
+        arguments.speed,
+        arguments.trigger,
+        arguments.master,
+        (datetime.now(UTC) - timedelta(seconds=past_s)).isoformat(timespec="seconds"),
+    )
+
+
+class Demo:
+    """The children, from the first to the last breath."""
+
+    def __init__(self, plan: DemoPlan, signals: list[int]) -> None:
+        """signals received so far: one asks for a clean end, two for a quick one."""
+        self._plan = plan
+        self._signals = signals
+        self._children: dict[str, Child] = {}
+        self.page = ""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether nobody has asked for the end yet."""
+        return not self._signals
+
+    def start(self) -> None:
+        """Start all in order; returns early when the end is asked for."""
+        print(f"demo: data in {self._plan.data}", flush=True)
+        self._start_child(BROKER)
+        self._wait_ready(BROKER)
+        if not self.wanted:
+            return
+        print(f"demo: broker at {self._plan.bootstrap}", flush=True)
+        create_missing(self._plan.bootstrap, plans())
+        for name in STARTING_ORDER[1:-1]:
+            self._start_child(name)
+        said = self._wait_ready(CONSOLE)
+        if said:
+            self.page = said.split("console at ", 1)[1].strip()
+            print(f"demo: page at {self.page}", flush=True)
+        if self._wait_ready(JOBS):
+            self._start_child(GENERATOR)
+            print("demo: traffic, collector and jobs run; Ctrl-C ends all", flush=True)
+
+    def watch(self, duration_s: float | None) -> None:
+        """Tell how they do until the end is asked for or the duration is over."""
+        sizes, rates = TopicSizes(self._plan.bootstrap), Rates()
+        terminal = sys.stdout.isatty()
+        interval_s = BOARD_INTERVAL_S if terminal else LINE_INTERVAL_S
+        started_s = time.monotonic()
+        told_s = float("-inf")
+        drawn = 0
+        while self.wanted and (duration_s is None or time.monotonic() - started_s < duration_s):
+            self._check()
+            now_s = time.monotonic()
+            if now_s - told_s >= interval_s:
+                told_s = now_s
+                answer = sizes.ask()
+                if answer is not None:
+                    rates.add(answer, now_s)
+                if terminal:
+                    lines = board(rates, self._words(), self.page, now_s - started_s)
+                    up = f"\x1b[{drawn}A" if drawn else ""
+                    print(up + "".join(f"\x1b[2K{text}\n" for text in lines), end="", flush=True)
+                    drawn = len(lines)
+                else:
+                    print(line(rates, now_s - started_s), flush=True)
+            time.sleep(POLL_S)
+
+    def end(self) -> None:
+        """End those that run, in order, with all that they started."""
+        asked = len(self._signals)
+        for name in ENDING_ORDER:
+            child = self._children.pop(name, None)
+            if child is None:
+                continue
+            ended = child.stop(lambda: len(self._signals) > max(asked, 1))
+            print(f"demo: {name} {'ended' if ended else 'was killed: it did not end in time'}", flush=True)
+
+    def _start_child(self, name: str) -> None:
+        self._children[name] = Child(name, self._plan.command(name), self._plan.log(name))
+
+    def _wait_ready(self, name: str) -> str | None:
+        """The line in which it says so; None when the end is asked for before."""
+        deadline_s = time.monotonic() + READY_TIMEOUT_S[name]
+        while self.wanted:
+            for text in self._children[name].said():
+                if READY_WORDS[name] in text:
+                    return text
+            self._check()
+            if time.monotonic() > deadline_s:
+                raise PipelineFailed(f"the {name} was not ready in {READY_TIMEOUT_S[name]:g} s")
+            time.sleep(POLL_S)
+        return None
+
+    def _check(self) -> None:
+        for child in self._children.values():
+            if child.status() is not None:
+                raise PipelineFailed(why(child))
+
+    def _words(self) -> dict[str, str]:
+        words = {}
+        for name in ENDING_ORDER:
+            said = self._children[name].said() if name in self._children else []
+            words[name] = next((text.split(": ", 1)[-1] for text in reversed(said) if text.strip()), "")
+        return words
