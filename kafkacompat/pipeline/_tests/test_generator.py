@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.pipeline.generate_command import chances
-from kafkacompat.pipeline.generator.access_lines import BAD_LINES
+from kafkacompat.pipeline.generator.access_lines import BAD_LINES, OVERSIZED_BYTES
 from kafkacompat.pipeline.generator.chance import Zipf, daily_rhythm
 from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.pace import Pace
@@ -60,6 +60,8 @@ class Day:
         self.lines = [event for event in self.events if event.stream == ACCESS_LINES]
 
     def _good(self, event: Event) -> dict | None:
+        if len(event.value) > OVERSIZED_BYTES:
+            return None
         try:
             fields = json.loads(event.value)
         except ValueError:
@@ -135,7 +137,9 @@ def test_page_views_are_skewed(day: Day) -> None:
 def test_shares_of_bad_late_and_repeated_events(day: Day) -> None:
     records = sum(event.stream != ACCESS_LINES for event in day.events)
     assert day.bad / records == pytest.approx(DEFAULT.bad_record_share, rel=0.25)
-    unmatched = sum(COMBINED.fullmatch(event.value) is None for event in day.lines)
+    unmatched = sum(
+        COMBINED.fullmatch(event.value) is None or len(event.value) > OVERSIZED_BYTES for event in day.lines
+    )
     assert unmatched / len(day.lines) == pytest.approx(DEFAULT.bad_line_share, rel=0.25)
     assert {kind for kind in BAD_LINES if day.counts[f"{ACCESS_LINES} bad {kind}"]} == set(BAD_LINES)
     repeated = sum(times > 1 for times in day.ids.values())

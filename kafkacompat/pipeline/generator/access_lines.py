@@ -10,7 +10,10 @@ from kafkacompat.pipeline.generator.chance import Chance
 
 ASSETS: Final = ("/static/site.css", "/static/site.js", "/static/logo.svg", "/static/photo-%d.webp")
 BOT_AGENT: Final = "Mozilla/5.0 (compatible; ExampleBot/2.1; +https://bot.example/)"
-BAD_LINES: Final = ("cut", "bytes", "time", "status", "trace", "empty")
+OVERSIZED_BYTES: Final = 70_000
+"""Longer than the jobs take a value (64 KiB)."""
+
+BAD_LINES: Final = ("cut", "bytes", "time", "status", "trace", "empty", "oversized")
 """Ways in which a line is bad."""
 
 
@@ -56,5 +59,7 @@ def spoiled(chance: Chance, line: bytes, kind: str) -> bytes:
             return line.replace(b'HTTP/1.1" ', b'HTTP/1.1" OK ', 1)
         case "trace":
             return b'  File "/srv/shop/app.py", line %d, in handle' % chance.randrange(1, 900)
+        case "oversized":
+            return line.replace(b" HTTP/1.1", b"?" + b"a" * OVERSIZED_BYTES + b" HTTP/1.1", 1)
         case _:
             return b""

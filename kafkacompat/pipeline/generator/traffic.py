@@ -15,6 +15,7 @@ from kafkacompat.pipeline.generator.access_lines import (
     ASSETS,
     BAD_LINES,
     BOT_AGENT,
+    OVERSIZED_BYTES,
     combined,
     response_bytes,
     spoiled,
@@ -27,7 +28,7 @@ from kafkacompat.pipeline.generator.spells import Spells
 from kafkacompat.pipeline.generator.visitors import AGENTS, Visit, Visitors
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW
 
-BAD_RECORDS: Final = ("malformed", "missing", "type", "future", "ancient")
+BAD_RECORDS: Final = ("malformed", "missing", "type", "future", "ancient", "oversized")
 """Ways in which a record is bad."""
 
 FUTURE_MS: Final = HOUR_MS
@@ -188,6 +189,8 @@ class Traffic:
                 del value["event_time_ms"]
             case "type":
                 value["event_time_ms"] = "noon"
+            case "oversized":
+                value["note"] = "a" * OVERSIZED_BYTES
             case "future":
                 value["event_time_ms"] = arrival_ms + FUTURE_MS
             case _:
