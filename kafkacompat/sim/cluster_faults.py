@@ -243,11 +243,14 @@ class ClusterFaults:
         )
 
     def _metadata_is_settled(self) -> bool:
-        """Somebody is the active controller, and all that was ever proposed is committed or lost."""
+        """Somebody is the active controller, and all that was ever proposed is committed or lost. It has been active for so
+        long that it has heard from every broker: one at work that it fenced would leave the lost replica the only one in sync."""
         newest = self._simulation.image_oracles.newest
+        known_us = self._simulation.scheduler.now_us - 2000 * self._simulation.options.session_ms
         return any(
             life is not None
             and life.metadata.is_active
+            and life.metadata.active_since_us <= known_us
             and life.metadata.image.offset == newest.offset
             and life.driver.is_all_committed
             for life in (machine.life for machine in self._simulation.ordered)

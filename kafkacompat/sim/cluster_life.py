@@ -94,6 +94,7 @@ class Life(Host):
             max_bytes_between_snapshots=simulation.options.snapshot_bytes,
         )
         self.metadata.counters = simulation.counters
+        self.metadata.now_us = lambda: simulation.scheduler.now_us
         self.metadata.subscribe(self.settings.on_image)
         self.metadata.subscribe(lambda old, new: simulation.image_oracles.published(self, new))
         is_controller = "controller" in config.roles

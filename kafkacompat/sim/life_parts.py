@@ -5,6 +5,7 @@ Know nothing of time and nothing of what befalls a node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,6 +41,9 @@ class CountedMachine(MetadataMachine):
     """Tells the run's counters what it did."""
 
     counters: ClusterCounters
+    now_us: Callable[[], int]
+    active_since_us = 0
+    """When it became the active controller last."""
 
     def load_snapshot(self, batch: LoadedBatch) -> None:
         self.counters.snapshots_loaded += batch.last_offset > 0
@@ -47,6 +51,7 @@ class CountedMachine(MetadataMachine):
 
     def became_active(self, epoch: int) -> None:
         self.counters.controllers += 1
+        self.active_since_us = self.now_us()
         super().became_active(epoch)
 
 
