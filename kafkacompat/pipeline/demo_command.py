@@ -20,12 +20,12 @@ from kafkacompat.pipeline.demo.board import Rates, board, line
 from kafkacompat.pipeline.demo.children import Child, why
 from kafkacompat.pipeline.demo.plan import (
     BROKER,
+    COLLECTOR,
     CONSOLE,
     ENDING_ORDER,
     GENERATOR,
     JOBS,
     PAST_S_MAX,
-    STARTING_ORDER,
     DemoPlan,
 )
 from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
@@ -171,15 +171,18 @@ class Demo:
             return
         print(f"demo: broker at {self._plan.bootstrap}", flush=True)
         create_missing(self._plan.bootstrap, plans())
-        for name in STARTING_ORDER[1:-1]:
-            self._start_child(name)
+        self._start_child(CONSOLE)
         said = self._wait_ready(CONSOLE)
-        if said:
-            self.page = said.split("console at ", 1)[1].strip()
-            print(f"demo: page at {self.page}", flush=True)
-        if self._wait_ready(JOBS):
-            self._start_child(GENERATOR)
-            print("demo: traffic, collector and jobs run; Ctrl-C ends all", flush=True)
+        if said is None:
+            return
+        self.page = said.split("console at ", 1)[1].strip()
+        print(f"demo: page at {self.page}, the jobs start", flush=True)
+        self._start_child(JOBS)
+        if self._wait_ready(JOBS) is None:
+            return
+        for name in (COLLECTOR, GENERATOR):
+            self._start_child(name)
+        print("demo: traffic, collector and jobs run; Ctrl-C ends all", flush=True)
 
     def watch(self, duration_s: float | None) -> None:
         """Tell how they do until the end is asked for or the duration is over."""

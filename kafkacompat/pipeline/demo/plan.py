@@ -86,8 +86,8 @@ class DemoPlan:
         return [word for key, value in settings.items() for word in ("--override", f"{key}={value}")]
 
 
-STARTING_ORDER: Final = (BROKER, JOBS, CONSOLE, COLLECTOR, GENERATOR)
-"""The jobs take longest to come up; traffic starts when there is somebody to see it."""
+STARTING_ORDER: Final = (BROKER, CONSOLE, JOBS, COLLECTOR, GENERATOR)
+"""Each is ready before the next begins: traffic starts when there is somebody to see it."""
 
 ENDING_ORDER: Final = (GENERATOR, COLLECTOR, JOBS, CONSOLE, BROKER)
 """From where events come to where they are kept, so that nobody loses the one it talks to."""

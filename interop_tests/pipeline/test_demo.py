@@ -1,0 +1,158 @@
+"""`kafkacompat pipeline demo` as a person runs it: everything comes up, results arrive, everything goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.spark_cluster import spark_environment
+from interop_tests.harness.waiting import wait_until
+from interop_tests.pipeline.runs import IVY_DIR
+
+pytestmark = pytest.mark.needs_control
+
+RESULTS = ("logs.summary", "activity.visitors", "activity.top_pages", "metrics.windows", "metrics.latest")
+UP_TIMEOUT_S = 90.0
+END_TIMEOUT_S = 60.0
+PARTITIONS = 3
+
+
+class DemoRun:
+    """One demo and what it prints."""
+
+    def __init__(self, root: Path, *options: str) -> None:
+        self.log = root / "demo.log"
+        command = [sys.executable, "-m", "kafkacompat", "pipeline", "demo", "--no-browser", *options]
+        environment = spark_environment() | {"KAFKACOMPAT_IVY": str(IVY_DIR)}
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=root)
+        self.family: list[psutil.Process] = []
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, words: str, timeout_s: float = UP_TIMEOUT_S) -> str:
+        """The line with these words."""
+
+        def found() -> str | None:
+            assert self.process.poll() is None or words in self.said(), self.said()
+            return next((line for line in self.said().splitlines() if words in line), None)
+
+        line = wait_until(found, f"the demo says {words!r}", timeout_s)
+        self.count_family()
+        return line
+
+    def count_family(self) -> None:
+        """Remember the processes there are now."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.family += psutil.Process(self.process.pid).children(recursive=True)
+
+    def end(self) -> int:
+        """Wait for its end; the exit status."""
+        self.count_family()
+        try:
+            return self.process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the demo did not end:\n{self.said()}") from None
+
+    def survivors(self) -> list[psutil.Process]:
+        """What is left of all that it started."""
+        _, alive = psutil.wait_procs(self.family, 5.0)
+        return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+
+    def kill(self) -> None:
+        self.count_family()
+        for process in (*self.family, self.process):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def start_demo(tmp_path: Path) -> Iterator[Callable[..., DemoRun]]:
+    """start_demo(options) runs one; nothing of it outlives the test."""
+    started: list[DemoRun] = []
+
+    def start(*options: str) -> DemoRun:
+        started.append(DemoRun(tmp_path, *options))
+        return started[-1]
+
+    yield start
+    for demo in started:
+        demo.kill()
+
+
+def records(bootstrap: str, topic: str) -> int:
+    """How many records the topic has taken."""
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "log_level": 0})
+    try:
+        ends = [
+            reader.get_watermark_offsets(TopicPartition(topic, number), 10.0) for number in range(PARTITIONS)
+        ]
+        return sum(end for _, end in ends)
+    finally:
+        reader.close()
+
+
+def test_the_demo_brings_results_and_leaves_nothing_running(
+    start_demo: Callable[..., DemoRun], tmp_path: Path
+) -> None:
+    require_program("java")
+    data = tmp_path / "data"
+    demo = start_demo(
+        "--rate", "100", "--trigger", "1", "--master", "local[2]", "--port", "0", "--data", str(data)
+    )
+    bootstrap = demo.wait_for("broker at ").split("broker at ")[1]
+    page = demo.wait_for("page at ").split("page at ")[1].split(",")[0]
+    demo.wait_for("Ctrl-C ends all")
+    for topic in RESULTS:
+        wait_until(
+            lambda topic=topic: records(bootstrap, topic) > 0, f"{topic} has results", UP_TIMEOUT_S, 0.5
+        )
+    with urllib.request.urlopen(page, timeout=10.0) as answer:
+        assert answer.status == 200
+        assert b"<html" in answer.read()
+    demo.wait_for("logs.summary")
+    names = {" ".join(process.cmdline()) for process in demo.family if process.is_running()}
+    for words in (" start ", " generate ", " collect ", " run all ", " console ", "java"):
+        assert any(words in name for name in names), (words, names)
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.end() == 0, demo.said()
+    assert demo.survivors() == []
+    said = demo.said()
+    order = [
+        said.index(f"demo: {name} ended") for name in ("generator", "collector", "jobs", "console", "broker")
+    ]
+    assert order == sorted(order)
+    assert "was killed" not in said
+    for folder in ("broker", "tables", "checkpoint", "access-log", "collector", "output"):
+        assert (data / folder).is_dir()
+
+
+def test_a_process_that_cannot_start_is_named_and_the_others_end(start_demo: Callable[..., DemoRun]) -> None:
+    require_program("java")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        demo = start_demo("--port", str(taken.getsockname()[1]))
+        demo.wait_for("broker at ")
+        assert demo.end() == 1
+    assert (
+        "kafkacompat: the console ended with status 1, and said: kafkacompat: cannot listen on" in demo.said()
+    )
+    assert "demo: broker ended" in demo.said()
+    assert demo.survivors() == []
+    folder = Path(demo.said().split("data in ")[1].splitlines()[0])
+    assert not os.path.exists(folder)
