@@ -5,6 +5,7 @@ Knows no rate, no view and no clock; what it finds is a Snapshot. Never alters a
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -30,135 +31,148 @@ from kafkacompat.console.failure import BrokerAway
 
 LOOK_TIMEOUT_S = 10.0
 """A broker that is busy may take its time; one that is gone is noticed by probing, not by waiting."""
+DETAIL_TIMEOUT_S = 4.0
+"""Offsets and groups are asked of many nodes. What one of them does not tell in time is taken from the last look."""
 MAX_TOPICS = 1_000
 MAX_PARTITIONS = 5_000
 MAX_GROUPS = 100
 
 Result = TypeVar("Result")
 Place = tuple[str, int]
+Offsets = dict[Place, int]
 
 
 class ClusterClient:
     """Asks one cluster; look may be called again and again, also after failures."""
 
-    __slots__ = ("_admin", "_bootstrap")
+    __slots__ = ("_admin", "_earliest", "_groups", "_latest")
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
         self._admin = AdminClient(common_settings(bootstrap), logger=quiet_logger())
+        self._earliest: Offsets = {}
+        self._latest: Offsets = {}
+        self._groups: dict[str, GroupSeen] = {}
 
     def look(self, now_ms: int) -> Snapshot:
         """What the cluster is now, but for sizes. BrokerAway with the reason if it does not answer."""
         try:
-            cluster = _answer(self._admin.describe_cluster(request_timeout=LOOK_TIMEOUT_S))
-            topics, hidden = self._topics()
-            groups, groups_hidden = self._groups()
+            asked = self._admin.describe_cluster(request_timeout=LOOK_TIMEOUT_S)
+            names = sorted(self._admin.list_topics(timeout=LOOK_TIMEOUT_S).topics)
+            cluster = _answer(asked)
+            described = self._describe(names[:MAX_TOPICS])
         except KafkaException as error:
             raise BrokerAway(reason_of(error)) from error
+        listed = self._admin.list_consumer_groups(request_timeout=DETAIL_TIMEOUT_S)
+        self._ask_offsets(described)
+        groups, groups_hidden = self._look_at_groups(listed)
         nodes = tuple(
             NodeSeen(node.id, str(node.host), int(node.port), node.rack or None)
             for node in sorted(cluster.nodes, key=lambda node: node.id)
         )
-        controller = cluster.controller.id if cluster.controller is not None else -1
-        return Snapshot(
-            now_ms,
-            cluster.cluster_id or "",
-            controller,
-            nodes,
-            topics,
-            groups,
-            topics_hidden=hidden,
-            groups_hidden=groups_hidden,
-        )
-
-    def _topics(self) -> tuple[tuple[TopicSeen, ...], int]:
-        names = sorted(self._admin.list_topics(timeout=LOOK_TIMEOUT_S).topics)
-        shown = names[:MAX_TOPICS]
-        if not shown:
-            return (), 0
-        asked = self._admin.describe_topics(TopicCollection(shown), request_timeout=LOOK_TIMEOUT_S)
-        found = []
-        for future in asked.values():
-            try:
-                found.append(_answer(future))
-            except KafkaException as error:
-                # A topic may be deleted between the list and the description.
-                if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
-        led = [
-            (topic.name, partition.id)
-            for topic in found
-            for partition in topic.partitions
-            if partition.leader is not None and partition.leader.id != NO_LEADER
-        ][:MAX_PARTITIONS]
-        earliest = self._offsets(led, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        latest = self._offsets(led, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         topics = tuple(
             TopicSeen(
                 topic.name,
                 str(topic.topic_id),
                 bool(topic.is_internal),
                 tuple(
-                    _partition(topic.name, partition, earliest, latest)
+                    _partition(topic.name, partition, self._earliest, self._latest)
                     for partition in sorted(topic.partitions, key=lambda partition: partition.id)
                 ),
             )
-            for topic in sorted(found, key=lambda topic: topic.name)
+            for topic in sorted(described, key=lambda topic: topic.name)
         )
-        return topics, len(names) - len(shown)
+        return Snapshot(
+            now_ms,
+            cluster.cluster_id or "",
+            cluster.controller.id if cluster.controller is not None else -1,
+            nodes,
+            topics,
+            groups,
+            topics_hidden=max(0, len(names) - MAX_TOPICS),
+            groups_hidden=groups_hidden,
+        )
 
-    def _offsets(self, places: list[Place], which: OffsetSpec) -> dict[Place, int]:
-        if not places:
-            return {}
-        wanted = {TopicPartition(*place): which for place in places}
-        found: dict[Place, int] = {}
-        for place, future in self._admin.list_offsets(wanted, request_timeout=LOOK_TIMEOUT_S).items():
+    def _describe(self, names: list[str]) -> list[Any]:
+        if not names:
+            return []
+        asked = self._admin.describe_topics(TopicCollection(names), request_timeout=LOOK_TIMEOUT_S)
+        found = []
+        for future in asked.values():
             try:
-                found[place.topic, place.partition] = int(_answer(future).offset)
+                found.append(_answer(future))
             except KafkaException as error:
-                if _is_away(error):
+                # A topic may be deleted between the list and the description.
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
         return found
 
-    def _groups(self) -> tuple[tuple[GroupSeen, ...], int]:
-        listed = _answer(self._admin.list_consumer_groups(request_timeout=LOOK_TIMEOUT_S)).valid
-        listed.sort(key=lambda group: group.group_id)
-        shown = listed[:MAX_GROUPS]
-        if not shown:
-            return (), 0
-        ids = [group.group_id for group in shown]
-        described = self._admin.describe_consumer_groups(ids, request_timeout=LOOK_TIMEOUT_S)
-        committed = {
-            group_id: self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group_id)], request_timeout=LOOK_TIMEOUT_S
-            )[group_id]
-            for group_id in ids
-        }
-        seen = []
-        for group in shown:
-            try:
-                about = _answer(described[group.group_id])
-                offsets = _answer(committed[group.group_id]).topic_partitions or []
-            except KafkaException as error:
-                # A group may end between the list and the description, and its coordinator may be moving.
-                if _is_away(error):
-                    raise
-                continue
-            seen.append(
-                GroupSeen(
-                    group.group_id,
-                    _word(about.type),
-                    _word(about.state),
-                    len(about.members),
-                    about.coordinator.id if about.coordinator is not None else None,
-                    {
-                        (place.topic, place.partition): place.offset
-                        for place in offsets
-                        if place.error is None and place.offset >= 0
-                    },
-                )
+    def _ask_offsets(self, topics: list[Any]) -> None:
+        led = [
+            (topic.name, partition.id)
+            for topic in topics
+            for partition in topic.partitions
+            if partition.leader is not None and partition.leader.id != NO_LEADER
+        ][:MAX_PARTITIONS]
+        self._earliest = {place: self._earliest[place] for place in led if place in self._earliest}
+        self._latest = {place: self._latest[place] for place in led if place in self._latest}
+        if not led:
+            return
+        asked = [
+            (known, self._admin.list_offsets(wanted, request_timeout=DETAIL_TIMEOUT_S))
+            for known, which in (
+                (self._earliest, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]
+                (self._latest, OffsetSpec.latest()),  # type: ignore[no-untyped-call]
             )
-        return tuple(seen), len(listed) - len(shown)
+            for wanted in [{TopicPartition(*place): which for place in led}]
+        ]
+        for known, futures in asked:
+            for place, future in futures.items():
+                with contextlib.suppress(KafkaException):
+                    known[place.topic, place.partition] = int(_answer(future).offset)
+
+    def _look_at_groups(self, listed: Future[Any]) -> tuple[tuple[GroupSeen, ...], int]:
+        try:
+            answer = _answer(listed)
+        except KafkaException:
+            return tuple(self._groups.values()), 0
+        names = {group.group_id for group in answer.valid}
+        if answer.errors:
+            # A node that did not answer may lead groups that we know.
+            names |= self._groups.keys()
+        shown = sorted(names)[:MAX_GROUPS]
+        described: dict[str, Future[Any]] = {}
+        if shown:
+            described = self._admin.describe_consumer_groups(shown, request_timeout=DETAIL_TIMEOUT_S)
+        committed = {
+            name: self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(name)], request_timeout=DETAIL_TIMEOUT_S
+            )[name]
+            for name in shown
+        }
+        seen: dict[str, GroupSeen] = {}
+        for name in shown:
+            try:
+                seen[name] = _group(name, _answer(described[name]), _answer(committed[name]))
+            except KafkaException:
+                if name in self._groups:
+                    seen[name] = self._groups[name]
+        self._groups = seen
+        return tuple(seen.values()), len(names) - len(shown)
+
+
+def _group(name: str, about: Any, offsets: Any) -> GroupSeen:
+    return GroupSeen(
+        name,
+        _word(about.type),
+        _word(about.state),
+        len(about.members),
+        about.coordinator.id if about.coordinator is not None else None,
+        {
+            (place.topic, place.partition): place.offset
+            for place in offsets.topic_partitions or []
+            if place.error is None and place.offset >= 0
+        },
+    )
 
 
 def _partition(topic: str, seen: Any, earliest: dict[Place, int], latest: dict[Place, int]) -> PartitionSeen:
@@ -182,14 +196,6 @@ def _answer(future: Future[Result]) -> Result:
 
 def _word(state: Any) -> str:
     return str(getattr(state, "name", state)).replace("_", " ").lower()
-
-
-def _code(error: KafkaException) -> int:
-    return int(error.args[0].code())
-
-
-def _is_away(error: KafkaException) -> bool:
-    return _code(error) in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 
 def reason_of(error: KafkaException) -> str:
