@@ -43,6 +43,9 @@ READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}
 
 READY_WORDS: Final = {BROKER: " serving ", CONSOLE: "console at ", JOBS: "running "}
 POLL_S: Final = 0.1
+BOARD_LINES: Final = 25
+"""What a terminal must have for the table to be drawn over itself."""
+
 BOARD_INTERVAL_S: Final = 1.0
 LINE_INTERVAL_S: Final = 5.0
 
@@ -102,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
             demo.start()
             if demo.wanted:
                 if not arguments.no_browser:
-                    webbrowser.open(demo.page)
+                    open_page(demo.page)
                 demo.watch(arguments.duration)
         finally:
             demo.end()
@@ -122,6 +125,18 @@ def data_folder(wanted: str | None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_page(page: str) -> None:
+    """Show the page in a browser with windows; one that would take over the terminal is left alone."""
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return
+    if not isinstance(browser, webbrowser.GenericBrowser) or isinstance(
+        browser, webbrowser.BackgroundBrowser
+    ):
+        browser.open(page)
 
 
 def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
@@ -187,7 +202,8 @@ class Demo:
     def watch(self, duration_s: float | None) -> None:
         """Tell how they do until the end is asked for or the duration is over."""
         sizes, rates = TopicSizes(self._plan.bootstrap), Rates()
-        terminal = sys.stdout.isatty()
+        size = shutil.get_terminal_size()
+        terminal = sys.stdout.isatty() and size.lines > BOARD_LINES
         interval_s = BOARD_INTERVAL_S if terminal else LINE_INTERVAL_S
         started_s = time.monotonic()
         told_s = float("-inf")
@@ -201,7 +217,7 @@ class Demo:
                 if answer is not None:
                     rates.add(answer, now_s)
                 if terminal:
-                    lines = board(rates, self._words(), self.page, now_s - started_s)
+                    lines = board(rates, self._words(), self.page, now_s - started_s, size.columns)
                     up = f"\x1b[{drawn}A" if drawn else ""
                     print(up + "".join(f"\x1b[2K{text}\n" for text in lines), end="", flush=True)
                     drawn = len(lines)

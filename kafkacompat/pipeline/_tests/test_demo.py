@@ -13,6 +13,7 @@ import pytest
 from kafkacompat.pipeline.demo.board import Rates, board, clock, line
 from kafkacompat.pipeline.demo.children import Child, why
 from kafkacompat.pipeline.demo.plan import ENDING_ORDER, STARTING_ORDER, DemoPlan
+from kafkacompat.pipeline.demo_command import BOARD_LINES
 from kafkacompat.pipeline.topics import CONFIGS, LOGS_RAW, METRICS_ALERTS
 
 WAIT_S = 10.0
@@ -40,7 +41,10 @@ def test_rates_are_what_came_since_the_last_look() -> None:
     rates.add({**dict.fromkeys(CONFIGS, 10), LOGS_RAW: 1010, METRICS_ALERTS: 14}, 102.0)
     assert rates.per_s[LOGS_RAW] == 500
     assert "events 1,040 (500/s), results 104 (2/s)" in line(rates, 3700)
-    text = "\n".join(board(rates, {"jobs": "busy"}, "http://127.0.0.1:1/", 3700))
+    lines = board(rates, {"jobs": "busy"}, "http://127.0.0.1:1/", 3700, 200)
+    assert len(lines) < BOARD_LINES
+    assert max(map(len, board(rates, {"jobs": "b" * 200}, "", 3700, 80))) == 79
+    text = "\n".join(lines)
     assert all(topic in text for topic in CONFIGS)
     assert "1,010" in text
     assert "busy" in text

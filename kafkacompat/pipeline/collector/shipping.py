@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafkacompat.pipeline.collector.followed import Chunk
 from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.topics import LOGS_RAW
 
 MAX_ON_THE_WAY_BYTES: Final = 16 * 1024 * 1024
@@ -80,14 +81,17 @@ class Shipper:
         """Hear what arrived, for at most timeout_s; send again what failed."""
         self._producer.poll(timeout_s)
         if self._topic_missing:
-            self._topic_missing = False
-            self._ensure_topics()
+            try:
+                self._ensure_topics()
+                self._topic_missing = False
+            except PipelineFailed as failure:
+                self.trouble = str(failure)
         if self._broken:
             # A fatal error of the idempotent producer: it takes nothing more, and gives back all it had.
-            self._broken = False
             self._producer.purge()
             self._producer.flush(1.0)
             self._producer = self._new_producer()
+            self._broken = False
         for _ in range(min(len(self._again), MOST_PER_TURN)):
             chunk, value, key, headers = self._again.popleft()
             self.resent_lines += 1

@@ -6,7 +6,6 @@ from typing import Final
 
 from kafkacompat.pipeline.topics import CONFIGS, INPUTS
 
-WIDTH: Final = 110
 INPUT_TOPICS: Final = frozenset(topic for topics in INPUTS.values() for topic in topics)
 
 
@@ -44,8 +43,8 @@ def line(rates: Rates, elapsed_s: float) -> str:
     return f"demo {clock(elapsed_s)}: events {total(events)}, results {total(results)}: {parts}"
 
 
-def board(rates: Rates, words: dict[str, str], page: str, elapsed_s: float) -> list[str]:
-    """A table for a terminal."""
+def board(rates: Rates, words: dict[str, str], page: str, elapsed_s: float, width: int) -> list[str]:
+    """A table for a terminal of this many columns: a line too long would be two, and the next table go astray."""
     lines = [f"kafkacompat demo {clock(elapsed_s)}   page: {page}   Ctrl-C ends it", ""]
     lines.append(f"{'topic':22} {'records':>12} {'records/s':>10}")
     for topic in CONFIGS:
@@ -53,4 +52,4 @@ def board(rates: Rates, words: dict[str, str], page: str, elapsed_s: float) -> l
         lines.append(f"{mark} {topic:20} {rates.sizes[topic]:>12,} {rates.per_s[topic]:>10,.0f}")
     lines.append("")
     lines += [f"{name:10} {said}" for name, said in words.items()]
-    return [text[:WIDTH] for text in lines]
+    return [text[: width - 1] for text in lines]

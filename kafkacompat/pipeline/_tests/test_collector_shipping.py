@@ -1,0 +1,194 @@
+"""What the collector does with a producer that refuses, fails for good or is full; no broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.pipeline.collector import shipping
+from kafkacompat.pipeline.collector.followed import Chunk, Followed, Mark
+from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.collector.shipping import Shipper
+from kafkacompat.pipeline.failure import PipelineFailed
+
+
+class Refusal:
+    def __init__(self, name: str, fatal: bool = False) -> None:
+        self._name = name
+        self._fatal = fatal
+
+    def name(self) -> str:
+        return self._name
+
+    def str(self) -> str:
+        return f"it is {self._name}"
+
+    def fatal(self) -> bool:
+        return self._fatal
+
+
+class Message:
+    def __init__(self, key: bytes, value: bytes) -> None:
+        self._key = key
+        self._value = value
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes:
+        return self._value
+
+
+class Producer:
+    """Holds what is produced until it is polled; `answer` says what becomes of each batch."""
+
+    def __init__(self, answer: Callable[[list[bytes]], Refusal | None], queue: int = 1000) -> None:
+        self.answer = answer
+        self.queue = queue
+        self.waiting: list[tuple[bytes, bytes, dict[str, bytes], Callable[..., None]]] = []
+        self.arrived: list[tuple[bytes, dict[str, bytes]]] = []
+
+    def produce(
+        self, topic: str, value: bytes, key: bytes, headers: Any, on_delivery: Callable[..., None]
+    ) -> None:
+        assert topic == "logs.raw"
+        if len(self.waiting) == self.queue:
+            raise BufferError
+        self.waiting.append((key, value, dict(headers), on_delivery))
+
+    def poll(self, timeout_s: float) -> None:
+        batch, self.waiting = self.waiting, []
+        refusal = self.answer([value for _, value, _, _ in batch]) if batch else None
+        for key, value, headers, delivered in batch:
+            if refusal is None:
+                self.arrived.append((value, headers))
+            delivered(refusal, Message(key, value))
+
+    def flush(self, timeout_s: float) -> int:
+        self.poll(timeout_s)
+        return 0
+
+    def purge(self) -> None:
+        self.answer = lambda values: Refusal("_PURGE_QUEUE")
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shipper]:
+    """make(first, second, ensure=...) is a shipper that uses these producers one after the other."""
+
+    def build(*producers: Producer, ensure: Callable[[], object] = lambda: None) -> Shipper:
+        left = list(producers)
+        monkeypatch.setattr(Shipper, "_new_producer", lambda self: left.pop(0))
+        return Shipper("nowhere", "web", ensure)
+
+    return build
+
+
+def chunk_of(lines: list[Line]) -> Chunk:
+    file = Followed(1, 2, "/a.log")
+    chunk = Chunk(file, Mark(999, "digest"), len(lines), sum(len(line.value) for line in lines))
+    file.chunks.append(chunk)
+    return chunk
+
+
+def ship(shipper: Shipper, *values: bytes) -> Chunk:
+    lines = [Line(number * 100, value, len(value)) for number, value in enumerate(values)]
+    chunk = chunk_of(lines)
+    shipper.ship(chunk, lines, "id", "/a.log")
+    return chunk
+
+
+def test_what_arrives_is_acknowledged_and_makes_room(make: Callable[..., Shipper]) -> None:
+    producer = Producer(lambda values: None)
+    shipper = make(producer)
+    chunk = ship(shipper, b"one", b"two")
+    assert shipper.on_the_way_bytes == 6 + 2 * shipping.LINE_COST_BYTES
+    assert chunk.file.position == 0
+    shipper.turn(0.0)
+    assert chunk.file.position == 999
+    assert shipper.on_the_way_bytes == 0
+    assert producer.arrived[1] == (b"two", {"source": b"web/a.log", "file": b"id", "position": b"100"})
+
+
+def test_there_is_no_room_beyond_the_bound(make: Callable[..., Shipper]) -> None:
+    shipper = make(Producer(lambda values: None))
+    assert shipper.room
+    ship(shipper, *[b"x" * 512 * 1024] * 32)
+    assert not shipper.room
+    shipper.turn(0.0)
+    assert shipper.room
+
+
+def test_a_full_queue_is_waited_for(make: Callable[..., Shipper]) -> None:
+    producer = Producer(lambda values: None, queue=2)
+    shipper = make(producer)
+    ship(shipper, b"1", b"2", b"3", b"4", b"5")
+    shipper.turn(0.0)
+    assert [value for value, _ in producer.arrived] == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_what_fails_is_sent_again_with_its_headers(make: Callable[..., Shipper]) -> None:
+    refusals: list[Refusal | None] = [Refusal("REQUEST_TIMED_OUT"), None]
+    producer = Producer(lambda values: refusals.pop(0))
+    shipper = make(producer)
+    chunk = ship(shipper, b"one", b"two")
+    shipper.turn(0.0)
+    assert shipper.trouble == "it is REQUEST_TIMED_OUT"
+    assert chunk.file.position == 0
+    shipper.turn(0.0)
+    assert chunk.file.position == 999
+    assert shipper.trouble is None
+    assert [headers["position"] for _, headers in producer.arrived] == [b"0", b"100"]
+    assert shipper.resent_lines == 2
+
+
+def test_a_producer_that_failed_for_good_is_replaced_and_nothing_is_lost(
+    make: Callable[..., Shipper],
+) -> None:
+    second = Producer(lambda values: None)
+    shipper = make(Producer(lambda values: Refusal("OUT_OF_ORDER_SEQUENCE_NUMBER", fatal=True)), second)
+    chunk = ship(shipper, b"one", b"two")
+    shipper.turn(0.0)
+    shipper.turn(0.0)
+    assert sorted(value for value, _ in second.arrived) == [b"one", b"two"]
+    assert chunk.file.position == 999
+    assert shipper.on_the_way_bytes == 0
+
+
+def test_a_topic_that_is_gone_is_made_again_when_the_broker_can(make: Callable[..., Shipper]) -> None:
+    there: list[bool] = []
+    asked: list[int] = []
+
+    def ensure() -> None:
+        asked.append(1)
+        if len(asked) == 1:
+            raise PipelineFailed("no broker answers")
+        there.append(True)
+
+    producer = Producer(lambda values: None if there else Refusal("_UNKNOWN_TOPIC"))
+    shipper = make(producer, ensure=ensure)
+    ship(shipper, b"one")
+    shipper.turn(0.0)
+    assert shipper.trouble == "no broker answers"
+    for _ in range(3):
+        shipper.turn(0.0)
+    assert [value for value, _ in producer.arrived] == [b"one"]
+    assert len(asked) == 2
+
+
+def test_only_the_line_that_is_too_large_is_cut(make: Callable[..., Shipper]) -> None:
+    producer = Producer(lambda values: Refusal("MSG_SIZE_TOO_LARGE") if sum(map(len, values)) > 100 else None)
+    shipper = make(producer)
+    chunk = ship(shipper, b"s" * 60, b"L" * 300, b"t" * 60)
+    for _ in range(5):
+        shipper.turn(0.0)
+    assert sorted((value, headers.get("cut_from_bytes")) for value, headers in producer.arrived) == [
+        (b"L" * 75, b"300"),
+        (b"s" * 60, None),
+        (b"t" * 60, None),
+    ]
+    assert chunk.file.position == 999
+    assert shipper.cut_lines == 1
+    assert shipper.on_the_way_bytes == 0
