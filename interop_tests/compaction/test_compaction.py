@@ -37,6 +37,7 @@ SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 KILLS_AT_RENAMES = range(1, 26) if SOAK else (1, 3, 5, 8)
 KILLS_AT_RANDOM = 25 if SOAK else 2
 UPDATES = 2_000_000 if SOAK else 60_000
+JAVA_UPDATES = 2_000_000 if SOAK else 120_000
 KEYS = 40
 
 
@@ -68,11 +69,11 @@ def test_many_updates_over_few_keys(tools: KafkaTools, make_broker: MakeBroker, 
 def test_updates_of_a_java_producer(tools: KafkaTools, make_broker: MakeBroker, tmp_path: Path) -> None:
     broker = make_broker(EAGER_CLEANER)
     create_compacted(broker.bootstrap, "kept")
-    count, keys, produced = 120_000, 10, tmp_path / "produced"
+    count, keys, produced = JAVA_UPDATES, 10, tmp_path / "produced"
     arguments = ["--bootstrap-server", broker.bootstrap, "--topic", "kept", "--acks", "-1"]
     arguments += ["--max-messages", str(count), "--repeating-keys", str(keys)]
     with tools.spawn("VerifiableProducer", *arguments, log=produced) as producer:
-        assert producer.wait(2 * WAIT_S) == 0
+        assert producer.wait(4 * WAIT_S) == 0
     events = [json.loads(line) for line in produced.read_text().splitlines() if line.startswith("{")]
     acknowledged = [event for event in events if event["name"] == "producer_send_success"]
     assert len(acknowledged) == count
