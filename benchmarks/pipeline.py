@@ -86,7 +86,7 @@ def run_job(broker: BrokerProcess, job: str, batch_records: int) -> tuple[list[B
     before = cpu_seconds(broker)
     try:
         options = (*OPTIONS, "--max-records-per-batch", str(batch_records))
-        run = JobRun(job, broker.bootstrap, root, *options, master=MASTER).begin()
+        run = JobRun(job, broker.bootstrap, root, *options, master=MASTER, is_short=False).begin()
         if run.end(RUN_TIMEOUT_S) != 0:
             raise RuntimeError(f"{job} failed on {broker.kind}: {run.said()}")
         return batches_of(run.progress), cpu_seconds(broker) - before

@@ -27,6 +27,11 @@ READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
 OUTPUT_CHARACTERS = 4000
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_SPARK = (
+    *("--conf", "spark.sql.codegen.wholeStage=false"),
+    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
 
 TABLES = {
     "logs": ("logs/events",),
@@ -48,8 +53,18 @@ EVENTS = {
 class JobRun:
     """One `kafkacompat pipeline run ... --until-caught-up` over a checkpoint and an output folder, begun as often as need be."""
 
-    def __init__(self, job: str, bootstrap: str, root: Path, *options: str, master: str = "local[2]") -> None:
+    def __init__(
+        self,
+        job: str,
+        bootstrap: str,
+        root: Path,
+        *options: str,
+        master: str = "local[2]",
+        is_short: bool = True,
+    ) -> None:
+        """A short run ends before compiling much would have paid."""
         require_program("java")
+        self._environment = spark_environment() | ({"JAVA_TOOL_OPTIONS": QUICK_JVM} if is_short else {})
         self.root = root
         self.checkpoint, self.output = root / "checkpoint", root / "tables"
         self.progress = root / "progress.jsonl"
@@ -59,6 +74,7 @@ class JobRun:
             *("--bootstrap", bootstrap, "--master", master, "--until-caught-up"),
             *("--checkpoint", str(self.checkpoint), "--output", str(self.output)),
             *("--progress", str(self.progress), "--ivy", str(IVY_DIR)),
+            *(QUICK_SPARK if is_short else ()),
             *options,
         ]
         self._process: subprocess.Popen[bytes] | None = None
@@ -74,7 +90,7 @@ class JobRun:
                 stdout=log,
                 stderr=log,
                 cwd=self.root,
-                env=spark_environment(),
+                env=self._environment,
             )
         return self
 

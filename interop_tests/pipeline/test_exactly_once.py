@@ -30,8 +30,12 @@ pytestmark = pytest.mark.needs_control
 SEED = 6
 JOBS = tuple(INPUTS)
 EVENTS_A_JOB = 20_000 if is_soak() else 4_000
-BATCH_RECORDS = 1_500 if is_soak() else 1_000
-OPTIONS = ("--max-records-per-batch", str(BATCH_RECORDS), "--session-gap", "120", "--window", "60")
+# Of a job with two input topics a batch takes so many from both together.
+BATCH_RECORDS = 2_000 if is_soak() else 1_400
+OPTIONS = (
+    *("--max-records-per-batch", str(BATCH_RECORDS), "--shuffle-partitions", "1"),
+    *("--session-gap", "120", "--window", "60"),
+)
 LOCAL = "local[2]"
 KILLS = 5 if is_soak() else 2
 ATTEMPTS_MAX = 20
