@@ -46,11 +46,9 @@ def test_the_figures_are_those_that_were_written(page: Page) -> None:
 
 def test_top_pages_sessions_services_and_alerts_are_listed(page: Page) -> None:
     loaded(page.open())
-    newest = [
-        each
-        for each in of("activity.top_pages")
-        if each.fields["window_start_ms"] == of("activity.top_pages")[-1].fields["window_start_ms"]
-    ]
+    pages = of("activity.top_pages")
+    settled = sorted({number(each, "window_start_ms") for each in pages})[-2]
+    newest = [each for each in pages if number(each, "window_start_ms") == settled]
     ranked = sorted(newest, key=lambda each: -number(each, "views"))
     shown = page.rows("#pages")
     assert [row[1] for row in shown] == [each.fields["page"] for each in ranked]
@@ -110,10 +108,9 @@ def test_the_screenshot_has_ink_where_it_should_be(page: Page, tmp_path: Path) -
     picture = page.picture(tmp_path / "pipeline.png")
     chart = part(picture, page.boxes("#logs-chart svg")[0])
     green, red = near(chart, OK), near(chart, BAD)
-    assert len(green) > chart.width * chart.height * 0.15
+    assert sum(green) > chart.width * chart.height * 0.15
     minutes = len(of("logs.summary"))
-    columns = {x * minutes // chart.width for x, _ in red}
-    tall = {column for column in columns if sum(x * minutes // chart.width == column for x, _ in red) > 40}
+    tall = {x * minutes // chart.width for x, count in enumerate(red) if count > 8}
     assert tall, "the outage is red"
     assert tall <= set(range(minutes - 14, minutes - 5)), "and only there"
     for selector in (

@@ -51,7 +51,7 @@ def test_the_chart_holds_a_bounded_number_of_the_newest_windows() -> None:
     assert windows[-1]["start_ms"] == (MAX_CHART_WINDOWS + 29) * MINUTE_MS
 
 
-def test_top_pages_are_those_of_the_newest_window_with_their_rank_before() -> None:
+def test_top_pages_are_those_of_the_latest_full_window_with_their_rank_before() -> None:
     def page(name: str, minute: int, views: int) -> tuple[str, str, dict[str, Any]]:
         return (
             "activity.top_pages",
@@ -59,8 +59,10 @@ def test_top_pages_are_those_of_the_newest_window_with_their_rank_before() -> No
             window(minute) | {"page": name, "views": views, "visitors": 1},
         )
 
-    seen = folded(page("/a", 1, 9), page("/b", 1, 5), page("/b", 2, 8), page("/c", 2, 3), page("/a", 2, 8))
-    top = results_view(seen)["activity"]["top_pages"]
+    rows = [page("/a", 1, 9), page("/b", 1, 5), page("/b", 2, 8), page("/c", 2, 3), page("/a", 2, 8)]
+    only = results_view(folded(*rows[:2]))["activity"]["top_pages"]
+    assert [(each["page"], each["rank_before"]) for each in only["pages"]] == [("/a", None), ("/b", None)]
+    top = results_view(folded(*rows, page("/d", 3, 1)))["activity"]["top_pages"]
     assert [(each["page"], each["views"], each["rank_before"]) for each in top["pages"]] == [
         ("/a", 8, 1),
         ("/b", 8, 2),

@@ -91,7 +91,7 @@ def rejected_view(results: Results) -> View:
 
 
 def activity_view(results: Results) -> View:
-    """Top pages of the newest window, visitors per window, sessions."""
+    """Top pages of the latest full window, visitors per window, sessions."""
     windows = newest_windows(results.rows(names.ACTIVITY_VISITORS), MAX_CHART_WINDOWS)
     return {
         "top_pages": top_pages_view(results.rows(names.ACTIVITY_TOP_PAGES)),
@@ -110,15 +110,19 @@ def activity_view(results: Results) -> View:
 
 
 def top_pages_view(rows: list[Fields]) -> View:
-    """The most seen pages of the newest window, each with its rank in the window before (None: it was not in it)."""
+    """The most seen pages of the window before the newest, which still fills; or of the only one.
+
+    Each with its rank in the window before that one (None: it was not in it).
+    """
     starts = sorted({row["window_start_ms"] for row in rows}, reverse=True)
     if not starts:
         return {"start_ms": None, "end_ms": None, "pages": []}
-    newest = _ranked(row for row in rows if row["window_start_ms"] == starts[0])
-    before = _ranked(row for row in rows if len(starts) > 1 and row["window_start_ms"] == starts[1])
+    shown, *earlier = starts[1:] or starts
+    newest = _ranked(row for row in rows if row["window_start_ms"] == shown)
+    before = _ranked(row for row in rows if row["window_start_ms"] in earlier[:1])
     ranks = {row["page"]: rank for rank, row in enumerate(before, 1)}
     return {
-        "start_ms": starts[0],
+        "start_ms": shown,
         "end_ms": newest[0]["window_end_ms"],
         "pages": [
             {

@@ -2,7 +2,7 @@
 // A TimeChart keeps its place in the page, redraws when its data or width changes, and follows the pointer or the arrow keys.
 
 import { h, s } from "./dom.js";
-import { clock, day, moment } from "./format.js";
+import { clock, day, moment, seconds } from "./format.js";
 
 const HEIGHT = 216;
 const SPARK_WIDTH = 200;
@@ -11,7 +11,9 @@ const BOTTOM = 22;
 const RIGHT = 8;
 const TICK_GAP = 76;
 const MINUTE = 60_000;
-const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => minutes * MINUTE);
+const STEPS = [1 / 6, 1 / 3, 1 / 2, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080].map((minutes) => minutes * MINUTE);
+// Fewer bars than this leave room for those to come.
+const FEWEST_BARS = 12;
 
 export function niceTicks(highest, wanted = 4) {
   if (!(highest > 0)) return [0, 1];
@@ -30,7 +32,7 @@ export function timeTicks(from, to, most) {
   return ticks;
 }
 
-const timeLabel = (ms) => (ms % (1440 * MINUTE) === 0 ? day(ms) : clock(ms));
+const timeLabel = (ms) => (ms % (1440 * MINUTE) === 0 ? day(ms) : ms % MINUTE === 0 ? clock(ms) : seconds(ms));
 
 export class TimeChart {
   // options: kind ("bars" or "lines"), label, format(value), height, seconds: show seconds in times
@@ -65,8 +67,9 @@ export class TimeChart {
     const totals = points.map((point) => (this.options.kind === "bars" ? point.values.reduce((sum, each) => sum + each, 0) : Math.max(0, ...point.values.filter((each) => each !== null))));
     const ticks = niceTicks(Math.max(...totals));
     const left = 14 + 7 * Math.max(...ticks.map((tick) => this.options.format(tick).length));
-    const from = points[0].start;
-    const to = Math.max(points.at(-1).end, from + 1);
+    const to = Math.max(points.at(-1).end, points[0].start + 1);
+    const room = this.options.kind === "bars" ? FEWEST_BARS * (points.at(-1).end - points.at(-1).start) : 0;
+    const from = Math.min(points[0].start, to - room);
     this.x = (ms) => left + ((ms - from) / (to - from)) * (width - left - RIGHT);
     const y = (value) => TOP + (1 - value / ticks.at(-1)) * (this.height - TOP - BOTTOM);
     const parts = ticks.map((tick) => [

@@ -12,7 +12,7 @@ function scaled(value, step, units) {
 }
 
 export const count = (value) => (!known(value) ? NONE : Math.abs(value) < 1e7 ? whole.format(value) : scaled(value, 1000, ["", "k", "M", "G", "T"]).join(" "));
-export const decimal = (value) => (!known(value) ? NONE : Math.abs(value) >= 100 ? whole.format(value) : value.toFixed(Math.abs(value) < 10 && value !== 0 ? 1 : 0));
+export const decimal = (value) => (!known(value) ? NONE : Math.abs(value) >= 100 ? whole.format(value) : value.toFixed(Math.abs(value) < 9.95 && value !== 0 ? 1 : 0));
 export const rate = (value) => (known(value) ? `${decimal(value)}/s` : NONE);
 export const bytes = (value) => (known(value) ? scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]).join(" ") : NONE);
 export const percent = (share) => (!known(share) ? NONE : `${Number((share * 100).toFixed(share < 0.1 ? 1 : 0))} %`);

@@ -98,7 +98,7 @@ export class PipelineView {
     const most = top.pages[0]?.views ?? 1;
     replace(byId("pages"), top.pages.length === 0
       ? empty("No page views yet. Generate some and run the job:", "kafkacompat pipeline generate", run("activity"))
-      : table("Most seen pages of the newest window", [
+      : table("Most seen pages of the latest full window", [
         { title: "#", number: true, cell: (row) => row.rank },
         { title: "Page", class: "clip mono", cell: (row) => h("span", { title: row.page }, row.page) },
         { title: "", class: "bar-cell", cell: (row) => track(row.views / most) },
