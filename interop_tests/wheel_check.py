@@ -22,7 +22,7 @@ import importlib.util, socket, struct, sys
 import trio
 import kafkacompat.testing
 
-for name in ("pyspark", "kafka", "confluent_kafka", "aiokafka", "pytest"):
+for name in ("pyspark", "kafka", "confluent_kafka", "aiokafka", "starlette", "hypercorn", "pytest"):
     assert importlib.util.find_spec(name) is None, f"{name} came with the broker"
 
 async def main() -> None:
@@ -54,6 +54,12 @@ def copy_sources(target: Path) -> None:
         shutil.copy(ROOT / name, target)
 
 
+def data_files(source: Path) -> set[str]:
+    """The files beside the code: tables, definitions, the page's files."""
+    files = (path for path in (source / "kafkacompat").rglob("*") if path.is_file() and path.suffix != ".py")
+    return {path.relative_to(source).as_posix() for path in files if "_tests" not in path.parts}
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kafkacompat-wheel-") as directory:
         work = Path(directory)
@@ -62,8 +68,11 @@ def main() -> None:
         run(sys.executable, "-m", "build", "--wheel", "--outdir", str(work / "dist"), str(source), cwd=work)
         (wheel,) = (work / "dist").glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
-            surplus = [name for name in archive.namelist() if "_tests/" in name]
+            brought = archive.namelist()
+        surplus = [name for name in brought if "_tests/" in name]
         assert not surplus, f"the wheel brings tests: {surplus[:5]}"
+        missing = sorted(data_files(source) - set(brought))
+        assert not missing, f"the wheel lacks files that its code reads: {missing[:5]}"
         venv.create(work / "env", with_pip=True)
         python = str(work / "env" / "bin" / "python")
         install = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
