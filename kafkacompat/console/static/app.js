@@ -27,14 +27,21 @@ function showHealth(view) {
 
 function showBanner() {
   let text = "";
-  if (consoleAwaySince !== null) text = `The console itself does not answer since ${seconds(consoleAwaySince)} (${duration(Date.now() - consoleAwaySince)}). Is it still running?`;
+  let from = null;
+  if (consoleAwaySince !== null) {
+    text = `The console itself does not answer since ${seconds(consoleAwaySince)}. Is it still running?`;
+    from = consoleAwaySince;
+  }
   else if (broker?.broker.state === "unreachable") {
     const { bootstrap, since_ms: since, reason } = broker.broker;
-    text = `The broker at ${bootstrap} is not reachable since ${seconds(since)} (${duration(Date.now() - since)}): ${reason}.${lastSeen(broker)}`;
+    text = `The broker at ${bootstrap} is not reachable since ${seconds(since)}: ${reason}.${lastSeen(broker)}`;
+    from = since;
   }
   byId("banner").hidden = text === "";
   document.body.classList.toggle("stale", text !== "");
-  setText(byId("banner"), text);
+  setText(byId("banner-text"), text);
+  // Beside the alert, not in it: a screen reader would say every second.
+  setText(byId("banner-age"), from === null ? "" : `(${duration(Date.now() - from)})`);
 }
 
 function keepAsking(path, interval, use) {
