@@ -51,7 +51,8 @@ def rows_in(text: str) -> list[Row]:
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
-            found.append(Row(cells[0], cells[1], *map(float, cells[2:])))
+            ours, theirs = float(cells[2]), float(cells[3])
+            found.append(Row(cells[0], cells[1], ours, theirs, ours / theirs if theirs else float("nan")))
     return found
 
 
@@ -78,6 +79,10 @@ def update_document(measured: list[Row], document: Path, note: str, whole: bool)
     return merged
 
 
+def is_less_better(figure: str) -> bool:
+    return "/s" not in figure and any(word in figure for word in LESS_IS_BETTER)
+
+
 def plot(measured: list[Row], path: Path) -> None:
     """Bars of how many times better than Apache Kafka each figure is, log scale."""
     import matplotlib
@@ -88,7 +93,7 @@ def plot(measured: list[Row], path: Path) -> None:
     bars = [
         (
             f"{row.scenario} · {row.figure}",
-            1 / row.ratio if any(word in row.figure for word in LESS_IS_BETTER) else row.ratio,
+            1 / row.ratio if is_less_better(row.figure) else row.ratio,
         )
         for row in measured
         if row.ratio > 0
@@ -101,6 +106,7 @@ def plot(measured: list[Row], path: Path) -> None:
     axes.barh(names, values, color=["#2a7f62" if value >= 1 else "#b5473c" for value in values])
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_xscale("log")
+    axes.margins(y=0.005)
     axes.set_xlabel("times better than Apache Kafka 4.3.0 (medians of one run)")
     axes.tick_params(axis="y", labelsize=7)
     figure.tight_layout()

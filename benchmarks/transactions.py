@@ -17,7 +17,7 @@ from interop_tests.harness.kafka_jars import kafka_classpath, require_program
 
 Figures = dict[str, float]
 JAVA_LOOP = Path(__file__).with_name("TransactionLoop.java")
-WARM_S, SECONDS = 6, 5
+WARM_S, SECONDS = 4, 4
 RECORD_BYTES = 100
 LATENCY_RATE = 20
 """Transactions a second: few enough that no client here waits for its own last one."""
