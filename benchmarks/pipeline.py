@@ -6,6 +6,7 @@ those of Spark's StreamingQueryProgress. It knows the command line of the pipeli
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import shutil
@@ -36,6 +37,7 @@ PARTITIONS = 3
 RUN_TIMEOUT_S = 280.0
 COLLECTOR_TIMEOUT_S = 120.0
 SAMPLE_INTERVAL_S = 0.05
+CPU_INTERVAL_S = 0.2
 
 
 @functools.lru_cache(maxsize=2)
@@ -80,18 +82,51 @@ def batches_of(progress: Path) -> list[Batch]:
     return found
 
 
-def run_job(broker: BrokerProcess, job: str, batch_records: int) -> tuple[list[Batch], float]:
-    """Run the job over all there is, with a fresh checkpoint; its batches and the broker's CPU seconds meanwhile."""
+@dataclass(frozen=True)
+class Done:
+    """A run of a job over all there was."""
+
+    batches: list[Batch]
+    broker_cpu_s: float
+    spark_cpu_s: float
+    """Of the command and its JVM, starts included."""
+
+    @property
+    def read(self) -> int:
+        """Records read by all queries together."""
+        return sum(each.records for each in self.batches)
+
+
+def run_job(broker: BrokerProcess, job: str, batch_records: int) -> Done:
+    """Run the job over all there is, with a fresh checkpoint."""
     root = Path(tempfile.mkdtemp(prefix=f"bench-{job}-"))
     before = cpu_seconds(broker)
+    options = (*OPTIONS, "--max-records-per-batch", str(batch_records))
+    run = JobRun(job, broker.bootstrap, root, *options, master=MASTER, is_short=False).begin()
     try:
-        options = (*OPTIONS, "--max-records-per-batch", str(batch_records))
-        run = JobRun(job, broker.bootstrap, root, *options, master=MASTER, is_short=False).begin()
-        if run.end(RUN_TIMEOUT_S) != 0:
+        spark_cpu_s = cpu_until_the_end(run)
+        if run.end() != 0:
             raise RuntimeError(f"{job} failed on {broker.kind}: {run.said()}")
-        return batches_of(run.progress), cpu_seconds(broker) - before
+        return Done(batches_of(run.progress), cpu_seconds(broker) - before, spark_cpu_s)
     finally:
+        run.kill()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def cpu_until_the_end(run: JobRun) -> float:
+    """Wait for the run's end; CPU seconds of its processes as last seen."""
+    spent: dict[int, float] = {}
+    deadline = time.monotonic() + RUN_TIMEOUT_S
+    while run.is_alive:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the run did not end in {RUN_TIMEOUT_S} s: {run.said()}")
+        with contextlib.suppress(psutil.NoSuchProcess):
+            command = psutil.Process(run.pid)
+            for process in (command, *command.children(recursive=True)):
+                times = process.cpu_times()
+                spent[process.pid] = times.user + times.system
+        time.sleep(CPU_INTERVAL_S)
+    return sum(spent.values())
 
 
 def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Figures]:
@@ -105,7 +140,8 @@ def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Fi
         given = input_of(job, records)
         with running(kind) as broker:
             given.send(broker.bootstrap, (job,), PARTITIONS)
-            batches, broker_cpu_s = run_job(broker, job, batch_records)
+            done = run_job(broker, job, batch_records)
+        batches = done.batches
         took_s = (max(each.ended_ms for each in batches) - min(each.started_ms for each in batches)) / 1e3
         by_query: dict[str, list[Batch]] = defaultdict(list)
         for each in batches:
@@ -120,7 +156,8 @@ def throughput(job: str, records: int, batch_records: int) -> Callable[[str], Fi
             "median query's records/s when warm": statistics.median(rates),
             "batch median ms": statistics.median(each.took_ms for each in warm),
             "latest offsets median ms": statistics.median(each.broker_ms for each in warm),
-            "broker CPU s/million records read": broker_cpu_s / sum(e.records for e in batches) * 1e6,
+            "broker CPU s/million records read": done.broker_cpu_s / done.read * 1e6,
+            "Spark CPU s/million records read": done.spark_cpu_s / done.read * 1e6,
         }
 
     return run
@@ -145,11 +182,11 @@ def growth(job: str, batch_records: int, batches: int) -> Callable[[str], Figure
         given = input_of(job, records)
         with running(kind) as broker:
             given.send(broker.bootstrap, (job,), PARTITIONS)
-            small = batch_median_ms(run_job(broker, job, batch_records)[0], batch_records)
-            large = batch_median_ms(run_job(broker, job, 10 * batch_records)[0], 10 * batch_records)
+            small = batch_median_ms(run_job(broker, job, batch_records).batches, batch_records)
+            large = batch_median_ms(run_job(broker, job, 10 * batch_records).batches, 10 * batch_records)
         with running(kind) as broker:
             given.send(broker.bootstrap, (job,), 10 * PARTITIONS)
-            wide = batch_median_ms(run_job(broker, job, 10 * batch_records)[0], 10 * batch_records)
+            wide = batch_median_ms(run_job(broker, job, 10 * batch_records).batches, 10 * batch_records)
         return {
             f"batch of {batch_records:,} records ms": small,
             f"batch of {10 * batch_records:,} records ms": large,

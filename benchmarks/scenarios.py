@@ -290,9 +290,9 @@ SCENARIOS = (
     Scenario("3 nodes: 1,000 partitions", cluster.many_replicated(1000)),
     Scenario("3 nodes: follower catch-up", cluster.catch_up(1000, 300_000)),
     *(
-        Scenario(f"pipeline: {job} job, 3 partitions", pipeline.throughput(job, 200_000, 40_000))
+        Scenario(f"pipeline: {job} job, 3 partitions", pipeline.throughput(job, 100_000, 20_000))
         for job in ("logs", "activity", "metrics")
     ),
-    Scenario("pipeline: batches of the logs job", pipeline.growth("logs", 10_000, 3)),
-    Scenario("pipeline: collector", pipeline.collector(500_000)),
+    Scenario("pipeline: batches of the logs job", pipeline.growth("logs", 5_000, 3)),
+    Scenario("pipeline: collector", pipeline.collector(300_000)),
 )

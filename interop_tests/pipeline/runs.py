@@ -95,6 +95,12 @@ class JobRun:
         return self
 
     @property
+    def pid(self) -> int:
+        """The process id of the command."""
+        assert self._process is not None, "the run has not begun"
+        return self._process.pid
+
+    @property
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
