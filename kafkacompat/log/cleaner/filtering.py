@@ -220,7 +220,10 @@ class BatchFilter:
         if header.is_log_append_time:
             max_timestamp_ms = header.max_timestamp_ms
         else:
-            max_timestamp_ms = base_ms + max([timestamp_delta(body, at) for at in starts])
+            # Most batches' timestamps rise, so the last record's may already be the highest there is.
+            max_timestamp_ms = base_ms + timestamp_delta(body, starts[-1])
+            if max_timestamp_ms != header.max_timestamp_ms:
+                max_timestamp_ms = base_ms + max([timestamp_delta(body, at) for at in starts])
         attributes = header.attributes & 0x7FFF
         if new_horizon:
             horizon_ms = self._now_ms + self._delete_retention_ms

@@ -22,7 +22,8 @@ except ImportError:
 DIGEST_SIZE = 16
 RECENT_ENTRY_BYTES = 192
 """A dict entry with its key and offset, counted high: the dict's table is up to four times as long, and twice there as it grows."""
-PACKED_ENTRY_BYTES = 36
+SURVIVORS_ENTRY_BYTES = 4
+PACKED_ENTRY_BYTES = 32 + SURVIVORS_ENTRY_BYTES
 """A digest and an offset in a bucket, with what growing arrays hold in reserve, the bucket's own objects, and survivors' share."""
 RECENT_SHARE = 4
 """Once there are buckets, the dict gets this part of the memory."""
@@ -82,6 +83,7 @@ class OffsetMap:
         "_short",
         "capacity",
         "latest_offset",
+        "marks_most",
     )
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
@@ -94,6 +96,8 @@ class OffsetMap:
         packed_most = (usable - recent_bytes) // PACKED_ENTRY_BYTES
         self.capacity = self._recent_share + packed_most
         """Keys that have room."""
+        self.marks_most = self.capacity * SURVIVORS_ENTRY_BYTES
+        """Bytes that a memory of survivors may take beside the map."""
         self._recent: dict[bytes, int] = {}
         self._bucket_count = 1 << max(packed_most // BUCKET_ENTRIES, 1).bit_length() - 1
         self._short: Buckets | None = None

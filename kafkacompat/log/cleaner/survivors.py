@@ -2,7 +2,8 @@
 
 Duty: the offsets of an offset map in their order, asked for batch by batch. Must not know: keys, what is in a batch. A batch that
 holds no key's last offset goes without being opened, and one that holds nothing else stays so; to look up every key once more would
-take as long as making the map. Two bytes an offset, in windows of 65,536.
+take as long as making the map. A byte for each offset of the part where there is room for that, else two for each that stays, in
+windows of 65,536.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import compress
 
 WINDOW_BITS = 16
 WINDOW_MASK = (1 << WINDOW_BITS) - 1
@@ -22,15 +24,28 @@ class Survivors:
     fastest so.
     """
 
-    __slots__ = ("_open_number", "_open_offsets", "_tombstones", "_windows", "end", "start")
+    __slots__ = ("_marks", "_open_number", "_open_offsets", "_tombstones", "_windows", "end", "start")
 
-    def __init__(self, offsets: Iterable[int], start: int, end: int, tombstone_batches: array[int]) -> None:
+    def __init__(
+        self,
+        offsets: Iterable[int],
+        start: int,
+        end: int,
+        tombstone_batches: array[int],
+        marks_most: int,
+    ) -> None:
         """`offsets`: of the records that stay, in any order. `tombstone_batches`: the base offsets of batches that hold null
-        values, ascending; those behind a full array are unknown.
+        values, ascending; those behind a full array are unknown. `marks_most`: bytes that there is room for.
         """
         self.start = start
         self.end = end
+        self._marks: bytearray | None = None
         windows: dict[int, array[int]] = {}
+        if end - start < marks_most:
+            marks = self._marks = bytearray(max(end + 1 - start, 0))
+            for offset in offsets:
+                marks[offset - start] = 1
+            offsets = ()
         for offset in offsets:
             number = offset >> WINDOW_BITS
             window = windows.get(number)
@@ -51,6 +66,9 @@ class Survivors:
 
     def between(self, first: int, last: int) -> list[int]:
         """Offsets from first to last that stay, relative to first, ascending."""
+        if self._marks is not None:
+            marks = self._marks[first - self.start : last + 1 - self.start]
+            return list(compress(range(len(marks)), marks)) if 1 in marks else []
         found: list[int] = []
         for number in range(first >> WINDOW_BITS, (last >> WINDOW_BITS) + 1):
             if number != self._open_number:

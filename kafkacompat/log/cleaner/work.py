@@ -98,6 +98,7 @@ class CleaningWork:
                 job.first_dirty_offset,
                 offset_map.latest_offset,
                 self._tombstone_batches,
+                offset_map.marks_most,
             ),
             self._transactions,
             job.last_records,

@@ -171,19 +171,20 @@ def test_the_map_stays_within_its_memory() -> None:
     st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 90_000)), max_size=12),
 )
 def test_survivors_lie_where_they_were_put(offsets: set[int], asked: list[tuple[int, int]]) -> None:
-    """Across windows, in any order of asking."""
+    """Marked one by one and, where there is no room for that, in windows and across them; in any order of asking."""
     shuffled = sorted(offsets, key=lambda offset: offset * 7919 % 1009)
-    survivors = Survivors(shuffled, 0, 200_000, array("q"))
-    for first, span in asked:
-        wanted = [offset - first for offset in sorted(offsets) if first <= offset <= first + span]
-        assert survivors.between(first, first + span) == wanted
+    for marks_most in (0, 300_000):
+        survivors = Survivors(shuffled, 0, 290_000, array("q"), marks_most)
+        for first, span in asked:
+            wanted = [offset - first for offset in sorted(offsets) if first <= offset <= first + span]
+            assert survivors.between(first, first + span) == wanted
 
 
 def test_batches_with_tombstones_are_known_as_far_as_they_were_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tombstones = array("q", [10, 30])
-    survivors = Survivors([], 0, 100, tombstones)
+    survivors = Survivors([], 0, 100, tombstones, 0)
     assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30]
     monkeypatch.setattr("kafkacompat.log.cleaner.survivors.TOMBSTONE_BATCHES_MOST", 2)
     assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30, 40]
