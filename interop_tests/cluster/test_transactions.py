@@ -23,7 +23,7 @@ from interop_tests.harness.wire import Connection
 
 PARTITIONS = 3
 INPUTS = 600
-JAVA_INPUTS = 4000
+JAVA_INPUTS = 3000
 """A JVM takes longer to start, and is faster then."""
 ROUNDS = 60 if os.environ.get("KAFKACOMPAT_SOAK") else 5
 """Kills of the random test."""
