@@ -56,6 +56,10 @@ def value_of(record: dict[str, Any]) -> dict[str, Any]:
 BAD_SAMPLES = [
     (b'{"event_id": "m', "malformed JSON"),
     (b"[1, 2]", "malformed JSON"),
+    (b"[" * 60_000, "malformed JSON"),
+    (b'{"a":' * 12_000, "malformed JSON"),
+    (encoded(SAMPLE).replace(b"12.5", b"9" * 5000), "malformed JSON"),
+    (encoded(SAMPLE).replace(b"12.5", b"1e999999999"), "out of range: latency_ms"),
     (b"17", "malformed JSON"),
     (b"", "malformed JSON"),
     (None, "malformed JSON"),
@@ -69,6 +73,11 @@ BAD_SAMPLES = [
     (encoded(SAMPLE, latency_ms="12"), "wrong type: latency_ms"),
     (encoded(SAMPLE, latency_ms={"p50": 1}), "wrong type: latency_ms"),
     (encoded(SAMPLE, error=1), "wrong type: error"),
+    (encoded(SAMPLE, latency_ms="NaN"), "wrong type: latency_ms"),
+    (encoded(SAMPLE, service=7, host='a"service": "b'), "wrong type: service"),
+    (encoded(SAMPLE, service=True, more={"service": "shop"}), "wrong type: service"),
+    (encoded(SAMPLE, service={"name": "shop"}), "wrong type: service"),
+    (encoded(SAMPLE).replace(b'"error": false', b'"error": false, "error": 1'), "malformed JSON"),
     (encoded(SAMPLE, latency_ms=-1), "out of range: latency_ms"),
     (encoded(SAMPLE, latency_ms=1e300), "out of range: latency_ms"),
     (encoded(SAMPLE, memory_bytes=-1), "out of range: memory_bytes"),
@@ -84,7 +93,8 @@ def test_a_bad_sample_is_told_by_its_first_fault(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
     from kafkacompat.pipeline.jobs.judging import REJECTED_TEXT_CHARACTERS_MAX, rejected
 
-    frame = records("metrics.raw", *(value for value, _ in BAD_SAMPLES), key=b"shop")
+    values = [value for value, _ in BAD_SAMPLES]
+    frame = records("metrics.raw", *values, key=b"shop")
     found = {row["offset"]: row for row in rows(rejected(metrics.judge(frame)))}
     assert {offset: row["reason"] for offset, row in found.items()} == dict(
         enumerate(reason for _, reason in BAD_SAMPLES)
@@ -93,8 +103,8 @@ def test_a_bad_sample_is_told_by_its_first_fault(records: Records) -> None:
     assert found[0]["source"] == "shop"
     assert found[0]["event_id"] == "metrics.raw-0-0"
     assert found[0]["received_ms"] == RECEIVED_MS
-    assert found[4]["line"] is None
-    assert found[5]["line"] == "\ufffd\ufffd{}"
+    assert next(row for row in found.values() if row["line"] is None)["offset"] == values.index(None)
+    assert found[values.index(b"\xff\xfe{}")]["line"] == "\ufffd\ufffd{}"
     assert len(found[len(BAD_SAMPLES) - 1]["line"]) == REJECTED_TEXT_CHARACTERS_MAX
 
 
@@ -107,11 +117,13 @@ def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Recor
         encoded(SAMPLE, event_time_ms=RECEIVED_MS + 10 * 60_000),
         encoded(SAMPLE, event_time_ms=RECEIVED_MS - 7 * 86_400_000),
         encoded(SAMPLE, latency_ms=0, cpu_percent=1e2, more="ignored"),
+        encoded(SAMPLE, latency_ms=1e3, more={"service": 7}, host="{h}"),
     ]
     found = rows(good(metrics.judge(records("metrics.raw", *values))))
-    assert [row["latency_ms"] for row in found] == [12.5, 12.5, 12.5, 0.0]
+    assert [row["latency_ms"] for row in found] == [12.5, 12.5, 12.5, 0.0, 1000.0]
     assert {name: found[0][name] for name in SAMPLE} == SAMPLE
-    assert [row["event_time_ms"] - RECEIVED_MS for row in found] == [0, 600_000, -604_800_000, 0]
+    assert [row["event_time_ms"] - RECEIVED_MS for row in found] == [0, 600_000, -604_800_000, 0, 0]
+    assert found[-1]["host"] == "{h}"
 
 
 def test_both_kinds_of_activity_are_judged_by_their_own_fields(records: Records) -> None:
@@ -195,6 +207,7 @@ BAD_LINES = {
     LINE.replace("21/Sep", "41/Sep").encode(): "malformed line",
     LINE.replace("200", "2xx").encode(): "malformed line",
     LINE.encode() + b" trailing": "malformed line",
+    LINE.replace(" 512 ", " 9999999999999 ").encode(): "malformed line",
     LINE.replace("GET", "\u0001GET").encode(): "malformed line",
     LINE.replace("2026", "2027").encode(): "future timestamp",
     LINE.replace("2026", "1999").encode(): "ancient timestamp",
@@ -417,3 +430,16 @@ def test_result_records_have_the_same_id_whenever_they_are_made(records: Records
     # The same alert, though it tells another value.
     assert once[alert]["event_id"] == fewer[alert]["event_id"]
     assert once[alert]["value"] != fewer[alert]["value"]
+
+
+def test_a_copy_counts_once(records: Records) -> None:
+    from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.options import RunOptions
+
+    headers = [("file", b"8:1"), ("position", b"5")]
+    frame = records("logs.raw", LINE.encode(), LINE.encode(), headers=headers)
+    options = RunOptions(jobs=("logs",), checkpoint="", output="")
+    (summary,) = rows(queries.log_summary(frame, options))
+    assert value_of(summary)["requests"] == 1
+    (event,) = rows(queries.log_events(frame, options))
+    assert event["event_id"] == "8:1@5"

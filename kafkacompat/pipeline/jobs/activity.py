@@ -12,19 +12,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, judge_json, with_window_bounds
-from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS
+from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES
 
 FIELDS: Final = (
     Field("event_id", Kind.TEXT),
     Field("user_id", Kind.TEXT),
     Field("event_time_ms", Kind.INTEGER),
+    Field("page", Kind.TEXT, topic=ACTIVITY_PAGE_VIEWS),
+    Field("referrer", Kind.TEXT, required=False, topic=ACTIVITY_PAGE_VIEWS),
+    Field("device", Kind.TEXT, required=False, topic=ACTIVITY_PAGE_VIEWS),
+    Field("query", Kind.TEXT, topic=ACTIVITY_SEARCHES),
+    Field("results", Kind.INTEGER, least=0, topic=ACTIVITY_SEARCHES),
 )
-VIEW_FIELDS: Final = (
-    Field("page", Kind.TEXT),
-    Field("referrer", Kind.TEXT, required=False),
-    Field("device", Kind.TEXT, required=False),
-)
-SEARCH_FIELDS: Final = (Field("query", Kind.TEXT), Field("results", Kind.INTEGER, least=0))
 
 TOP_PAGES_A_WINDOW: Final = 100
 """So many pages of a window are in the table."""
@@ -35,10 +34,7 @@ VISITORS_ERROR: Final = 0.01
 
 def judge(records: DataFrame) -> DataFrame:
     """Records of both topics to the envelope, the columns of either event, and `reason`: null where it is good."""
-    viewed = F.col("topic") == ACTIVITY_PAGE_VIEWS
-    views = judge_json(records.where(viewed), [*FIELDS, *VIEW_FIELDS])
-    searches = judge_json(records.where(~viewed), [*FIELDS, *SEARCH_FIELDS])
-    return views.unionByName(searches, allowMissingColumns=True)
+    return judge_json(records, FIELDS)
 
 
 def _is_view() -> Column:

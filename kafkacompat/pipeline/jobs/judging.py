@@ -25,6 +25,9 @@ REJECTED_TEXT_CHARACTERS_MAX: Final = 2048
 FUTURE_TOLERANCE_MS: Final = 10 * 60 * 1000
 ANCIENT_TOLERANCE_MS: Final = 7 * 24 * 3600 * 1000
 
+CORRUPT: Final = "_corrupt"
+PARSING: Final = {"columnNameOfCorruptRecord": CORRUPT, "allowNonNumericNumbers": "false"}
+
 OVERSIZED: Final = "oversized record"
 MALFORMED_JSON: Final = "malformed JSON"
 MALFORMED_LINE: Final = "malformed line"
@@ -53,13 +56,18 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a JSON event. `least` and `most` bound a number, both inclusive."""
+    """One field of a JSON event. `least` and `most` bound a number, both inclusive; `topic` tells the only one that has it."""
 
     name: str
     kind: Kind
     required: bool = True
     least: float | None = None
     most: float | None = None
+    topic: str | None = None
+
+    def concerns(self, check: Column) -> Column:
+        """The check, false for records of topics whose events have no such field."""
+        return check if self.topic is None else (F.col("topic") == self.topic) & check
 
 
 def envelope(records: DataFrame) -> DataFrame:
@@ -121,22 +129,56 @@ ENVELOPE_KEPT: Final = (
 def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
     """Records of JSON objects to ENVELOPE_KEPT, the fields as typed columns, and `reason`: null where the event is good.
 
-    Fields must have `event_id` and `event_time_ms`.
+    Fields must have `event_id` and `event_time_ms`; a field of one topic may be anything in the others, and is null there.
+    A record is parsed by its schema first, which is quick; only where that leaves a doubt it is parsed as a variant, which knows
+    the type of everything.
     """
-    text = F.try_validate_utf8(F.col("value").cast("string"))
-    parsed = envelope(records).withColumn(
-        "parsed", F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.try_parse_json(text))
+    small = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.col("value").cast("string"))
+    text = F.try_validate_utf8(small)
+    read = behind_a_wall(
+        envelope(records).withColumn("text", text),
+        [F.col("text"), F.from_json("text", _schema(fields), PARSING).alias("typed")],
+        [*ENVELOPE_KEPT, "size_bytes"],
     )
-    parsed = behind_a_wall(parsed, [F.col("parsed")], [*ENVELOPE_KEPT, "size_bytes"])
-    typed = [
-        F.try_variant_get("parsed", f"$.{field.name}", field.kind.column_type).alias(field.name)
-        for field in fields
-    ]
-    reason = first_reason(_json_checks(fields)).alias("first_reason")
-    judged = behind_a_wall(parsed, [*typed, reason], ENVELOPE_KEPT)
+    kept = [*ENVELOPE_KEPT, "size_bytes", "typed"]
+    plain = F.coalesce(_is_plain(fields), F.lit(False))
+    doubted = behind_a_wall(read.withColumn("plain", plain), [F.col("plain"), F.col("text")], kept)
+    parsed = F.when(~F.col("plain"), F.try_parse_json("text")).alias("parsed")
+    doubted = behind_a_wall(doubted, [parsed], [*kept, "plain"])
+    reason = F.when(~F.col("plain"), first_reason(_json_checks(fields))).alias("first_reason")
+    judged = behind_a_wall(doubted, [reason], [*ENVELOPE_KEPT, "typed"])
+    judged = judged.select(*ENVELOPE_KEPT, "first_reason", *(_column(field) for field in fields))
     late_checks = _bound_checks(fields) + time_checks(F.col("event_time_ms"), F.col("received_ms"))
     final = F.coalesce(F.col("first_reason"), first_reason(late_checks)).alias("reason")
     return judged.select(*ENVELOPE_KEPT, *(field.name for field in fields), final)
+
+
+def _column(field: Field) -> Column:
+    typed = F.col("typed")[field.name]
+    here = typed if field.topic is None else F.when(F.col("topic") == field.topic, typed)
+    return here.alias(field.name)
+
+
+def _schema(fields: Sequence[Field]) -> str:
+    columns = [f"`{field.name}` {field.kind.column_type}" for field in fields]
+    return ", ".join([*columns, f"{CORRUPT} string"])
+
+
+def _is_plain(fields: Sequence[Field]) -> Column:
+    """What from_json has read is beyond doubt.
+
+    It takes anything for a text, so a text must be seen in quotes; an object within could show us the quotes of another field.
+    """
+    typed = F.col("typed")
+    conditions = [typed[CORRUPT].isNull(), F.locate("{", F.col("text"), 2) == 0]
+    for field in fields:
+        absent = typed[field.name].isNull()
+        if field.kind is Kind.TEXT:
+            unseen = ~F.col("text").rlike(rf'"{field.name}"\s*:\s*"')
+            conditions.append(~field.concerns(unseen if field.required else unseen & ~absent))
+        elif field.required:
+            conditions.append(~field.concerns(absent))
+    return reduce(lambda one, other: one & other, conditions)
 
 
 def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
@@ -150,8 +192,12 @@ def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
         found = F.schema_of_variant(F.try_variant_get(parsed, f"$.{field.name}", "variant"))
         absent = found.isNull() | (found == "VOID")
         if field.required:
-            checks.append((absent, f"missing field: {field.name}"))
-        checks.append((~absent & ~found.rlike(field.kind.variant_type), f"wrong type: {field.name}"))
+            checks.append((field.concerns(absent), f"missing field: {field.name}"))
+        wrong = ~absent & ~found.rlike(field.kind.variant_type)
+        checks.append((field.concerns(wrong), f"wrong type: {field.name}"))
+    # What the two parsers read differently, such as a name that comes twice.
+    required = [field.concerns(F.col("typed")[field.name].isNull()) for field in fields if field.required]
+    checks.append((reduce(lambda one, other: one | other, required), MALFORMED_JSON))
     return checks
 
 
@@ -162,7 +208,8 @@ def _bound_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
         if field.most is not None:
             bounds.append(F.col(field.name) > field.most)
         if bounds:
-            checks.append((reduce(lambda one, other: one | other, bounds), f"out of range: {field.name}"))
+            outside = reduce(lambda one, other: one | other, bounds)
+            checks.append((field.concerns(outside), f"out of range: {field.name}"))
     return checks
 
 
@@ -190,8 +237,11 @@ def rejected(judged: DataFrame) -> DataFrame:
 def once(events: DataFrame, watermark_s: int, time: str = "event_time") -> DataFrame:
     """Without the events whose event_id came before, as far back as the watermark reaches on the column `time`.
 
-    An event behind the watermark is dropped here; Spark counts it in numRowsDroppedByWatermark.
+    An event behind the watermark is dropped here; Spark counts it in numRowsDroppedByWatermark. A batch has no watermark: all of
+    it is looked through, and nothing is late.
     """
+    if not events.isStreaming:
+        return events.dropDuplicates(["event_id"])
     return events.withWatermark(time, f"{watermark_s} seconds").dropDuplicatesWithinWatermark(["event_id"])
 
 
