@@ -24,8 +24,9 @@ class Writer:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.failed: list[object] = []
-        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        settings = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 500}
+        self.admin = AdminClient(settings)
+        self.producer = Producer(settings | {"linger.ms": 5})
 
     def create(self, *names: str, partitions: int = 3, replicas: int = 1, **configs: str) -> None:
         """Create topics that keep records of any age."""

@@ -16,10 +16,10 @@ from kafkacompat.console.reader import ResultReader
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import ConsoleState
 
-LOOK_INTERVAL_S = 2.0
+LOOK_INTERVAL_S = 1.0
 AWAY_INTERVAL_S = 1.0
 PROBE_TIMEOUT_S = 5.0
-LOOKS_PER_SIZES = 3
+LOOKS_PER_SIZES = 5
 
 Clock = Callable[[], int]
 

@@ -7,7 +7,7 @@ import { ClusterView, lastSeen } from "./cluster.js";
 import { BrowseView } from "./browse.js";
 
 const RESULTS_INTERVAL_MS = 1000;
-const CLUSTER_INTERVAL_MS = 2000;
+const CLUSTER_INTERVAL_MS = 1000;
 const FAILED_INTERVAL_MS = 2000;
 const REQUEST_TIMEOUT_MS = 8000;
 

@@ -35,9 +35,12 @@ export class PipelineView {
   }
 
   updateCluster(view) {
+    const same = bootstrap === view.broker.bootstrap;
     bootstrap = view.broker.bootstrap;
     this.rateHistory = view.cluster?.rate_history ?? [];
-    if (this.results) this.tiles(this.results);
+    // The commands that are proposed name the broker.
+    if (this.results && same) this.tiles(this.results);
+    else if (this.results) this.updateResults(this.results);
   }
 
   updateResults(view) {
