@@ -36,8 +36,11 @@ pytestmark = pytest.mark.needs_control
 
 SEED = 11
 EVENTS_A_JOB = 3000
-BOUNDS = model.Bounds(session_gap_ms=120_000)
-OPTIONS = ("--session-gap", "120", "--trigger", "1", "--table-trigger", "1")
+# Windows long enough for the samples that an alert needs.
+BOUNDS = model.Bounds(window_ms=300_000, session_gap_ms=120_000)
+OPTIONS = ("--window", "300", "--session-gap", "120", "--trigger", "1", "--table-trigger", "1")
+# A run of seconds is mostly compiling: the quick compiler alone does it in two thirds of the time.
+QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
 SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 LINE = re.compile(r'^(\S+) - - \[(.+?)\] "(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "(.*)"$')
@@ -135,7 +138,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         hostile = hostile_records(given.entries[0].timestamp_ms)
         entries = sorted(given.entries, key=lambda entry: entry.timestamp_ms)
         half = len(entries) // 2
-        run = JobRun("all", broker.bootstrap, folder / "run", *OPTIONS, master="local[2]")
+        run = JobRun("all", broker.bootstrap, folder / "run", *OPTIONS, *QUICK, master="local[2]")
         for name in (name for names in INPUTS.values() for name in names):
             create_topic(broker.bootstrap, name, PARTITIONS, {"retention.ms": "-1"})
         given.send_some(broker.bootstrap, [entry for entry, _ in hostile] + entries[:half])
@@ -361,9 +364,7 @@ def start_following(bootstrap: str, root: Path, *options: str) -> subprocess.Pop
 
 def test_a_signal_stops_a_run_cleanly(ran: Ran, tmp_path: Path) -> None:
     """Ctrl-C, which Spark would take as the end of its jobs; SIGTERM goes the same way. Exit status 0, and the sums are told."""
-    process = start_following(
-        ran.bootstrap, tmp_path, "metrics", "--master", "local[1]", "--trigger", "1", *OPTIONS
-    )
+    process = start_following(ran.bootstrap, tmp_path, "metrics", "--master", "local[1]", *OPTIONS, *QUICK)
     try:
         assert process.stdout is not None
         said = []
