@@ -51,7 +51,7 @@ EVENTS = {
 
 
 class JobRun:
-    """One `kafkacompat pipeline run ... --until-caught-up` over a checkpoint and an output folder, begun as often as need be."""
+    """One `kafkacompat pipeline run` over a checkpoint and an output folder, begun as often as need be."""
 
     def __init__(
         self,
@@ -61,8 +61,9 @@ class JobRun:
         *options: str,
         master: str = "local[2]",
         is_short: bool = True,
+        is_endless: bool = False,
     ) -> None:
-        """A short run ends before compiling much would have paid."""
+        """A short run ends before compiling much would have paid; an endless one goes on when all is read."""
         require_program("java")
         self._environment = spark_environment() | ({"JAVA_TOOL_OPTIONS": QUICK_JVM} if is_short else {})
         self.root = root
@@ -71,7 +72,8 @@ class JobRun:
         self.log = root / "run.log"
         self._command = [
             *(sys.executable, "-m", "kafkacompat", "pipeline", "run", job),
-            *("--bootstrap", bootstrap, "--master", master, "--until-caught-up"),
+            *("--bootstrap", bootstrap, "--master", master),
+            *(() if is_endless else ("--until-caught-up",)),
             *("--checkpoint", str(self.checkpoint), "--output", str(self.output)),
             *("--progress", str(self.progress), "--ivy", str(IVY_DIR)),
             *(QUICK_SPARK if is_short else ()),

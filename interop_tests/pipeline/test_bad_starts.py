@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from interop_tests.harness.broker import free_port
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.spark_cluster import spark_environment
-from interop_tests.pipeline.runs import IVY_DIR
+from interop_tests.pipeline.runs import IVY_DIR, JobRun
 
 END_TIMEOUT_S = 90.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -81,3 +83,29 @@ def test_no_broker(run: Run) -> None:
     """Nobody listens there."""
     address = f"127.0.0.1:{free_port()}"
     assert_said(run("--bootstrap", address), address)
+
+
+def begun(run: JobRun) -> psutil.Process:
+    """The JVM of a run that has planned its first batches."""
+    assert run.begin().wait_for_batches(1), run.said()
+    (jvm,) = (each for each in psutil.Process(run.pid).children(recursive=True) if "java" in each.name())
+    return jvm
+
+
+@pytest.mark.parametrize("end", ["the JVM is killed", "both are terminated"])
+def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> None:
+    """Killed alone it is named; told to end like the command, as service managers do, it is a clean stop."""
+    run = JobRun("logs", bootstrap, tmp_path / "run", is_endless=True)
+    try:
+        jvm = begun(run)
+        if end == "the JVM is killed":
+            jvm.kill()
+            assert run.end(END_TIMEOUT_S) == 1
+            assert "kafkacompat: Spark's JVM is gone" in run.said()
+        else:
+            os.kill(run.pid, signal.SIGTERM)
+            jvm.terminate()
+            assert run.end(END_TIMEOUT_S) == 0, run.said()
+        assert "Traceback" not in run.log.read_text()
+    finally:
+        run.kill()

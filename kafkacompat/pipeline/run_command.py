@@ -12,7 +12,13 @@ from typing import IO, Final
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.session import require_java, require_writable, start_session
+from kafkacompat.pipeline.session import (
+    is_jvm_gone,
+    require_java,
+    require_writable,
+    start_session,
+    stop_session,
+)
 from kafkacompat.pipeline.topics import (
     DEFAULT_BOOTSTRAP,
     DEFAULT_PARTITIONS,
@@ -197,8 +203,14 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
             Run(session, queries, options, say, progress).run(stop)
+        except Exception as error:
+            # A signal to the whole process group, as service managers send it, ends Spark's JVM by itself.
+            if not is_jvm_gone(error):
+                raise
+            if not stop.is_set:
+                raise PipelineFailed("Spark's JVM is gone; started again, the run goes on") from None
         finally:
-            session.stop()
+            stop_session(session)
     return 0
 
 

@@ -19,6 +19,7 @@ from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import Totals, line_of, summary_of
 from kafkacompat.pipeline.queries import Query
+from kafkacompat.pipeline.session import is_jvm_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -178,4 +179,6 @@ class Run:
                 query.stop()
             except Exception as error:
                 # One that does not stop in time must not keep the others running.
-                print(f"kafkacompat: query {query.name} did not stop: {error}", file=sys.stderr)
+                if not is_jvm_gone(error):
+                    said = str(error).partition("\n")[0]
+                    print(f"kafkacompat: query {query.name} did not stop: {said}", file=sys.stderr)

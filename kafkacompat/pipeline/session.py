@@ -174,3 +174,19 @@ def _require_connector(session: SparkSession) -> None:
                 f"Spark has no Kafka connector; give spark-submit --packages {CONNECTOR}"
             ) from None
         raise
+
+
+def is_jvm_gone(error: BaseException) -> bool:
+    """Whether a call of Spark failed because its JVM is no more."""
+    if isinstance(error, ConnectionError):
+        return True
+    return type(error).__module__ == "py4j.protocol" and type(error).__name__ == "Py4JNetworkError"
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop it; one whose JVM is gone has stopped."""
+    try:
+        session.stop()
+    except Exception as error:
+        if not is_jvm_gone(error):
+            raise
