@@ -65,6 +65,8 @@ def console(
 @pytest.fixture
 def page(chromium: webdriver.Chrome, console: ConsoleProcess) -> Iterator[Page]:
     """A tab on it; a test fails if the browser had anything to complain of."""
+    # The page of the test before may still ask a console that is gone.
+    chromium.get("about:blank")
     shown = Page(chromium, console.address)
     shown.complaints()
     yield shown

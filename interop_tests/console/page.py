@@ -155,8 +155,9 @@ class Page:
         return Image.open(io.BytesIO(png)).convert("RGB")
 
     def complaints(self) -> list[str]:
-        """What Chromium's console said since the last question: errors, and what the content policy stopped."""
-        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        """What Chromium said of this console since the last question: errors, and what the content policy stopped."""
+        said = [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        return [each for each in said if self.address in each]
 
 
 def part(picture: Image.Image, box: dict[str, float]) -> Image.Image:

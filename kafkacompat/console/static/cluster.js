@@ -58,7 +58,7 @@ export class ClusterView {
     setText(byId("nodes-note"), `cluster ${id}${error ? ` · sizes: ${error}` : ""}`);
     replace(byId("nodes"), table("Nodes of the cluster", [
       { title: "Node", cell: (node) => [h("b", {}, node.node), node.controller && [" ", h("span", { class: "tag accent" }, "controller")]] },
-      { title: "Address", class: "mono nowrap", cell: (node) => node.address ?? "–" },
+      { title: "Address", class: "mono nowrap hide-small", cell: (node) => node.address ?? "–" },
       { title: "State", cell: (node) => (node.alive ? (node.behind ? h("span", { class: "tag warning" }, `${node.behind} behind`) : h("span", { class: "tag good" }, "alive")) : h("span", { class: "tag bad" }, "away")) },
       { title: "Leads", number: true, cell: (node) => count(node.leads) },
       { title: "Replicas", number: true, cell: (node) => count(node.replicas) },
@@ -82,7 +82,7 @@ export class ClusterView {
     if (shown.length === 0) { replace(byId("topics"), empty("There is no topic yet.", "kafkacompat topics create NAME", "kafkacompat pipeline demo")); return; }
     replace(byId("topics"), table("Topics", [
       { title: "Topic", class: "nowrap", cell: (topic) => this.fold(`topic ${topic.topic}`, topic.topic) },
-      { title: "Partitions", number: true, cell: (topic) => count(topic.partitions.length) },
+      { title: "Partitions", number: true, class: "hide-small", cell: (topic) => count(topic.partitions.length) },
       { title: "State", cell: (topic) => topicState(topic) },
       { title: "Records", number: true, cell: (topic) => h("span", { title: "offsets between start and end; compaction leaves fewer records" }, count(topic.records)) },
       { title: "Records/s", number: true, cell: (topic) => rate(topic.records_per_s) },
