@@ -7,6 +7,7 @@ Between them the events hold copies, late ones, and every kind of bad record.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -25,9 +26,10 @@ from interop_tests.harness.broker import BrokerProcess, chosen_kind
 from interop_tests.harness.kafka_jars import CHECKOUT
 from interop_tests.harness.raw_kafka import create_topic
 from interop_tests.harness.spark_cluster import SparkCluster, spark_environment, spark_home
+from interop_tests.harness.waiting import wait_until
 from interop_tests.pipeline import model
 from interop_tests.pipeline.known_input import HOUR_MS, INPUTS, PARTITIONS, Entry, KnownInput, known_input
-from interop_tests.pipeline.runs import IVY_DIR, JobRun, read_topic
+from interop_tests.pipeline.runs import IVY_DIR, QUICK_JVM, JobRun, read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +41,6 @@ EVENTS_A_JOB = 3000
 # Windows long enough for the samples that an alert needs.
 BOUNDS = model.Bounds(window_ms=300_000, session_gap_ms=120_000)
 OPTIONS = ("--window", "300", "--session-gap", "120", "--trigger", "1", "--table-trigger", "1")
-# A run of seconds is mostly compiling: the quick compiler alone does it in two thirds of the time.
-QUICK = ("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1")
 SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 LINE = re.compile(r'^(\S+) - - \[(.+?)\] "(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "(.*)"$')
@@ -138,7 +138,7 @@ def ran(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         hostile = hostile_records(given.entries[0].timestamp_ms)
         entries = sorted(given.entries, key=lambda entry: entry.timestamp_ms)
         half = len(entries) // 2
-        run = JobRun("all", broker.bootstrap, folder / "run", *OPTIONS, *QUICK, master="local[2]")
+        run = JobRun("all", broker.bootstrap, folder / "run", *OPTIONS, master="local[2]")
         for name in (name for names in INPUTS.values() for name in names):
             create_topic(broker.bootstrap, name, PARTITIONS, {"retention.ms": "-1"})
         given.send_some(broker.bootstrap, [entry for entry, _ in hostile] + entries[:half])
@@ -341,45 +341,19 @@ def test_copies_and_late_events_are_counted(ran: Ran) -> None:
     assert "caught up" in said or "stopped" in said
 
 
-def start_following(bootstrap: str, root: Path, *options: str) -> subprocess.Popen[str]:
-    """`pipeline run` that does not end by itself."""
-    command = [*(sys.executable, "-m", "kafkacompat", "pipeline", "run", *options), "--bootstrap", bootstrap]
-    command += [
-        "--checkpoint",
-        str(root / "checkpoint"),
-        "--output",
-        str(root / "tables"),
-        "--ivy",
-        str(IVY_DIR),
-    ]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=spark_environment(),
-        cwd=root,
-    )
-
-
-def test_a_signal_stops_a_run_cleanly(ran: Ran, tmp_path: Path) -> None:
-    """Ctrl-C, which Spark would take as the end of its jobs; SIGTERM goes the same way. Exit status 0, and the sums are told."""
-    process = start_following(ran.bootstrap, tmp_path, "metrics", "--master", "local[1]", *OPTIONS, *QUICK)
+def test_ctrl_c_stops_a_run_cleanly(ran: Ran, tmp_path: Path) -> None:
+    """Spark would take SIGINT as the end of its jobs; here it is exit status 0, and the sums are told."""
+    run = JobRun("metrics", ran.bootstrap, tmp_path / "run", *OPTIONS, is_endless=True).begin()
     try:
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if " metrics-latest " in line:
-                break
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=COMMAND_TIMEOUT_S)
+        wait_until(run.progress.exists, "the progress file is there", COMMAND_TIMEOUT_S)
+        wait_until(lambda: run.progress.stat().st_size > 0, "a batch is told", COMMAND_TIMEOUT_S)
+        os.kill(run.pid, signal.SIGINT)
+        assert run.end(COMMAND_TIMEOUT_S) == 0, run.said()
     finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 0, "".join(said) + rest
-    assert "stopped; by query" in rest
-    assert "Traceback" not in rest
+        run.kill()
+    said = run.log.read_text()
+    assert "stopped; by query" in said
+    assert "Traceback" not in said
 
 
 def test_spark_submit_to_a_standalone_cluster(ran: Ran, spark: SparkSession, tmp_path: Path) -> None:
@@ -409,7 +383,7 @@ def test_spark_submit_to_a_standalone_cluster(ran: Ran, spark: SparkSession, tmp
             capture_output=True,
             text=True,
             timeout=CLUSTER_TIMEOUT_S,
-            env=spark_environment() | {"PYSPARK_PYTHON": sys.executable},
+            env=spark_environment() | {"PYSPARK_PYTHON": sys.executable, "JAVA_TOOL_OPTIONS": QUICK_JVM},
             check=False,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
