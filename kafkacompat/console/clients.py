@@ -48,5 +48,5 @@ def consumer_settings(bootstrap: str, uncommitted: bool = False) -> Settings:
         "allow.auto.create.topics": False,
         "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
         "queued.max.messages.kbytes": MAX_QUEUED_KBYTES,
-        "fetch.wait.max.ms": 200,
+        "fetch.wait.max.ms": 100,
     }
