@@ -17,6 +17,16 @@ PAST_S_MAX: Final = 24 * 3600.0
 """How far back event time begins at most."""
 
 
+SMALL_SPARK: Final = (
+    *("--shuffle-partitions", "1"),
+    *("--conf", "spark.sql.codegen.wholeStage=false"),
+    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+    *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+)
+"""13 queries start at once on a few cores and see some hundred events a second: compiling their code well would take a minute
+and never pay."""
+
+
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
     """One demo: its command line with what was found out on this machine."""
@@ -72,6 +82,7 @@ class DemoPlan:
                     *("pipeline", "run", "all", "--bootstrap", self.bootstrap, "--master", self.master),
                     *("--checkpoint", str(self.data / "checkpoint"), "--output", str(self.tables)),
                     *("--trigger", f"{self.trigger_s:g}", "--progress", str(self.data / "progress.jsonl")),
+                    *SMALL_SPARK,
                 ]
             case _:
                 page = f"127.0.0.1:{self.page_port}"
