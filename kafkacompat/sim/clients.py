@@ -6,6 +6,7 @@ order, a record missed or seen twice) are breaches. Nothing cuts them off but th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -235,52 +236,44 @@ class Lane:
             producer.later(self._send)
 
 
-class Consumer(Client):
-    """Reads every partition from its start to the high watermark, for ever."""
+class Reader(Client, ABC):
+    """Reads every partition from its start, for ever. What it does with an answer is its kind's."""
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
         super().__init__(simulation, client_id)
         self.positions: dict[Key, int] = {}
-        self.next_sequences: dict[tuple[Key, int], int] = {}
-        """By partition and producer."""
-        self._rack = rack_of(self.chance.randrange(3))
-        self._nearby: dict[Key, int] = {}
-        """Partition -> the replica that its leader has pointed to; forgotten at the first trouble."""
 
     def found(self, key: Key) -> None:
         self.positions[key] = 0
         self._fetch(key)
 
-    def _fetch(self, key: Key) -> None:
-        place = self.places[key]
-        if place.leader == NO_LEADER:
-            self.refresh()
-            self.later(lambda: self._fetch(key))
-            return
-        source = self._nearby.get(key, place.leader)
-        request = FetchRequest(
-            rack_id=self._rack,
+    def _source(self, place: Place) -> int:
+        """The node to read from."""
+        return place.leader
+
+    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
+        return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=100_000,
             session_epoch=SESSIONLESS,
-            topics=[
-                FetchTopic(
-                    topic=place.topic,
-                    topic_id=place.topic_id,
-                    partitions=[
-                        FetchPartition(
-                            partition=place.partition,
-                            current_leader_epoch=place.leader_epoch,
-                            fetch_offset=self.positions[key],
-                            partition_max_bytes=self.simulation.options.fetch_bytes,
-                        )
-                    ],
-                )
-            ],
+            topics=[FetchTopic(topic=place.topic, topic_id=place.topic_id, partitions=[partition])],
         )
+
+    def _fetch(self, key: Key) -> None:
+        place = self.places[key]
+        if place.leader == NO_LEADER:
+            self._again(key)
+            return
+        partition = FetchPartition(
+            partition=place.partition,
+            current_leader_epoch=place.leader_epoch,
+            fetch_offset=self.positions[key],
+            partition_max_bytes=self.simulation.options.fetch_bytes,
+        )
+        request = self._request(partition, place)
         purpose = f"consume {key[0].hex()} {key[1]}"
-        self.ask(source, request, purpose).on_done(lambda done: self._fetched(key, done))
+        self.ask(self._source(place), request, purpose).on_done(lambda done: self._fetched(key, done))
 
     def _fetched(self, key: Key, done: Deferred[Any]) -> None:
         try:
@@ -291,15 +284,60 @@ class Consumer(Client):
             self._again(key)
             return
         answer = response.responses[0].partitions[0]
+        self._check(key, answer)
+        if answer.error_code:
+            self._again(key)
+            return
+        self._read(key, answer)
+        self.later(lambda: self._fetch(key), 20)
+
+    def _check(self, key: Key, answer: Any) -> None:
+        """Look at any answer, errors too."""
+
+    @abstractmethod
+    def _read(self, key: Key, answer: Any) -> None:
+        """Take the records of an answer without an error."""
+
+    def _again(self, key: Key) -> None:
+        self.refresh()
+        self.later(lambda: self._fetch(key))
+
+    def _advance(self, key: Key, offset: int) -> None:
+        if offset != self.positions[key]:
+            raise Breach(
+                "consumers miss nothing", f"{self.places[key]} went from {self.positions[key]} to {offset}"
+            )
+        self.positions[key] = offset + 1
+
+
+class Consumer(Reader):
+    """Reads to the high watermark, from the leader or a replica nearby."""
+
+    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
+        super().__init__(simulation, client_id)
+        self.next_sequences: dict[tuple[Key, int], int] = {}
+        """By partition and producer."""
+        self._rack = rack_of(self.chance.randrange(3))
+        self._nearby: dict[Key, int] = {}
+        """Partition -> the replica that its leader has pointed to; forgotten at the first trouble."""
+
+    def _source(self, place: Place) -> int:
+        return self._nearby.get(place.key, place.leader)
+
+    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
+        request = super()._request(partition, place)
+        request.rack_id = self._rack
+        return request
+
+    def _check(self, key: Key, answer: Any) -> None:
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and key not in self._nearby:
             raise Breach(
                 "consumers go on",
                 f"{self.places[key]} has no offset {self.positions[key]} any more, "
                 f"high watermark {answer.high_watermark}",
             )
-        if answer.error_code:
-            self._again(key)
-            return
+
+    def _read(self, key: Key, answer: Any) -> None:
         if answer.preferred_read_replica >= 0:
             self._nearby[key] = answer.preferred_read_replica
         records = answer.records or b""
@@ -311,14 +349,9 @@ class Consumer(Client):
             for offset, record in records_of(batch, header):
                 if offset >= self.positions[key]:
                     self._take(key, header, offset, record.value or b"")
-        self.later(lambda: self._fetch(key), 20)
 
     def _take(self, key: Key, header: BatchHeader, offset: int, value: Buffer) -> None:
-        if offset != self.positions[key]:
-            raise Breach(
-                "consumers miss nothing", f"{self.places[key]} went from {self.positions[key]} to {offset}"
-            )
-        self.positions[key] = offset + 1
+        self._advance(key, offset)
         producer_id = header.producer_id
         if header.is_transactional or producer_id not in self.simulation.producer_ids:
             return
@@ -334,5 +367,4 @@ class Consumer(Client):
 
     def _again(self, key: Key) -> None:
         self._nearby.pop(key, None)
-        self.refresh()
-        self.later(lambda: self._fetch(key))
+        super()._again(key)

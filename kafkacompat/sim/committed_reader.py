@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.deferred import Deferred
-from kafkacompat.ids import NO_LEADER
-from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
-from kafkacompat.sim.clients import FETCH_WAIT_MS, SESSIONLESS, Client, Key
+from kafkacompat.sim.clients import Key, Place, Reader
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.transactional import Fate, Transaction
-from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -78,62 +75,20 @@ class Transactions:
                 raise Breach("transactions are atomic", f"{name}, {transaction.fate.value}, is shown: {seen}")
 
 
-class CommittedReader(Client):
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
-        self.positions: dict[Key, int] = {}
+class CommittedReader(Reader):
+    """Reads to the last stable offset, from the leader."""
 
-    def found(self, key: Key) -> None:
-        self.positions[key] = 0
-        self._fetch(key)
+    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
+        request = super()._request(partition, place)
+        request.isolation_level = READ_COMMITTED
+        return request
 
-    def _fetch(self, key: Key) -> None:
-        place = self.places[key]
-        if place.leader == NO_LEADER:
-            self._again(key)
-            return
-        partition = FetchPartition(
-            partition=place.partition,
-            current_leader_epoch=place.leader_epoch,
-            fetch_offset=self.positions[key],
-            partition_max_bytes=self.simulation.options.fetch_bytes,
-        )
-        request = FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=100_000,
-            isolation_level=READ_COMMITTED,
-            session_epoch=SESSIONLESS,
-            topics=[FetchTopic(topic=place.topic, topic_id=place.topic_id, partitions=[partition])],
-        )
-        purpose = f"read committed {key[0].hex()} {key[1]}"
-        self.ask(place.leader, request, purpose).on_done(lambda done: self._fetched(key, done))
-
-    def _again(self, key: Key) -> None:
-        self.refresh()
-        self.later(lambda: self._fetch(key))
-
-    def _fetched(self, key: Key, done: Deferred[Any]) -> None:
-        try:
-            response = done.result()
-        except ChannelError:
-            response = None
-        if response is None or response.error_code or not response.responses:
-            self._again(key)
-            return
-        answer = response.responses[0].partitions[0]
-        if answer.error_code:
-            self._again(key)
-            return
+    def _read(self, key: Key, answer: Any) -> None:
         if answer.last_stable_offset > answer.high_watermark:
             raise Breach(
                 "stable is committed",
                 f"{self.places[key]}: {answer.last_stable_offset} of {answer.high_watermark}",
             )
-        self._take(key, answer)
-        self.later(lambda: self._fetch(key), 20)
-
-    def _take(self, key: Key, answer: Any) -> None:
         records = answer.records or b""
         ranges = sorted(answer.aborted_transactions or [], key=lambda each: each.first_offset)
         aborted: set[int] = set()
@@ -148,7 +103,7 @@ class CommittedReader(Client):
                     raise Breach(
                         "read_committed ends at the last stable offset", f"{self.places[key]} at {offset}"
                     )
-                self.positions[key] = offset + 1
+                self._advance(key, offset)
                 if header.is_transactional and not header.is_control and header.producer_id not in aborted:
                     self.simulation.transactions.shown(key, bytes(record.value or b""))
             if header.is_control:
