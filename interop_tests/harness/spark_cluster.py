@@ -17,6 +17,8 @@ from interop_tests.harness.kafka_jars import MissingTool, require_program
 from interop_tests.harness.waiting import wait_until
 
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+# Short-lived JVMs start sooner when they compile little.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 30.0
 
@@ -37,6 +39,7 @@ def spark_environment() -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
     }
 
 

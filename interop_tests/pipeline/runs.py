@@ -17,7 +17,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import spark_environment
+from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +27,10 @@ READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
 OUTPUT_CHARACTERS = 4000
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUICK_SPARK = (
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+    *("--conf", f"spark.executor.extraJavaOptions={QUICK_JVM}"),
 )
 
 TABLES = {
