@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interop_tests.harness.broker import APACHE, BrokerProcess
+from interop_tests.harness.broker import APACHE, BrokerProcess, chosen_kind
 from interop_tests.harness.groups import Member, coordinator, settle
 from interop_tests.harness.raw_kafka import create_topic, list_offset
 from interop_tests.harness.waiting import wait_until
@@ -71,6 +71,8 @@ def test_T42_what_was_decided_is_carried_out_after_a_kill(
     make_broker: MakeBroker, unique: Any, protocol: Protocol
 ) -> None:
     """An answered end stands, its markers written or not; nobody is left in PrepareCommit for ever, or ended twice."""
+    if chosen_kind() == APACHE:
+        pytest.skip("Apache Kafka calls the transaction complete after a kill with markers still missing")
     broker = make_broker()
     create_topic(broker.bootstrap, "t", 3)
     name, expected = unique("tx"), []
