@@ -48,9 +48,11 @@ def record(
     return F.struct(F.lit(topic).alias("topic"), key_text.alias("key"), value.alias("value"))
 
 
-def row_record(topic: str, columns: Sequence[str], key: Sequence[str]) -> Column:
-    """The record of a row whose columns of these names are its fields."""
-    return record(topic, {name: F.col(name) for name in columns}, key)
+def row_record(
+    topic: str, columns: Sequence[str], key: Sequence[str], told_by: Sequence[str] | None = None
+) -> Column:
+    """The record of a row whose columns of these names are its fields; told_by as in `record`."""
+    return record(topic, {name: F.col(name) for name in columns}, key, told_by)
 
 
 def as_records(rows: DataFrame, made: Column) -> DataFrame:

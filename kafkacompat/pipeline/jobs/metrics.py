@@ -34,6 +34,9 @@ PERCENTILES: Final = (50, 95, 99)
 LIVE_PERCENTILE_ACCURACY: Final = 1000
 """The live rows' percentiles are off by at most one rank in so many."""
 
+ESTIMATES: Final = frozenset(f"latency_p{percentile}_ms" for percentile in PERCENTILES)
+"""Columns of live rows that may depend on the order in which samples came."""
+
 ALERT_SAMPLES_MIN: Final = 20
 """A window with fewer samples raises no alert."""
 
@@ -126,15 +129,16 @@ def window_rows(samples: DataFrame, window_s: int) -> DataFrame:
 
 
 def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
-    """The same figures of a window so far, in one aggregation; percentiles are estimates."""
+    """The same figures of a window so far, in one aggregation; percentiles (ESTIMATES) are estimates."""
     shares = F.array(*(F.lit(percentile / 100) for percentile in PERCENTILES))
     gathered = samples.groupBy(_window(window_s), "service").agg(
         F.count("*").alias("count"),
-        F.avg("latency_ms").alias("latency_mean_ms"),
+        F.sum(_thousandths("latency_ms")).alias("total_us"),
         F.percentile_approx("latency_ms", shares, LIVE_PERCENTILE_ACCURACY).alias("percentiles"),
-        F.avg(F.col("error").cast("double")).alias("error_rate"),
-        F.avg("cpu_percent").alias("cpu_mean_percent"),
+        F.count_if("error").alias("errors"),
+        F.sum(_thousandths("cpu_percent")).alias("cpu_total"),
     )
+    count = F.col("count")
     percentiles = [
         F.get("percentiles", F.lit(index)).alias(f"latency_p{percentile}_ms")
         for index, percentile in enumerate(PERCENTILES)
@@ -144,10 +148,10 @@ def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
         "window_start_ms",
         "window_end_ms",
         "count",
-        "latency_mean_ms",
+        (F.col("total_us") / count / 1000).alias("latency_mean_ms"),
         *percentiles,
-        "error_rate",
-        "cpu_mean_percent",
+        (F.col("errors") / count).alias("error_rate"),
+        (F.col("cpu_total") / count / 1000).alias("cpu_mean_percent"),
     )
 
 
