@@ -22,7 +22,7 @@ from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-END_TIMEOUT_S = 240.0
+END_TIMEOUT_S = 900.0 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 240.0
 READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
