@@ -337,8 +337,6 @@ def test_copies_and_late_events_are_counted(ran: Ran) -> None:
         # A copy of a late event is late too.
         assert given.late[job] <= late[query] <= given.late[job] + given.twice[job], query
         assert late[query] + copies[query] == given.late[job] + given.twice[job], query
-    said = ran.run.said()
-    assert "caught up" in said or "stopped" in said
 
 
 def test_ctrl_c_stops_a_run_cleanly(ran: Ran, tmp_path: Path) -> None:
