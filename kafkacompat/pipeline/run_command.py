@@ -204,11 +204,9 @@ def run(arguments: argparse.Namespace) -> int:
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
             Run(session, queries, options, say, progress).run(stop)
         except Exception as error:
-            # A signal to the whole process group, as service managers send it, ends Spark's JVM by itself.
-            if not is_jvm_gone(error):
-                raise
-            if not stop.is_set:
+            if is_jvm_gone(error):
                 raise PipelineFailed("Spark's JVM is gone; started again, the run goes on") from None
+            raise
         finally:
             stop_session(session)
     return 0

@@ -127,6 +127,10 @@ class Run:
                 running = self._poll()
                 if self._options.until_caught_up and not running:
                     break
+        except Exception:
+            # A signal to the whole process group, as service managers send it, ends Spark's JVM by itself.
+            if not stop.is_set:
+                raise
         finally:
             self._stop_all()
         self._say(summary_of(self._totals))
@@ -138,6 +142,8 @@ class Run:
             try:
                 self._running.append(start(self._session, query, self._options))
             except Exception as error:
+                if is_jvm_gone(error):
+                    raise
                 said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
                 raise PipelineFailed(
                     f"query {query.name} cannot start: {said[:FAILURE_CHARACTERS_MAX]}"

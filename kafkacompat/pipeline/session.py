@@ -180,7 +180,11 @@ def is_jvm_gone(error: BaseException) -> bool:
     """Whether a call of Spark failed because its JVM is no more."""
     if isinstance(error, ConnectionError):
         return True
-    return type(error).__module__ == "py4j.protocol" and type(error).__name__ == "Py4JNetworkError"
+    if type(error).__module__ != "py4j.protocol":
+        return False
+    # A call that got no answer is a plain Py4JError without words from the other side.
+    name = type(error).__name__
+    return name == "Py4JNetworkError" or (name == "Py4JError" and "Trace:" not in str(error))
 
 
 def stop_session(session: SparkSession) -> None:
