@@ -12,13 +12,14 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
+    KafkaException,
     Producer,
     TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
-from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.waiting import wait_until, wait_without_error
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PER_CODEC = 30
@@ -202,7 +203,12 @@ def contents(bootstrap: str, group: str = READERS) -> Contents:
 
     def list_offsets(spec: OffsetSpec, isolation: IsolationLevel) -> dict[tuple[str, int], int]:
         asked = {TopicPartition(*partition): spec for partition in partitions}
-        answered = done(admin.list_offsets(asked, isolation_level=isolation))
+        # Right after its start Apache Kafka may tell clients of a leader epoch before its own replicas know it.
+        answered = wait_without_error(
+            lambda: done(admin.list_offsets(asked, isolation_level=isolation)),
+            "listing offsets",
+            (KafkaException,),
+        )
         return {(one.topic, one.partition): result.offset for one, result in answered.items()}
 
     firsts = list_offsets(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
