@@ -6,6 +6,7 @@ Follows Spark 4.0's settings. Knows nothing of jobs.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -134,6 +135,8 @@ def start_session(options: RunOptions) -> SparkSession:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    # py4j logs a traceback of each call that got no answer, by the root logger; here a line tells of it.
+    logging.getLogger().addHandler(logging.NullHandler())
     builder = SparkSession.builder.appName("kafkacompat-pipeline-" + "-".join(options.jobs))
     if options.master is not None:
         builder = builder.master(options.master)
