@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 BATCH = 20
 TIMEOUT_S = 60.0
+STUCK_S = 30.0
+"""Without any progress for so long an attempt is given up, longer than a transaction's timeout."""
 
 
 class Copier:
     """Copies one partition of the source into the same of the target, `BATCH` a transaction, every fifth aborted.
 
-    After any failure but an abortable one the producer is made anew, as an application that is started again would be.
+    After any failure but an abortable one the producer is made anew, as an application that is started again would be. So it
+    is when an attempt is stuck: librdkafka may wait for ever for a group coordinator that the metadata left out while it was
+    away (its issue 5511). The one that is given up may wake up again; then it is fenced.
     """
 
     def __init__(
@@ -32,7 +37,8 @@ class Copier:
         self.restarts = 0
         self.faults: list[str] = []
         self.ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._attempt = 0
+        self._thread = threading.Thread(target=self._supervise, daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
@@ -43,14 +49,32 @@ class Copier:
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "a copier hangs"
 
-    def _run(self) -> None:
+    def _supervise(self) -> None:
         while not self.ended.is_set() and self.copied < self._inputs:
+            self._attempt += 1
+            worker = threading.Thread(target=self._run, args=(self._attempt,), daemon=True)
+            worker.start()
+            seen, since = (self.copied, self.restarts), time.monotonic()
+            while worker.is_alive():
+                worker.join(0.2)
+                if seen != (self.copied, self.restarts):
+                    seen, since = (self.copied, self.restarts), time.monotonic()
+                elif time.monotonic() - since > STUCK_S:
+                    self.faults.append(f"stuck at {self.copied}")
+                    break
+
+    def _goes_on(self, attempt: int) -> bool:
+        return attempt == self._attempt and not self.ended.is_set() and self.copied < self._inputs
+
+    def _run(self, attempt: int) -> None:
+        while self._goes_on(attempt):
             consumer = self._consumer()
             try:
-                self._copy(consumer)
+                self._copy(consumer, attempt)
             except KafkaException as error:
-                self.restarts += 1
-                self.faults.append(str(error))
+                if attempt == self._attempt:
+                    self.restarts += 1
+                    self.faults.append(str(error))
                 self.ended.wait(0.2)
             finally:
                 consumer.close()
@@ -66,7 +90,7 @@ class Copier:
             }
         )
 
-    def _copy(self, consumer: Consumer) -> None:
+    def _copy(self, consumer: Consumer, attempt: int) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -76,10 +100,12 @@ class Copier:
         )
         producer.init_transactions(TIMEOUT_S)
         (committed,) = consumer.committed([self._source], TIMEOUT_S)
+        if attempt != self._attempt:
+            return
         self.copied = max(committed.offset, 0)
         consumer.assign([TopicPartition(self._source.topic, self._source.partition, self.copied)])
         turn = 0
-        while not self.ended.is_set() and self.copied < self._inputs:
+        while self._goes_on(attempt):
             messages = [each for each in consumer.consume(BATCH, 1.0) if each.error() is None]
             if not messages:
                 continue
@@ -105,6 +131,8 @@ class Copier:
                     raise
                 producer.abort_transaction(TIMEOUT_S)
                 end = self.copied
+            if attempt != self._attempt:
+                return
             self.copied = end
             consumer.seek(TopicPartition(self._source.topic, self._source.partition, end))
 
