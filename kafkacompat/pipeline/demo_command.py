@@ -35,7 +35,7 @@ from kafkacompat.pipeline.session import require_java, require_writable
 from kafkacompat.pipeline.topics import create_missing, plans
 
 DEFAULT_RATE: Final = 300.0
-DEFAULT_SPEED: Final = 60.0
+DEFAULT_SPEED: Final = 30.0
 DEFAULT_TRIGGER_S: Final = 5.0
 DEFAULT_PAGE_PORT: Final = 8088
 READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}

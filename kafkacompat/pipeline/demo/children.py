@@ -33,7 +33,7 @@ class Child:
     """One process in a group of its own: Ctrl-C at the terminal reaches the demo, which ends its children in order."""
 
     def __init__(self, name: str, command: list[str], log: Path) -> None:
-        """Start it; what it prints is appended to log."""
+        """Start it; what it prints is appended to log, and what it leaves where it runs (Spark does) lies beside that."""
         self.name = name
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +41,7 @@ class Child:
         with open(log, "ab") as output:
             self._process = subprocess.Popen(
                 command,
+                cwd=log.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
