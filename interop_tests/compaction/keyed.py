@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -124,3 +125,11 @@ def wait_until_clean(data_dir: Path, topic: str) -> None:
     wait_until(
         lambda: cleaned_to(data_dir, topic) == active_base(data_dir, topic) > 0, f"{topic} is cleaned", WAIT_S
     )
+
+
+def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_uncommitted") -> list[int]:
+    """A consumer from 0 finds offsets rise and each key's newest value at its offset; the offsets."""
+    offsets, found = read_all(bootstrap, updates.topic, isolation)
+    assert all(one < two for one, two in itertools.pairwise(offsets))
+    assert {key: place for key, place in found.items() if key in updates.last} == updates.last
+    return offsets

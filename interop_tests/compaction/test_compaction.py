@@ -18,6 +18,7 @@ from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
     WAIT_S,
     Updates,
+    assert_last_values,
     cleaned_to,
     create_compacted,
     read_all,
@@ -39,14 +40,6 @@ KILLS_AT_RANDOM = 25 if SOAK else 2
 UPDATES = 2_000_000 if SOAK else 60_000
 JAVA_UPDATES = 2_000_000 if SOAK else 120_000
 KEYS = 40
-
-
-def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_uncommitted") -> list[int]:
-    """A consumer from 0 finds offsets rise and each key's newest value at its offset; the offsets."""
-    offsets, found = read_all(bootstrap, updates.topic, isolation)
-    assert all(one < two for one, two in itertools.pairwise(offsets))
-    assert {key: place for key, place in found.items() if key in updates.last} == updates.last
-    return offsets
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])

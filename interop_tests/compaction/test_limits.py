@@ -13,12 +13,12 @@ from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
     WAIT_S,
     Updates,
+    assert_last_values,
     cleaned_to,
     create_compacted,
     read_all,
     wait_until_clean,
 )
-from interop_tests.compaction.test_compaction import assert_last_values
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.waiting import wait_until
 
