@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.partition.fetch_answers import UNKNOWN, FetchAnswers
+from kafkacompat.partition.parked_fetches import ParkedFetch, asked_of, replica_key
 from kafkacompat.partition.read_replicas import nearest_replica
 from kafkacompat.partition.sessions import FetchContext, FetchSessionCache, SessionPartition
-from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition.waiters import WaitList
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
@@ -46,44 +47,6 @@ ANSWER_NOW = -1
 """In place of a byte count: this partition ends the wait."""
 
 
-class ParkedFetch(Waiter):
-    """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes.
-
-    A follower's has only those of which there is something to tell; it is found by the replica's id, for it may follow thousands.
-    """
-
-    __slots__ = ("answer", "asked", "context", "engine", "parameters", "parked_in", "sizes", "total")
-
-    def __init__(self, engine: FetchEngine, context: FetchContext, parameters: FetchParameters) -> None:
-        super().__init__()
-        self.engine = engine
-        self.context = context
-        self.parameters = parameters
-        self.parked_in = engine.followers if parameters.replica_id >= 0 else engine.consumers
-        self.answer: Deferred[FetchResponse] = Deferred()
-        self.asked: dict[tuple[str, int], Any] = {}
-        self.sizes: dict[tuple[str, int], int] = {}
-        self.total = 0
-
-    def expire(self) -> None:
-        self.finish(self.context.partitions)
-
-    def moved(self) -> Iterable[Any]:
-        """The partitions that can give something. A full fetch is told of all: its session is made of what it was told."""
-        if self.context.session is None:
-            return self.context.partitions
-        return [self.asked[key] for key, size in self.sizes.items() if size]
-
-    def finish(self, partitions: Iterable[Any]) -> None:
-        """Answer with what these can give now."""
-        try:
-            response = self.engine.read_again(self.context, self.parameters, partitions)
-        except Exception as error:
-            self.answer.fail(error)
-        else:
-            self.answer.resolve(response)
-
-
 class FetchEngine:
     """FetchService of api/context."""
 
@@ -108,6 +71,8 @@ class FetchEngine:
         self.consumers: WaitList[ParkedFetch] = WaitList(clock, timers)
         self.followers: WaitList[ParkedFetch] = WaitList(clock, timers)
         self._answers = FetchAnswers(manager, clock)
+        self._reading: list[dict[tuple[str, int], PartitionCore]] = []
+        """Of each fetch that is being read just now: the partitions whose end, start or role moved meanwhile."""
         manager.watch(self._advanced)
         manager.watch_appends(self._appended)
 
@@ -133,7 +98,7 @@ class FetchEngine:
             return FetchResponse(error_code=context.error)
         parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
-        answers, ready = self.read_all(context, parameters, context.partitions, arrived=True)
+        answers, ready = self._read_arrived(context, parameters)
         if ready or parameters.max_wait_ms <= 0:
             return self._answers.respond(context, parameters, answers)
         waiter = ParkedFetch(self, context, parameters)
@@ -161,6 +126,25 @@ class FetchEngine:
         parked_in.park(waiter, keys, wait_ms)
         return waiter.answer
 
+    def _read_arrived(
+        self, context: FetchContext, parameters: FetchParameters
+    ) -> tuple[list[tuple[Any, PartitionData]], bool]:
+        """`read_all` of a fetch that has just come, and once more of what moved while it was read: a follower's fetch lets high
+        watermarks move, and whoever waited for that, a coordinator say, may have appended to partitions passed by before."""
+        moved: dict[tuple[str, int], PartitionCore] = {}
+        self._reading.append(moved)
+        try:
+            answers, ready = self.read_all(context, parameters, context.partitions, arrived=True)
+        finally:
+            self._reading.pop()
+        if ready or not moved:
+            return answers, ready
+        again = {
+            id(asked): asked for core in moved.values() if (asked := asked_of(context, core)) is not None
+        }
+        fresh, ready = self.read_all(context, parameters, again.values(), arrived=False)
+        return [pair for pair in answers if id(pair[0]) not in again] + fresh, ready and bool(again)
+
     def _advanced(self, core: PartitionCore) -> None:
         """A partition's high watermark or role moved: answer the consumers that now have enough."""
         for waiter in self.consumers.on(core.topic_partition):
@@ -170,9 +154,11 @@ class FetchEngine:
 
     def _appended(self, core: PartitionCore) -> None:
         """A partition's end, start or role moved: answer the followers that now have enough."""
+        for moved in self._reading:
+            moved[core.topic_partition] = core
         for replica in core.replicas:
             for waiter in self.followers.on(replica_key(replica)):
-                asked = self._asked_by(waiter, core)
+                asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
                 if asked is None:
                     # It may have learned meanwhile that it follows this one, and cannot say so before it is answered.
                     is_due = core.has_yet_to_hear_from(replica)
@@ -181,15 +167,6 @@ class FetchEngine:
                 if is_due:
                     self.followers.remove(waiter)
                     waiter.finish(waiter.moved())
-
-    def _asked_by(self, waiter: ParkedFetch, core: PartitionCore) -> Any:
-        """What a follower's fetch asks of a partition; None when it does not ask for it."""
-        session = waiter.context.session
-        if session is None:
-            return waiter.asked.get(core.topic_partition)
-        name = core.topic_partition
-        key = (core.topic_id if session.uses_topic_ids else name.topic, name.partition)
-        return session.partitions.get(key)
 
     def _is_due(self, waiter: ParkedFetch, core: PartitionCore, asked: Any) -> bool:
         """Take note of what a partition that moved could give; True when that is enough to answer."""
@@ -378,11 +355,6 @@ class FetchEngine:
 
     def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
         return self._throttle is not None and self._throttle.holds_back(core, replica_id)
-
-
-def replica_key(replica_id: int) -> tuple[str, int]:
-    """What a follower's parked fetch is found by; no topic has an empty name."""
-    return "", replica_id
 
 
 def readable_end(core: PartitionCore, parameters: FetchParameters) -> int:

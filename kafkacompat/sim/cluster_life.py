@@ -132,6 +132,7 @@ class Life(Host):
         if self._endpoints:
             self._build_controller(controller_settings)
         self.partitions: PartitionManager | None = None
+        self.fetches: FetchEngine | None = None
         self.heartbeats: BrokerHeartbeats | None = None
         self._ways: list[ControllerChannel] = []
         self._coordinators: LifeCoordinators | None = None
@@ -255,7 +256,7 @@ class Life(Host):
             self.id, self._way("directory-assignments"), self, lambda: self.metadata.image, self._broker_epoch
         )
         Placement(partitions, logs, self._assignments.assign, no_moves)
-        fetches = FetchEngine(
+        self.fetches = fetches = FetchEngine(
             partitions,
             self,
             self,

@@ -23,6 +23,7 @@ from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_reader import CommittedReader, Transactions
+from kafkacompat.sim.fetch_oracle import check_parked
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.image_oracles import ImageOracles, partitions_of
 from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
@@ -191,6 +192,8 @@ class ClusterSimulation:
     def after_event(self, host: Host) -> None:
         if isinstance(host, Life):
             self.partition_oracles.look(host)
+            if host.alive and host.partitions is not None and host.fetches is not None:
+                check_parked(host.id, host.partitions, host.fetches)
 
     def stopped(self, life: Life) -> None:
         """A life came to its end in order."""

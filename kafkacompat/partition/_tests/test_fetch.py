@@ -231,6 +231,29 @@ def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark() -> None:
     assert sizes(consumer.result()) == [BATCH]
 
 
+def test_what_is_appended_while_a_followers_fetch_is_read_is_in_its_answer() -> None:
+    """The fetch that lets one partition's high watermark move is looked at before it waits: a coordinator that waited for that
+    has appended to another partition meanwhile, which the follower had all of when the fetch came."""
+    partitions = {index: partition_image(replicas=(1, 2), epoch=2) for index in range(2)}
+    world = World(topic_image("t", partitions), brokers=[broker_image(1), broker_image(2)])
+    both = [want(world, 0), want(world, 1)]
+    full = session_fetch(world, 0, 0, both, replica_id=2, max_wait_ms=0)
+    assert isinstance(full, FetchResponse)
+    session = full.session_id
+    session_fetch(world, session, 1, replica_id=2, max_wait_ms=0)
+    waiting = session_fetch(world, session, 2, replica_id=2)
+    assert isinstance(waiting, Deferred)
+    world.produce("t", 1)
+    assert [row.partition_index for row in rows(waiting.result())] == [1]
+    replicated = world.manager.when_replicated({TopicPartition("t", 1): 1}, 1000)
+    assert replicated is not None
+    replicated.on_done(lambda _: world.produce("t", 0))
+    answer = session_fetch(world, session, 3, [want(world, 1, offset=1)], replica_id=2)
+    assert world.log("t", 0).log_end_offset == 1
+    assert isinstance(answer, FetchResponse)
+    assert [(row.partition_index, len(row.records)) for row in rows(answer)] == [(1, 0), (0, BATCH)]
+
+
 def test_a_replica_that_is_not_assigned_is_refused() -> None:
     world = two_replicas()
     assert one(now(world, want(world), replica_id=9)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

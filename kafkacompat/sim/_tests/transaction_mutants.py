@@ -9,6 +9,7 @@ import pytest
 from kafkacompat.coordinator import marker_writer, partition_writer, verifier
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.reading import ReadableLog
+from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.sim._tests.cluster_mutants import Plant
 from kafkacompat.txn import initialise
 from kafkacompat.wire.errors import ErrorCode
@@ -54,6 +55,15 @@ def leaders_do_not_verify(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(verifier.PartitionVerifier, "ask", ask)
 
 
+def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
+    """A follower waits out its time though a coordinator has appended while its fetch was read."""
+
+    def read_arrived(self: Any, context: Any, parameters: Any) -> Any:
+        return self.read_all(context, parameters, context.partitions, arrived=True)
+
+    patch.setattr(FetchEngine, "_read_arrived", read_arrived)
+
+
 TRANSACTION_MUTANTS: tuple[Plant, ...] = (
     everything_is_stable,
     aborted_ranges_are_not_told,
@@ -61,6 +71,7 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
     coordinators_answer_at_the_append,
     a_successor_keeps_the_epoch,
     leaders_do_not_verify,
+    a_fetch_is_not_looked_at_again,
 )
 TRANSACTION_MUTANTS_SEEN_AT = {
     "everything_is_stable": 3,
@@ -69,4 +80,5 @@ TRANSACTION_MUTANTS_SEEN_AT = {
     "coordinators_answer_at_the_append": 23,
     "a_successor_keeps_the_epoch": 47,
     "leaders_do_not_verify": 3,
+    "a_fetch_is_not_looked_at_again": 31,
 }

@@ -1,0 +1,42 @@
+"""That no fetch waits for what is there: judged from outside, of every fetch that is parked at a node after an event.
+
+A fetch that is overlooked is answered all the same when its time is up: nothing is lost by it and nothing stands still, but each
+acks=all waits as long. So nothing but this sees it. Shares no code with the engine but its lists of who waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.sim.quorum_oracles import Breach
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.fetch import FetchEngine
+    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.parked_fetches import ParkedFetch
+
+
+def check_parked(node_id: int, partitions: PartitionManager, fetches: FetchEngine) -> None:
+    """Breach when a fetch of min_bytes 1 waits although a partition that it may read here has records for it."""
+    for waiter in (*fetches.followers.all(), *fetches.consumers.all()):
+        if waiter.parameters.min_bytes <= 1:
+            _check(node_id, partitions, waiter)
+
+
+def _check(node_id: int, partitions: PartitionManager, waiter: ParkedFetch) -> None:
+    parameters = waiter.parameters
+    for asked in waiter.context.partitions:
+        core = partitions.by_id.get((asked.topic_id, asked.partition))
+        if core is None or not core.is_leader or asked.current_leader_epoch not in (-1, core.leader_epoch):
+            continue
+        log = core.log
+        if parameters.replica_id >= 0:
+            end = log.log_end_offset
+        else:
+            end = log.last_stable_offset if parameters.read_committed else log.high_watermark
+        if log.log_start_offset <= asked.fetch_offset < end:
+            reader = f"node {parameters.replica_id}" if parameters.replica_id >= 0 else "a consumer"
+            raise Breach(
+                "no fetch waits for what is there",
+                f"{reader} waits at node {node_id} for {core.topic_partition} from {asked.fetch_offset}, there is all to {end}",
+            )
