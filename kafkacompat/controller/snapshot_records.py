@@ -41,7 +41,10 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Replayed onto an empty image they give this one (but offset and epoch; kraft.version is a control record's)."""
     level = metadata_version(image.features)
-    yield MetadataRecord(FeatureLevelRecord(name=METADATA_VERSION, feature_level=level), 0)
+    if (
+        METADATA_VERSION in image.features
+    ):  # without it the first active controller still has the first records to write
+        yield MetadataRecord(FeatureLevelRecord(name=METADATA_VERSION, feature_level=level), 0)
     for name in sorted(image.features):
         if name not in (METADATA_VERSION, KRAFT_VERSION):
             yield MetadataRecord(FeatureLevelRecord(name=name, feature_level=image.features[name]), 0)

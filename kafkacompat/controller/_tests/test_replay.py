@@ -99,8 +99,10 @@ def test_the_image_of_kafkas_log() -> None:
     assert (partition.last_known_elr, partition.leader_epoch, partition.partition_epoch) == ((1,), 5, 6)
 
 
-def test_an_image_survives_its_own_snapshot() -> None:
-    image = rich_image()
+@pytest.mark.parametrize("is_rich", [True, False], ids=["rich", "empty"])
+def test_an_image_survives_its_own_snapshot(is_rich: bool) -> None:
+    """An empty one too: with a metadata.version it had not, no controller would write a new log's first records any more."""
+    image = rich_image() if is_rich else MetadataImage(offset=0, epoch=1)
     core = ControllerCore(None)  # type: ignore[arg-type]  # loading asks no setting
     core.load_values([frame(record) for record in image_records(image)])
     assert core.finish_loading(image.offset, image.epoch) == image
