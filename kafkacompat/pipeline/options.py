@@ -14,7 +14,6 @@ DEFAULT_WINDOW_S: Final = 60
 DEFAULT_SESSION_GAP_S: Final = 30 * 60
 DEFAULT_WATERMARK_S: Final = 10 * 60
 DEFAULT_DUPLICATE_HORIZON_S: Final = 60 * 60
-DEFAULT_RECORDS_PER_BATCH_MAX: Final = 200_000
 DEFAULT_SHUFFLE_PARTITIONS: Final = 2
 
 
@@ -37,7 +36,8 @@ class RunOptions:
     session_gap_s: int = DEFAULT_SESSION_GAP_S
     watermark_s: int = DEFAULT_WATERMARK_S
     duplicate_horizon_s: int = DEFAULT_DUPLICATE_HORIZON_S
-    records_per_batch_max: int = DEFAULT_RECORDS_PER_BATCH_MAX
+    # None: a batch reads all there is. A bound is shared out over the partitions by what they hold, not by age.
+    records_per_batch_max: int | None = None
     shuffle_partitions: int = DEFAULT_SHUFFLE_PARTITIONS
     files_per_batch: int = 1
     progress: str | None = None

@@ -108,7 +108,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name, type=_positive, default=default, metavar="SECONDS", help=f"{purpose} (%(default)s)"
         )
     for name, default, purpose in (
-        ("--max-records-per-batch", defaults.DEFAULT_RECORDS_PER_BATCH_MAX, "bound of a batch"),
         (
             "--shuffle-partitions",
             defaults.DEFAULT_SHUFFLE_PARTITIONS,
@@ -121,6 +120,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             name, type=_positive, default=default, metavar="N", help=f"{purpose} (%(default)s)"
         )
+    parser.add_argument(
+        "--max-records-per-batch",
+        type=_positive,
+        metavar="N",
+        help="bound of a batch (none: with one, a backlog of uneven age over its partitions counts events as late)",
+    )
     parser.add_argument(
         "--ignore-data-loss",
         action="store_true",

@@ -54,19 +54,26 @@ class StopRequest:
         return self._asked.wait(timeout_s)
 
 
+def source_options(query: Query, options: RunOptions) -> dict[str, str]:
+    """Of Spark's Kafka source. Without a bound each batch ends at what all partitions hold at one moment, so that only what came
+    late is late; maxOffsetsPerTrigger is shared out in proportion to the partitions' backlogs, and the watermark goes by the one
+    that is ahead in time.
+    """
+    given = {
+        "kafka.bootstrap.servers": options.bootstrap,
+        "subscribe": ",".join(query.reads),
+        "startingOffsets": options.starting,
+        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+        "includeHeaders": "true",
+    }
+    if options.records_per_batch_max is not None:
+        given["maxOffsetsPerTrigger"] = str(options.records_per_batch_max)
+    return given
+
+
 def source(session: SparkSession, query: Query, options: RunOptions) -> DataFrame:
     """The records of the query's topics."""
-    reader = session.readStream.format("kafka").options(
-        **{
-            "kafka.bootstrap.servers": options.bootstrap,
-            "subscribe": ",".join(query.reads),
-            "startingOffsets": options.starting,
-            "failOnDataLoss": str(options.fail_on_data_loss).lower(),
-            "maxOffsetsPerTrigger": str(options.records_per_batch_max),
-            "includeHeaders": "true",
-        }
-    )
-    return reader.load()
+    return session.readStream.format("kafka").options(**source_options(query, options)).load()
 
 
 def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:
@@ -133,6 +140,7 @@ class Run:
                 raise
         finally:
             self._stop_all()
+        self._tell_the_rest()
         self._say(summary_of(self._totals))
 
     def _start_all(self, stop: StopRequest) -> None:
@@ -178,6 +186,15 @@ class Run:
             if self._progress is not None:
                 self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
                 self._progress.flush()
+
+    def _tell_the_rest(self) -> None:
+        """What ended between the last look and the stop, or during it; nothing where the JVM went first."""
+        try:
+            for query in self._running:
+                self._tell(query)
+        except Exception as error:
+            if not is_jvm_gone(error):
+                raise
 
     def _stop_all(self) -> None:
         for query in self._running:

@@ -25,12 +25,11 @@ class Scripted:
     name: str
     polls: int
     error: Exception | None = None
+    ends_a_batch_at_the_stop: bool = False
     stopped: int = 0
     told: list[dict[str, Any]] = field(default_factory=list)
 
-    @property
-    def isActive(self) -> bool:
-        self.polls -= 1
+    def tell(self) -> None:
         batch = len(self.told)
         self.told.append(
             {
@@ -41,6 +40,11 @@ class Scripted:
                 "durationMs": {"triggerExecution": 100},
             }
         )
+
+    @property
+    def isActive(self) -> bool:
+        self.polls -= 1
+        self.tell()
         return self.polls > 0
 
     @property
@@ -52,6 +56,8 @@ class Scripted:
 
     def stop(self) -> None:
         self.stopped += 1
+        if self.ends_a_batch_at_the_stop:
+            self.tell()
 
 
 class Polls:
@@ -106,6 +112,22 @@ def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None
     said, _ = run(monkeypatch, [*queries], Polls(until_stop=4))
     assert said[-1].startswith("stopped; by query")
     assert [query.stopped for query in queries] == [1, 1]
+
+
+def test_a_batch_that_ends_during_the_stop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Scripted("logs-events", 1000, ends_a_batch_at_the_stop=True)
+    said, written = run(monkeypatch, [query], Polls(until_stop=3))
+    assert [each["batchId"] for each in written] == [0, 1, 2]
+    assert said[-1].splitlines()[1].split()[:2] == ["logs-events", "30"]
+
+
+def test_a_batch_has_no_bound_unless_one_is_asked_for() -> None:
+    """A bound is shared out by backlog, not by age: events of the longer backlog would be late."""
+    (query, *_) = QUERIES["logs"]
+    unbounded = runner.source_options(query, RunOptions(jobs=("logs",), checkpoint="c", output="o"))
+    assert "maxOffsetsPerTrigger" not in unbounded
+    bounded = RunOptions(jobs=("logs",), checkpoint="c", output="o", records_per_batch_max=5)
+    assert runner.source_options(query, bounded) == unbounded | {"maxOffsetsPerTrigger": "5"}
 
 
 def test_a_stop_before_the_start_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
