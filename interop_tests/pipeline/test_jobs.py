@@ -98,6 +98,8 @@ def hostile_records(received_ms: int) -> list[tuple[Entry, str]]:
         ("activity.page_views", b'{"event_id": ', "malformed JSON"),
         ("activity.page_views", json.dumps(view | {"page": "/" * 70_000}).encode(), "oversized record"),
         ("activity.page_views", json.dumps(view | {"user_id": 7}).encode(), "wrong type: user_id"),
+        ("activity.page_views", json.dumps(view | {"user_id": ""}).encode(), "empty field: user_id"),
+        ("metrics.raw", json.dumps(sample | {"event_id": ""}).encode(), "empty field: event_id"),
         ("activity.searches", json.dumps(view).encode(), "missing field: query"),
         ("metrics.raw", json.dumps(sample | {"latency_ms": "fast"}).encode(), "wrong type: latency_ms"),
         ("metrics.raw", json.dumps(sample | {"latency_ms": 1e300}).encode(), "out of range: latency_ms"),

@@ -66,6 +66,8 @@ BAD_SAMPLES = [
     (b"\xff\xfe{}", "malformed JSON"),
     (encoded(SAMPLE, service=...), "missing field: service"),
     (encoded(SAMPLE, service=None), "missing field: service"),
+    (encoded(SAMPLE, service=""), "empty field: service"),
+    (encoded(SAMPLE, event_id=""), "empty field: event_id"),
     (encoded(SAMPLE, service=7), "wrong type: service"),
     (encoded(SAMPLE, event_time_ms=str(RECEIVED_MS)), "wrong type: event_time_ms"),
     (encoded(SAMPLE, event_time_ms=1.5), "wrong type: event_time_ms"),

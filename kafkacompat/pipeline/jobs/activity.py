@@ -15,8 +15,8 @@ from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, judge_json, 
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES
 
 FIELDS: Final = (
-    Field("event_id", Kind.TEXT),
-    Field("user_id", Kind.TEXT),
+    Field("event_id", Kind.TEXT, names=True),
+    Field("user_id", Kind.TEXT, names=True),
     Field("event_time_ms", Kind.INTEGER),
     Field("page", Kind.TEXT, topic=ACTIVITY_PAGE_VIEWS),
     Field("referrer", Kind.TEXT, required=False, topic=ACTIVITY_PAGE_VIEWS),

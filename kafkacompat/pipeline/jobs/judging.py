@@ -56,7 +56,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a JSON event. `least` and `most` bound a number, both inclusive; `topic` tells the only one that has it."""
+    """One field of a JSON event. `least` and `most` bound a number, both inclusive; `topic` tells the only one that has it.
+
+    `names` says that the event or its group goes by this text: all that leave it empty would pass for one.
+    """
 
     name: str
     kind: Kind
@@ -64,6 +67,7 @@ class Field:
     least: float | None = None
     most: float | None = None
     topic: str | None = None
+    names: bool = False
 
     def concerns(self, check: Column) -> Column:
         """The check, false for records of topics whose events have no such field."""
@@ -148,8 +152,8 @@ def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
     reason = F.when(~F.col("plain"), first_reason(_json_checks(fields))).alias("first_reason")
     judged = behind_a_wall(doubted, [reason], [*ENVELOPE_KEPT, "typed"])
     judged = judged.select(*ENVELOPE_KEPT, "first_reason", *(_column(field) for field in fields))
-    late_checks = _bound_checks(fields) + time_checks(F.col("event_time_ms"), F.col("received_ms"))
-    final = F.coalesce(F.col("first_reason"), first_reason(late_checks)).alias("reason")
+    value_checks = _value_checks(fields) + time_checks(F.col("event_time_ms"), F.col("received_ms"))
+    final = F.coalesce(F.col("first_reason"), first_reason(value_checks)).alias("reason")
     return judged.select(*ENVELOPE_KEPT, *(field.name for field in fields), final)
 
 
@@ -201,9 +205,11 @@ def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
     return checks
 
 
-def _bound_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
+def _value_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
     checks = []
     for field in fields:
+        if field.names:
+            checks.append((field.concerns(F.col(field.name) == ""), f"empty field: {field.name}"))
         bounds = [F.col(field.name) < field.least] if field.least is not None else []
         if field.most is not None:
             bounds.append(F.col(field.name) > field.most)

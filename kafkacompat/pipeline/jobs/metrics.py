@@ -19,8 +19,8 @@ CPU_PERCENT_MAX: Final = 100_000.0
 MEMORY_BYTES_MAX: Final = 1 << 50
 
 FIELDS: Final = (
-    Field("event_id", Kind.TEXT),
-    Field("service", Kind.TEXT),
+    Field("event_id", Kind.TEXT, names=True),
+    Field("service", Kind.TEXT, names=True),
     Field("host", Kind.TEXT),
     Field("event_time_ms", Kind.INTEGER),
     Field("latency_ms", Kind.NUMBER, least=0.0, most=LATENCY_MS_MAX),
