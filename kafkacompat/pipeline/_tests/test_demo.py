@@ -34,6 +34,18 @@ def test_every_child_is_started_and_ended(tmp_path: Path) -> None:
     assert made.command("console")[-1] == "127.0.0.1:5003"
 
 
+def test_a_demo_over_an_earlier_ones_data_begins_where_that_ended(tmp_path: Path) -> None:
+    made = plan(tmp_path)
+    start_ms = 1_767_225_600_000
+    for newest_ms, expected in (
+        (None, "2026-01-01T00:00:00+00:00"),
+        (start_ms - 5_000, "2026-01-01T00:00:00+00:00"),
+        (start_ms + 3_600_500, "2026-01-01T01:00:00+00:00"),
+    ):
+        command = made.going_on(newest_ms).command("generator")
+        assert command[command.index("--start-time") + 1] == expected
+
+
 def test_rates_are_what_came_since_the_last_look() -> None:
     rates = Rates()
     rates.add(dict.fromkeys(CONFIGS, 10), 100.0)

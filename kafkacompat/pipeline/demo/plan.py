@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,14 @@ class DemoPlan:
     @property
     def tables(self) -> Path:
         return self.data / "tables"
+
+    def going_on(self, newest_ms: int | None) -> DemoPlan:
+        """The plan over data whose newest event is that old: to the jobs, what lies behind what they have seen is late."""
+        if newest_ms is None:
+            return self
+        newest = datetime.fromtimestamp(newest_ms // 1000, UTC)
+        start = max(datetime.fromisoformat(self.event_start), newest)
+        return replace(self, event_start=start.isoformat(timespec="seconds"))
 
     def log(self, child: str) -> Path:
         """Where a child's output goes."""

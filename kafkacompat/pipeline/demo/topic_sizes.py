@@ -1,9 +1,11 @@
-"""How many records each topic of the pipeline has taken. A client of the broker; knows nothing of their content."""
+"""How far the pipeline's topics are: records taken, the newest one's time. A client of the broker; knows nothing of what is in them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.topics import CONFIGS, DEFAULT_PARTITIONS
 
 TIMEOUT_S = 5.0
@@ -18,6 +20,26 @@ class TopicSizes:
         self._admin = AdminClient(
             {"bootstrap.servers": bootstrap, "client.id": "kafkacompat-demo", "log_level": 0}
         )
+
+    def newest_ms(self, topics: Iterable[str]) -> int | None:
+        """The latest record timestamp in these topics, ms; None where there is none. PipelineFailed when the broker does not say."""
+        from confluent_kafka import KafkaException, TopicPartition, admin
+
+        latest: Any = admin
+        wanted = {
+            TopicPartition(topic, number): latest.OffsetSpec.max_timestamp()
+            for topic in topics
+            for number in range(DEFAULT_PARTITIONS)
+        }
+        try:
+            found = [
+                each.result() for each in self._admin.list_offsets(wanted, request_timeout=TIMEOUT_S).values()
+            ]
+        except KafkaException as error:
+            raise PipelineFailed(
+                f"the broker does not tell how new its events are: {error.args[0].str()}"
+            ) from error
+        return max((each.timestamp for each in found if each.offset >= 0), default=None)
 
     def ask(self) -> dict[str, int] | None:
         """Records by topic, ever written (compaction takes none away); None when the broker does not answer."""
