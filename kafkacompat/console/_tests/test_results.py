@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.console._tests.making import record, summary, window
-from kafkacompat.console.core.result_topics import RESULT_TOPICS, WHOLE, ResultTopic
-from kafkacompat.console.core.results import MAX_VALUE_BYTES, Results, RowError, row_fields
+from kafkacompat.console.core.result_topics import RESULT_TOPICS, WHOLE, ResultTopic, Types
+from kafkacompat.console.core.results import (
+    MAX_KEY_BYTES,
+    MAX_VALUE_BYTES,
+    ResultRecord,
+    Results,
+    RowError,
+    row_fields,
+)
+from kafkacompat.console.core.views import results_view
 
 LOGS = "logs.summary"
 ALERTS = "metrics.alerts"
@@ -87,6 +95,10 @@ def test_forgetting_a_topic_lets_lower_offsets_in_again() -> None:
         (json.dumps(summary(1) | {"requests": 2.5}).encode(), "wrong type: requests"),
         (json.dumps(summary(1) | {"requests": None}).encode(), "missing field: requests"),
         (json.dumps(summary(1) | {"bytes": 10**30}).encode(), "out of range: bytes"),
+        (json.dumps(summary(1) | {"bytes": 10**400}).encode(), "out of range: bytes"),
+        (json.dumps(summary(1) | {"bytes": -(10**400)}).encode(), "out of range: bytes"),
+        (json.dumps(summary(1)).replace("60000", "1" * 5_000, 1).encode(), "malformed JSON"),
+        (b'{"x": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", "malformed JSON"),
         (b'{"x": "' + b"y" * MAX_VALUE_BYTES + b'"}', "value of"),
     ],
 )
@@ -106,6 +118,84 @@ def test_numbers_that_json_has_not_are_refused(text: str) -> None:
     value = json.dumps(alert("a")).replace("2.0", text).encode()
     with pytest.raises(RowError, match="out of range: value"):
         row_fields(RESULT_TOPICS[ALERTS], value)
+
+
+HALF_PAIRS = st.sampled_from(["\ud800", "a\udfffb", "\udc00\ud83d"])
+ANY_TEXT = st.one_of(st.text(max_size=8), HALF_PAIRS)
+HUGE = st.sampled_from([10**18, 10**400, -(10**400), 2**53, 2**53 + 1])
+JSON_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), HUGE, st.floats(), ANY_TEXT),
+    lambda inside: st.one_of(st.lists(inside, max_size=3), st.dictionaries(ANY_TEXT, inside, max_size=3)),
+    max_leaves=5,
+)
+
+
+def right_kind(types: Types) -> st.SearchStrategy[Any]:
+    if str in types:
+        return ANY_TEXT
+    if bool in types:
+        return st.booleans()
+    whole = st.one_of(st.integers(0, 3), st.integers(-(2**53), 2**53))
+    return st.one_of(whole, st.floats(-1e15, 1e15)) if float in types else whole
+
+
+@st.composite
+def nearly_rows(draw: st.DrawFn, shape: ResultTopic) -> bytes:
+    """A row of that topic in which one field or none is anything."""
+    row = {name: draw(right_kind(types)) for name, types in (shape.fields | shape.optional).items()}
+    row["event_id"] = draw(ANY_TEXT)
+    for name in draw(st.lists(st.sampled_from(list(row)), max_size=1)):
+        row[name] = draw(st.one_of(HUGE, JSON_VALUES))
+    return json.dumps(row).encode()
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.binary(max_size=60),
+    JSON_VALUES.map(lambda value: json.dumps(value).encode()),
+    JSON_VALUES.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")),
+)
+
+
+@given(st.data())
+def test_no_record_ends_the_fold_or_the_view_of_it(data: st.DataObject) -> None:
+    results = Results()
+    count = data.draw(st.integers(1, 4))
+    for offset in range(count):
+        shape = data.draw(st.sampled_from(list(RESULT_TOPICS.values())))
+        value = data.draw(st.one_of(nearly_rows(shape), nearly_rows(shape), VALUES))
+        key = data.draw(st.one_of(st.none(), st.binary(max_size=5)))
+        timestamp_ms = data.draw(st.integers(0, 2**63 - 1))
+        results.fold(ResultRecord(shape.name, 0, offset, timestamp_ms, key, value))
+    view = results_view(results)
+    told = json.dumps(view, ensure_ascii=False, allow_nan=False).encode()
+    assert json.loads(told) == view
+    assert view["reading"]["records"] == count
+
+
+@pytest.mark.parametrize("topic", [ALERTS, LOGS])
+def test_half_a_surrogate_pair_becomes_the_sign_for_an_unknown_letter(topic: str) -> None:
+    results = Results()
+    said = alert("id\ud800") if topic == ALERTS else summary(1, event_id="id\ud800")
+    results.fold(record(topic, "1", 1, said | {"service": "a\udfffb"}))
+    (row,) = results.rows(topic)
+    assert row["event_id"] == "id\ufffd"
+    assert row.get("service", "a\ufffdb") == "a\ufffdb"
+
+
+def test_a_whole_surrogate_pair_is_one_letter() -> None:
+    fields = row_fields(RESULT_TOPICS[ALERTS], json.dumps(alert("\U0001f600")).encode())
+    assert fields["event_id"] == "\U0001f600"
+
+
+def test_of_a_long_key_no_more_is_kept_than_tells_it_apart() -> None:
+    results = Results()
+    for offset, letter in enumerate("aba"):
+        results.fold(record(LOGS, letter * 500_000, offset, summary(1, offset)))
+    assert requests(results) == [1, 2]
+    assert max(len(key) for key in results.topics[LOGS].rows) <= MAX_KEY_BYTES
+    results.fold(record(LOGS, "a" * 500_000, 9, None))
+    assert requests(results) == [1]
 
 
 def test_rows_are_bounded_and_the_oldest_make_room() -> None:

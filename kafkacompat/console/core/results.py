@@ -7,15 +7,17 @@ Knows no consumer, no clock and no view.
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkacompat.console.core.result_topics import RESULT_TOPICS, ResultTopic, Types
+from kafkacompat.console.core.words import encodable
 
 MAX_VALUE_BYTES = 64 * 1024
+MAX_KEY_BYTES = 256
 MAX_TEXT_CHARACTERS = 512
 MAX_JSON_INTEGER = 1 << 53
 TRIM_SLACK = 1.25
@@ -76,7 +78,7 @@ def row_fields(shape: ResultTopic, value: bytes) -> Fields:
     for name, types in shape.optional.items():
         fields[name] = None if parsed.get(name) is None else _checked(name, parsed[name], types)
     event_id = parsed.get("event_id")
-    fields["event_id"] = event_id[:MAX_TEXT_CHARACTERS] if isinstance(event_id, str) else ""
+    fields["event_id"] = _kept(event_id) if isinstance(event_id, str) else ""
     return fields
 
 
@@ -86,10 +88,20 @@ def _checked(name: str, value: Any, types: Types) -> Any:
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise RowError(f"wrong type: {name}")
     if isinstance(value, str):
-        return value[:MAX_TEXT_CHARACTERS]
-    if isinstance(value, (int, float)) and (not math.isfinite(value) or abs(value) > MAX_JSON_INTEGER):
+        return _kept(value)
+    # Compared so, an integer of any length and a NaN are told without being turned into something else.
+    if isinstance(value, (int, float)) and not abs(value) <= MAX_JSON_INTEGER:
         raise RowError(f"out of range: {name}")
     return value
+
+
+def _kept(text: str) -> str:
+    return encodable(text[:MAX_TEXT_CHARACTERS])
+
+
+def _identity(key: bytes) -> bytes:
+    """The key, or what tells it apart if it is long: rows are bounded in number, so their keys must be in size."""
+    return key if len(key) < MAX_KEY_BYTES else key[: MAX_KEY_BYTES // 2] + hashlib.sha256(key).digest()
 
 
 class Results:
@@ -121,7 +133,7 @@ class Results:
         fold.records += 1
         if record.value is None:
             if record.key is not None and not fold.shape.by_event:
-                fold.rows.pop(record.key, None)
+                fold.rows.pop(_identity(record.key), None)
             return
         try:
             fields = row_fields(fold.shape, record.value)
@@ -130,7 +142,7 @@ class Results:
             fold.last_malformed = f"{record.topic}-{record.partition} offset {record.offset}: {error}"
             return
         event_id = fields["event_id"]
-        identity = event_id.encode() if fold.shape.by_event else (record.key or b"")
+        identity = event_id.encode() if fold.shape.by_event else _identity(record.key or b"")
         known = fold.rows.get(identity)
         if known is not None:
             if known.event_id == event_id and event_id:
