@@ -42,10 +42,11 @@ class ViewCache:
 
     def keep(self, seen: object, now_ms: int, view: dict[str, Any]) -> None:
         """Take the bytes of a view made from what was seen."""
+        # First, since it may fail: a view counts as made only with its bytes.
+        self.body = json.dumps(view, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
         self._seen, self._made_ms = seen, now_ms
         self._version += 1
         self.tag = f'"{self._run}-{self._version}"'
-        self.body = json.dumps(view, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 class ConsoleState:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.console.core.decoding import decoded
+from kafkacompat.console.core.decoding import MAX_INDENTED_TIMES, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.log_directories import BadResponse, parse_response, request_frame
 from kafkacompat.console.core.snapshot import ReplicaSize
@@ -46,6 +46,54 @@ def test_any_bytes_are_shown_within_the_bound(data: bytes, bound: int) -> None:
     assert json.loads(json.dumps(shown)) == shown
     if shown["kind"] == "text":
         assert data.startswith(shown["text"].encode())
+
+
+JSON_VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=8),
+        st.sampled_from(["\ud800", "a\udfffb", "\udc00\ud83d"]),
+    ),
+    lambda inside: st.one_of(st.lists(inside, max_size=3), st.dictionaries(st.text(), inside, max_size=3)),
+    max_leaves=6,
+)
+
+
+@given(JSON_VALUES, st.integers(1, 300))
+def test_any_json_is_shown_as_text_that_can_be_sent(value: object, bound: int) -> None:
+    shown = decoded(json.dumps([value]).encode(), bound)
+    assert json.loads(json.dumps(shown, ensure_ascii=False).encode()) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (b'{"a":"\\ud800"}', '{\n  "a": "\ufffd"\n}'),
+        (b'{"\\udfff":1}', '{\n  "\ufffd": 1\n}'),
+        (b'["\\ud83d\\ude00"]', '[\n  "\U0001f600"\n]'),
+    ],
+)
+def test_half_a_surrogate_pair_in_json_is_the_sign_for_an_unknown_letter(value: bytes, said: str) -> None:
+    shown = decoded(value, 1000)
+    assert (shown["kind"], shown["text"]) == ("json", said)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "9" * 5_000])
+def test_numbers_that_json_or_we_have_not_are_shown_as_they_are_written(number: str) -> None:
+    value = f"[{number}]"
+    shown = decoded(value.encode(), 10_000)
+    assert (shown["kind"], shown["text"]) == ("text", value)
+
+
+@pytest.mark.parametrize("depth", [200, 900, 2_000, 100_000])
+def test_deeply_nested_json_does_not_grow_beyond_measure_when_it_is_indented(depth: int) -> None:
+    value = b"[" * depth + b"]" * depth
+    shown = decoded(value, 1_000_000)
+    assert shown["kind"] == "text" or len(shown["text"]) <= len(value) * MAX_INDENTED_TIMES
+    assert shown["text"].replace(" ", "").replace("\n", "") == value.decode()
 
 
 def text(value: str) -> bytes:
@@ -85,6 +133,13 @@ def test_a_transaction_is_told_in_words() -> None:
 def test_internal_bytes_of_any_kind_are_told_or_left(topic: str, key: bytes, value: bytes) -> None:
     for said in (internal_key(topic, key), internal_value(topic, key, value)):
         assert said is None or isinstance(json.loads(said), dict)
+
+
+@pytest.mark.parametrize("length", [b"\x85\x80\x80\x80\x80\x00", b"\xff" * 100, b"\xff\xff\xff\xff\x7f"])
+def test_a_length_of_more_than_five_bytes_or_beyond_the_value_is_left(length: bytes) -> None:
+    """However long the value is, its length is not added up without end."""
+    value = struct.pack(">hqi", 4, 77, -1) + length + b"note" + struct.pack(">q", 1_000) + b"\x00"
+    assert internal_value("__consumer_offsets", OFFSET_KEY, value) is None
 
 
 @pytest.mark.parametrize("topic", ["logs.raw", "__consumer_offsets_too"])

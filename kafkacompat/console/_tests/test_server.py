@@ -18,7 +18,7 @@ from kafkacompat.console.failure import BrokerAway, NotThere
 from kafkacompat.console.reader import Batch, starts
 from kafkacompat.console.server import application
 from kafkacompat.console.sizes import sizes_of
-from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState
+from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState, ViewCache
 
 
 class Clock:
@@ -98,6 +98,27 @@ async def test_a_view_is_sent_again_only_when_it_has_changed(state: ConsoleState
     changed = await ask(app, "/api/results", headers=known)
     assert changed.status == 200
     assert changed.json["reading"]["records"] == 1
+
+
+async def test_half_a_surrogate_pair_in_a_row_is_sent_on_as_an_unknown_letter(
+    state: ConsoleState, clock: Clock
+) -> None:
+    said = {"event_id": "a", "reason": "half \ud800", "line": "\udfff", "received_ms": 1}
+    state.took(Batch(records=[record("logs.rejected", "1", 1, said)]))
+    answer = await ask(application(state, clock, ()), "/api/results")
+    assert (answer.status, answer.json["logs"]["rejected"]["latest"][0]["reason"]) == (200, "half \ufffd")
+
+
+@pytest.mark.parametrize("broken", ["\ud800", float("nan"), b"bytes"])
+def test_a_view_that_cannot_be_encoded_is_not_taken_for_made(broken: object) -> None:
+    """Else every later question would be answered with nothing, or with the bytes of another view under a new tag."""
+    cache = ViewCache("run")
+    cache.keep("old", 0, {"right": 1})
+    body, tag = cache.body, cache.tag
+    with pytest.raises((ValueError, TypeError)):
+        cache.keep("new", 5_000, {"broken": broken})
+    assert (cache.body, cache.tag) == (body, tag)
+    assert not cache.fresh("new", 5_000)
 
 
 async def test_health_follows_the_broker(state: ConsoleState, clock: Clock) -> None:

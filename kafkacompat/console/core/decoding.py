@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
+
+from kafkacompat.console.core.words import encodable
 
 HEX_BYTES_A_LINE = 16
 MAX_JSON_BYTES = 256 * 1024
+MAX_INDENTED_TIMES = 10
+"""How many times as long JSON may become: each level that it is nested takes room on every line within."""
 
 NOTHING, JSON_TEXT, PLAIN_TEXT, HEX = "null", "json", "text", "hex"
 
@@ -48,9 +53,18 @@ def _as_text(data: bytes, truncated: bool) -> str | None:
 
 def _as_json(text: str) -> str | None:
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        parsed = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        pretty = json.dumps(parsed, indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return None
+    return encodable(pretty) if len(pretty) <= len(text) * MAX_INDENTED_TIMES else None
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ValueError(f"{number} would not be shown as it is written")
+    return value
 
 
 def hex_lines(data: bytes) -> str:

@@ -16,6 +16,7 @@ OFFSET_COMMIT_VALUES = (0, 1, 2, 3)
 FLEXIBLE_OFFSET_COMMIT_VALUE = 4
 CLASSIC_GROUP_KEY = 2
 TRANSACTION_KEY = 0
+MAX_LENGTH_BYTES = 5
 TRANSACTION_STATES = {
     0: "Empty",
     1: "Ongoing",
@@ -91,14 +92,15 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _compact_text(data: bytes, at: int) -> tuple[str, int]:
-    length = shift = 0
-    while True:
+    length = 0
+    for number in range(MAX_LENGTH_BYTES):
         (byte,) = struct.unpack_from(">B", data, at)
-        length |= (byte & 0x7F) << shift
-        shift += 7
+        length |= (byte & 0x7F) << (7 * number)
         at += 1
         if byte < 0x80:
             break
+    else:
+        raise struct.error
     # The length is written one higher; zero stands for no text.
     end = at + length - 1
     if length == 0 or end > len(data):
