@@ -7,7 +7,7 @@ A waiter costs nothing between the events of its own partitions.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -75,10 +75,11 @@ class WaitList(Generic[W]):
             heapq.heapify(self._deadlines)
         self._arm()
 
-    def on(self, key: Key) -> list[W]:
-        """Who waits for this partition, in order of parking; a copy, so that they may leave while it is walked."""
+    def on(self, key: Key) -> Iterable[W]:
+        """Who waits for this partition, in order of parking. They may leave while it is walked, also others than the one at hand:
+        an answer may bring about an append to the same partition, and that the answers of the rest."""
         present = self._by_key.get(key)
-        return [] if present is None else list(present)
+        return () if present is None else _still_parked(list(present))
 
     def remove(self, waiter: W) -> None:
         """It is being answered. Its deadline is forgotten lazily."""
@@ -115,3 +116,9 @@ class WaitList(Generic[W]):
                 waiter.expire()
         if self._deadlines:
             self._arm()
+
+
+def _still_parked(waiters: list[W]) -> Iterator[W]:
+    for waiter in waiters:
+        if waiter.parked:
+            yield waiter

@@ -176,6 +176,26 @@ def test_an_isr_shrink_lets_the_high_watermark_go_on() -> None:
     assert waiting.result() == {T0: ErrorCode.NONE}
 
 
+def test_an_answer_that_brings_about_the_next_ones_is_given_once() -> None:
+    """Whoever waited for the first append appends again, as a coordinator does; this node is alone in sync by then, so that the
+    watermark moves within that append and answers the second waiter while the first answer is still being given."""
+    world = two_replicas()
+    both = []
+    for end in (1, 2):
+        world.produce(acks=-1)
+        waiting = world.manager.when_replicated({T0: end}, 1000)
+        assert waiting is not None
+        both.append(waiting)
+    both[0].on_done(lambda _: world.produce(acks=-1))
+    world.publish(
+        with_partitions(
+            world.image, "t", {0: replace(partition_image(replicas=(1, 2), isr=(1,)), partition_epoch=1)}
+        )
+    )
+    assert [waiting.result() for waiting in both] == [{T0: ErrorCode.NONE}] * 2
+    assert world.log().high_watermark == 3
+
+
 def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> None:
     world = World(topic_image("t"))
     world.log().config = LogConfig(flush_messages=2)
