@@ -139,6 +139,8 @@ class FetchEngine:
             self._reading.pop()
         if ready or not moved:
             return answers, ready
+        if any(len(answer.records) for _, answer in answers):
+            return answers, True  # less than min_bytes, and of max_bytes nothing is left to be given twice
         again = {
             id(asked): asked for core in moved.values() if (asked := asked_of(context, core)) is not None
         }
