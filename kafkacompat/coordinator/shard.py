@@ -215,7 +215,7 @@ class Shard:
                 self._wait_for(pending)
         if pending is None or pending.done:
             self._finish(result, ErrorCode.NONE if pending is None else pending.result())
-            return Deferred.of(result.response)
+            return Deferred.of(result.response) if pending is None else self._after(pending, result.response)
         if result.committed is not None:
             pending.on_done(lambda done: self._finish(result, done.result()))
         self._send_replies()

@@ -15,6 +15,7 @@ from kafkacompat.txn.environment import TransactionResult
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
 from kafkacompat.txn.transaction import (
+    MAX_EPOCH,
     NO_PARTITIONS,
     NO_TIMESTAMP,
     Transaction,
@@ -97,12 +98,15 @@ def _next_epoch(
     machine: TransactionMachine, values: TransactionValues, expected: ProducerIdAndEpoch
 ) -> TransactionValues:
     expects = expected != NO_EXPECTATION
-    if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch):
+    # The very last epoch is for fencing only: whoever had the one before it gets a fresh id too. Kafka 4.3 gives it to that client,
+    # whom then nobody can fence.
+    is_before_the_last = values.epoch == MAX_EPOCH and expected.epoch == values.last_epoch
+    if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch or is_before_the_last):
         return replace(
             values,
             producer_id=machine.fresh_producer_id(),
             epoch=0,
-            last_epoch=values.epoch if expects else NO_EPOCH,
+            last_epoch=expected.epoch,
         )
     if not expects:
         return replace(values, epoch=values.epoch + 1, last_epoch=NO_EPOCH)

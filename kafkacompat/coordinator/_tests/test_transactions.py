@@ -213,6 +213,18 @@ def test_a_step_that_cannot_be_written_has_not_been(failure: E, told: E) -> None
     assert world.state() == "CompleteAbort"
 
 
+def test_a_step_whose_wait_is_over_at_once_is_told_how_it_ended() -> None:
+    """As where too many wait already."""
+    world = World()
+    world.begin(T0)
+    world.partitions.held = True
+    world.partitions.when_replicated = lambda ends, timeout_ms: Deferred.of(  # type: ignore[method-assign]
+        dict.fromkeys(ends, E.REQUEST_TIMED_OUT)
+    )
+    assert world.end(0).result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert world.state() == "Ongoing"
+
+
 def test_t41_ids_that_are_on_their_way_are_retriable() -> None:
     world = World()
     world.next_id = None

@@ -9,8 +9,11 @@ import pytest
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.txn.end import EndAction, EndRequest, decide
+from kafkacompat.txn.environment import Environment, TransactionSettings
+from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
+from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction import Transaction, TransactionValues
+from kafkacompat.txn.transaction import LAST_EPOCH_FOR_CLIENTS, MAX_EPOCH, Transaction, TransactionValues
 from kafkacompat.wire.errors import ErrorCode as E
 
 STATES = [S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT]
@@ -101,3 +104,27 @@ def test_the_coordinators_own_abort_passes_its_own_fence(version: int) -> None:
     assert epoch == 6
     assert outcome(each, EndRequest(7, epoch, False, version, from_client=False)) is EndAction.PREPARE
     assert each.values == replace(each.values, epoch=5)
+
+
+def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
+    """A transaction at the last epoch that clients have times out: its fence takes the one above. Who then comes back as the
+    producer it was (KIP-360) gets a fresh id; with the fence's epoch nobody could ever fence it."""
+    ids = iter((7, 8))
+    machine = TransactionMachine(
+        Environment(TransactionSettings(), lambda: next(ids), lambda: 2, lambda markers: None)
+    )
+
+    def initialised(expected: ProducerIdAndEpoch) -> Initialised:
+        result = init_producer_id(machine, "tx", 60_000, expected, 1)
+        if result.committed is not None:
+            result.committed(E.NONE, 1)
+        return result.response
+
+    assert initialised(NO_EXPECTATION) == Initialised(E.NONE, 7, 0)
+    known = machine.transactions["tx"]
+    known.values = replace(
+        known.values, state=S.COMPLETE_ABORT, epoch=MAX_EPOCH, last_epoch=LAST_EPOCH_FOR_CLIENTS
+    )
+    before = ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS)
+    assert initialised(before) == Initialised(E.NONE, 8, 0)
+    assert initialised(before) == Initialised(E.NONE, 8, 0), "the answer to the same question was lost"
