@@ -1,4 +1,4 @@
-"""How far the pipeline's topics are: records taken, the newest one's time. A client of the broker; knows nothing of what is in them."""
+"""How far the pipeline's topics are: records taken, and the newest one's time. A client of the broker; looks into no record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TopicSizes:
         )
 
     def newest_ms(self, topics: Iterable[str]) -> int | None:
-        """The latest record timestamp in these topics, ms; None where there is none. PipelineFailed when the broker does not say."""
+        """The latest record timestamp in these topics, ms; None where there is none. PipelineFailed when the broker is silent."""
         from confluent_kafka import KafkaException, TopicPartition, admin
 
         latest: Any = admin
