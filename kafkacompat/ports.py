@@ -257,7 +257,7 @@ class Log(Protocol):
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset of the earliest open transaction, else the high watermark; never above it."""
+        """First offset of the earliest open transaction, else the high watermark; never above it nor below the log's start."""
         ...
 
     def append_as_leader(

@@ -97,7 +97,10 @@ class ReadableLog:
     @property
     def last_stable_offset(self) -> int:
         unstable = self._state.first_unstable_offset
-        return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+        if not 0 <= unstable < self.high_watermark:
+            return self.high_watermark
+        # The start passes an open transaction's first record by retention or deletion of records.
+        return max(unstable, self.log_start_offset)
 
     @property
     def segments(self) -> Sequence[Segment]:

@@ -224,6 +224,28 @@ def test_aborted_transactions_come_by_first_offset_over_segments() -> None:
     assert log.last_stable_offset == 16
 
 
+def test_the_stable_offset_is_never_below_the_start() -> None:
+    """T30: a transaction began in what was deleted since, and is still open."""
+    log = open_log(MemoryDisk(), config(segment_bytes=400, retention_ms=1000))
+    options = {"producer_epoch": 0, "is_transactional": True}
+    log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
+    log.append_as_leader(batch_of([b"x"], producer_id=1, base_sequence=0, **options), 0, NOW_MS)
+    for _ in range(9):
+        log.append_as_leader(batch_of([b"x" * 90]), 0, NOW_MS)
+    log.set_high_watermark(11)
+    assert log.last_stable_offset == 1
+    log.increment_log_start_offset(6)
+    assert log.last_stable_offset == 6
+    assert log.enforce_retention(NOW_MS + 5000)
+    assert log.last_stable_offset == log.log_start_offset > 6
+    log.append_as_leader(batch_of([b"x"], producer_id=2, base_sequence=0, **options), 0, NOW_MS)
+    log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
+    log.set_high_watermark(13)
+    log.append_as_leader(marker(1, committed=True), 0, NOW_MS)
+    log.set_high_watermark(14)
+    assert log.last_stable_offset == 11
+
+
 def test_the_stable_offset_never_passes_the_high_watermark() -> None:
     """T30."""
     log = open_log(MemoryDisk())

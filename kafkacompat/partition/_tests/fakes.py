@@ -150,7 +150,9 @@ class MemoryLog:
     @property
     def last_stable_offset(self) -> int:
         unstable = self.first_unstable_offset
-        return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
+        if not 0 <= unstable < self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
 
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int

@@ -11,6 +11,8 @@ from kafkacompat.api.context import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import marker, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition._tests.fakes import (
     LISTENER,
     World,
@@ -22,6 +24,7 @@ from kafkacompat.partition._tests.fakes import (
 )
 from kafkacompat.ports import AbortedTransaction
 from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.validate import trusted_batch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
 
@@ -146,6 +149,28 @@ def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:
     empty = one(now(world, want(world, offset=3), read_committed=True, max_wait_ms=0))
     assert empty.aborted_transactions == []
     assert empty.records == b""
+
+
+def test_t30_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_deleted() -> None:
+    """Neither answered again and again, nor sent to an offset that is out of range."""
+    world = filled()
+    core = world.manager.core(("t", 0))
+    assert core is not None
+    log = core.log = open_log(MemoryDisk())
+    transactional = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    for options in ({}, transactional, {}, {}):
+        log.append_as_leader(trusted_batch(batch_of(b"value", **options)), 0, 0)
+    log.set_high_watermark(4)
+    log.increment_log_start_offset(3)
+    for offset in (1, 2):
+        assert one(now(world, want(world, offset=offset), read_committed=True)).error_code == 1
+    latest = world.manager.list_offset(TopicPartition("t", 0), -1, True, -1, -1)
+    assert (latest.error, latest.offset) == (ErrorCode.NONE, 3)
+    answer = parked(world, want(world, offset=3), read_committed=True)
+    log.append_as_leader(marker(7, committed=True), 0, 0)
+    assert not answer.done
+    assert world.produce().error is ErrorCode.NONE
+    assert one(answer.result()).last_stable_offset == 6
 
 
 def test_t30_read_committed_stops_at_the_last_stable_offset() -> None:
