@@ -36,6 +36,8 @@ DETAIL_TIMEOUT_S = 4.0
 MAX_TOPICS = 1_000
 MAX_PARTITIONS = 5_000
 MAX_GROUPS = 100
+UNREADABLE = (RuntimeError, ValueError, TypeError, SystemError)
+"""What the library raises where it makes objects of an answer: a name that is no UTF-8, one that it did not ask about."""
 
 Result = TypeVar("Result")
 Place = tuple[str, int]
@@ -60,11 +62,11 @@ class ClusterClient:
             names = sorted(self._admin.list_topics(timeout=LOOK_TIMEOUT_S).topics)
             cluster = _answer(asked)
             described = self._describe(names[:MAX_TOPICS])
+            listed = self._admin.list_consumer_groups(request_timeout=DETAIL_TIMEOUT_S)
+            self._ask_offsets(described)
+            groups, groups_hidden = self._look_at_groups(listed)
         except KafkaException as error:
             raise BrokerAway(reason_of(error)) from error
-        listed = self._admin.list_consumer_groups(request_timeout=DETAIL_TIMEOUT_S)
-        self._ask_offsets(described)
-        groups, groups_hidden = self._look_at_groups(listed)
         nodes = tuple(
             NodeSeen(node.id, str(node.host), int(node.port), node.rack or None)
             for node in sorted(cluster.nodes, key=lambda node: node.id)
@@ -139,7 +141,8 @@ class ClusterClient:
         if answer.errors:
             # A node that did not answer may lead groups that we know.
             names |= self._groups.keys()
-        shown = sorted(names)[:MAX_GROUPS]
+        # Kafka takes commits of the group "" (KIP-289), but the library refuses to be asked about it.
+        shown = sorted(names - {""})[:MAX_GROUPS]
         described: dict[str, Future[Any]] = {}
         if shown:
             described = self._admin.describe_consumer_groups(shown, request_timeout=DETAIL_TIMEOUT_S)
@@ -157,7 +160,7 @@ class ClusterClient:
                 if name in self._groups:
                     seen[name] = self._groups[name]
         self._groups = seen
-        return tuple(seen.values()), len(names) - len(shown)
+        return tuple(seen.values()), len(names) - len(seen)
 
 
 def _group(name: str, about: Any, offsets: Any) -> GroupSeen:
@@ -192,6 +195,9 @@ def _answer(future: Future[Result]) -> Result:
         return future.result(LOOK_TIMEOUT_S * 2)
     except TimeoutError as error:
         raise BrokerAway(f"no answer in {LOOK_TIMEOUT_S * 2:.0f} s") from error
+    except UNREADABLE as error:
+        said = f"the client library cannot read the answer: {error}"
+        raise KafkaException(KafkaError(KafkaError._BAD_MSG, said)) from error
 
 
 def _word(state: Any) -> str:

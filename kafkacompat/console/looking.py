@@ -51,13 +51,18 @@ async def require_listener(places: list[tuple[str, int]]) -> None:
             with trio.fail_after(PROBE_TIMEOUT_S):
                 await (await trio.open_tcp_stream(host, port)).aclose()
             return
-        except (OSError, trio.TooSlowError) as error:
+        # A node may advertise what is no name at all: the codec of names raises UnicodeError, the system OSError.
+        except (OSError, trio.TooSlowError, UnicodeError) as error:
             if number == 0:
-                reason = "no connection in time" if isinstance(error, trio.TooSlowError) else _words(error)
+                reason = _words(error)
     raise BrokerAway(reason)
 
 
-def _words(error: OSError) -> str:
+def _words(error: OSError | trio.TooSlowError | UnicodeError) -> str:
+    if isinstance(error, trio.TooSlowError):
+        return "no connection in time"
+    if isinstance(error, UnicodeError):
+        return f"its address is no name of a host: {error}"
     causes = (
         error.__cause__.exceptions
         if isinstance(error.__cause__, ExceptionGroup)

@@ -31,7 +31,7 @@ async def sizes_of(nodes: Iterable[NodeSeen]) -> tuple[tuple[ReplicaSize, ...] |
         try:
             with trio.fail_after(NODE_TIMEOUT_S):
                 answers[node.node_id] = await _ask_node(node)
-        except (OSError, BadResponse, trio.TooSlowError, trio.BrokenResourceError) as error:
+        except (OSError, UnicodeError, BadResponse, trio.TooSlowError, trio.BrokenResourceError) as error:
             errors.append(f"node {node.node_id}: {error or type(error).__name__}")
 
     async with trio.open_nursery() as nursery:

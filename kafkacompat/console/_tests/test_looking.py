@@ -10,9 +10,10 @@ import trio
 import trio.testing
 
 from kafkacompat.console._tests.making import partition, snapshot, topic
-from kafkacompat.console.core.snapshot import Snapshot
+from kafkacompat.console.core.snapshot import NodeSeen, Snapshot
 from kafkacompat.console.failure import BrokerAway
 from kafkacompat.console.looking import addresses, keep_looking, require_listener
+from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import ConsoleState
 
 
@@ -42,6 +43,20 @@ async def test_a_port_where_nobody_listens_is_said_in_words() -> None:
         await require_listener([("127.0.0.1", unused_port())])
     with pytest.raises(BrokerAway, match="no address of a broker is known"):
         await require_listener([])
+
+
+ODD_PLACES = [("a..b", 1), ("x" * 70, 1), ("\u00fc" * 64, 1), ("\udcff", 1), ("127.0.0.1", -1)]
+
+
+@pytest.mark.parametrize(("host", "port"), ODD_PLACES)
+async def test_an_address_that_cannot_be_is_away_and_no_error_of_ours(host: str, port: int) -> None:
+    """A node advertises what it was told to; the next look asks there."""
+    with pytest.raises(BrokerAway) as raised:
+        await require_listener([(host, port)])
+    assert str(raised.value)
+    sizes, error = await sizes_of([NodeSeen(1, host, port)])
+    assert sizes is None
+    assert error.startswith("node 1: ")
 
 
 class ScriptedClient:
