@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import signal
 import socket
 import sys
 import time
 from typing import Final
 
-from kafkacompat.pipeline.collector.disk import Disk
+from kafkacompat.pipeline.collector.disk import MAX_FILES, Disk
 from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -18,6 +19,8 @@ from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, LOGS_RAW, create_miss
 
 DEFAULT_STATE: Final = "kafkacompat-collector"
 TELL_INTERVAL_S: Final = 5.0
+HANDLES: Final = 4 * MAX_FILES
+"""Of the process: the files, those that lost their names, and connections."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             create_missing(arguments.bootstrap, plans([LOGS_RAW]))
 
         ensure_topics()
+        allow_handles()
         disk = Disk(arguments.files)
         shipper = Shipper(arguments.bootstrap, arguments.host, ensure_topics)
         teller = Teller(arguments.interval)
@@ -71,6 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def allow_handles() -> None:
+    """Let this process open as many files as it follows, as far as the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = HANDLES if hard == resource.RLIM_INFINITY else min(HANDLES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class Teller:
     """One line an interval."""
 
@@ -79,12 +91,21 @@ class Teller:
         self._told_s = time.monotonic()
         self._lines = 0
         self._trouble: str | None = None
+        self._beyond = False
 
     def tell(self, figures: Figures) -> None:
         now_s = time.monotonic()
         if figures.trouble is not None and figures.trouble != self._trouble:
             print(f"collector: {figures.trouble}", file=sys.stderr, flush=True)
         self._trouble = figures.trouble
+        if figures.beyond_files and not self._beyond:
+            print(
+                f"collector: more than {MAX_FILES} files are held open: some have lost their names before their lines "
+                "were shipped",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._beyond = figures.beyond_files > 0
         elapsed_s = now_s - self._told_s
         if elapsed_s < self._interval_s:
             return
@@ -109,6 +130,14 @@ def described(figures: Figures, lines_per_s: float | None) -> str:
         parts.append(f"{figures.resent_lines:,} sent again")
     if figures.truncations:
         parts.append(f"{figures.truncations} truncations")
+    if figures.unread_at_truncation_bytes:
+        parts.append(
+            f"{figures.unread_at_truncation_bytes:,} bytes not read before them, if no copy has them"
+        )
+    if figures.given_up_bytes:
+        parts.append(f"{figures.given_up_bytes:,} bytes not shipped of files that are gone")
+    if figures.beyond_files:
+        parts.append(f"{figures.beyond_files} files more than {MAX_FILES} held open for lines not shipped")
     if figures.refused_files:
         parts.append(f"{figures.refused_files} files too many are not followed")
     return ", ".join(parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.pipeline.collector.disk import IDLE_CLOSE_S, MAX_FILES, NAMELESS_CLOSE_S, Disk
+from kafkacompat.pipeline.collector.disk import DELETED_CLOSE_S, MAX_FILES, RENAMED_CLOSE_S, Disk
 from kafkacompat.pipeline.collector.followed import Mark, Saved
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed
@@ -142,7 +142,7 @@ def test_a_state_directory_that_cannot_be_is_said_in_one_line(tmp_path: Path) ->
 
 def read_whole(disk: Disk, now_s: float) -> list[tuple[str, bytes]]:
     looks, _ = disk.scan(now_s)
-    return sorted((os.path.basename(look.path), disk.reader(look, now_s)(0, 100)) for look in looks)
+    return sorted((os.path.basename(look.path), disk.reader(look)(0, 100)) for look in looks)
 
 
 def test_the_disk_follows_names_and_keeps_files_that_lost_theirs_for_a_while(tmp_path: Path) -> None:
@@ -159,11 +159,16 @@ def test_the_disk_follows_names_and_keeps_files_that_lost_theirs_for_a_while(tmp
         file.write(b"last\n")
     assert read_whole(disk, 4.0) == [("access.log", b"one\nlast\n"), ("access.log", b"two\n")]
     key = ((tmp_path / "moved-away").stat().st_dev, (tmp_path / "moved-away").stat().st_ino)
-    looks, gone = disk.scan(4.1 + NAMELESS_CLOSE_S)
+    assert disk.scan(4.0 + RENAMED_CLOSE_S)[1] == []
+    assert disk.scan(4.1 + RENAMED_CLOSE_S, pending={key})[1] == []
+    looks, gone = disk.scan(4.2 + RENAMED_CLOSE_S)
     assert gone == [key]
     assert [look.path for look in looks] == [str(path)]
-    disk.scan(10.0 + IDLE_CLOSE_S)
-    assert read_whole(disk, 11.0 + IDLE_CLOSE_S) == [("access.log", b"two\n")]
+    path.unlink()
+    assert read_whole(disk, 1000.0) == [("access.log", b"two\n")]
+    assert disk.scan(1000.0 + DELETED_CLOSE_S)[1] == []
+    looks, gone = disk.scan(1000.1 + DELETED_CLOSE_S)
+    assert (looks, len(gone)) == ([], 1)
     disk.close()
 
 
@@ -176,9 +181,10 @@ def test_the_disk_finds_a_file_of_an_earlier_run_under_another_name(tmp_path: Pa
     saved = Saved(
         "id", status.st_dev, status.st_ino, "print", str(tmp_path / "access.log"), 0, (Mark(5, "x"),), False
     )
-    other = saved._replace(inode=1)
-    assert disk.find_renamed([saved, other], 0.0) == [(status.st_dev, 1)]
-    assert read_whole(disk, 0.1) == [("access.log-20261121", b"rest\n")]
+    found = disk.find_renamed([saved, saved._replace(inode=1)], 0.0)
+    assert found.pop((status.st_dev, 1)) is None
+    assert [look and look.size_bytes for look in found.values()] == [5]
+    assert read_whole(disk, 0.1) == [("access.log", b"rest\n")]
     disk.close()
 
 

@@ -1,15 +1,16 @@
 """The files themselves: which names match, what stat says, bytes at an offset. Knows nothing of lines, topics or identity.
 
-Handles stay open while a file is read, so that one renamed out of the patterns or deleted is read to its end.
+Each file that is followed is held open from the moment it is seen until it is given up, so that one renamed out of the
+patterns or deleted is read to its end.
 """
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import glob
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kafkacompat.pipeline.collector.followed import Read, Saved
@@ -17,23 +18,27 @@ from kafkacompat.pipeline.collector.following import Key, Look
 from kafkacompat.pipeline.collector.identity import is_compressed
 
 MAX_FILES: Final = 1000
-"""Files followed at once; more are refused, and counted."""
+"""Files followed at once by name; more are refused, and counted. Files that lost their name come on top while lines of theirs
+are not shipped, also counted: closing them would lose what only the handle can still read."""
 
-IDLE_CLOSE_S: Final = 60.0
-"""A handle without new bytes for that long is closed; a file that still has its name is opened again when it grows."""
+RENAMED_CLOSE_S: Final = 60.0
+"""A file that no pattern finds any more is given up when nothing came for that long: writers keep the file that they have
+open until they notice the rotation."""
 
-NAMELESS_CLOSE_S: Final = 5.0
-"""The same for a file that no pattern finds any more: writers are given that long to notice the rotation."""
+DELETED_CLOSE_S: Final = 5.0
+"""The same for one that has no name at all, whose space on disk the handle holds, or when there are more than MAX_FILES."""
 
 
 class _Handle:
-    __slots__ = ("descriptor", "path", "size_bytes", "used_s")
+    __slots__ = ("descriptor", "named", "path", "size_bytes", "used_s")
 
     def __init__(self, descriptor: int, path: str, used_s: float) -> None:
         self.descriptor = descriptor
         self.path = path
-        self.used_s = used_s
+        self.named = True
         self.size_bytes = -1
+        self.used_s = used_s
+        """When it last grew, or lost its name."""
 
 
 class Disk:
@@ -43,18 +48,101 @@ class Disk:
         """patterns: file names, `*`, `?`, `[...]` and `**` allowed."""
         self._patterns = [os.path.abspath(pattern) for pattern in patterns]
         self._handles: dict[Key, _Handle] = {}
-        self._named: dict[Key, str] = {}
         self.refused = 0
         """Matching files beyond MAX_FILES at the last scan."""
+        self.beyond = 0
+        """Files held open beyond MAX_FILES, at the last scan: their names are gone, their lines not shipped."""
         self.troubles: dict[str, str] = {}
         """Path to what the system said about it, at the last scan."""
 
-    def scan(self, now_s: float) -> tuple[list[Look], list[Key]]:
-        """All files there are to follow, and those given up since: without a name, and nothing came for a while."""
+    def scan(
+        self, now_s: float, pending: Collection[Key] = (), expected: Collection[Key] = ()
+    ) -> tuple[list[Look], list[Key]]:
+        """All files there are to follow, and those given up since: without a name, and nothing came for a while.
+
+        pending: files with lines that are not shipped; they are not given up. expected: files of an earlier run; they and
+        those followed already have a place among MAX_FILES before others.
+        """
         self.refused = 0
         self.troubles = {}
-        self._named = {}
+        found = self._matching()
         looks: list[Look] = []
+        for key in sorted(found, key=lambda key: key not in self._handles and key not in expected):
+            path, status = found[key]
+            handle = self._handles.get(key)
+            if handle is None:
+                if len(looks) >= MAX_FILES:
+                    self.refused += 1
+                    continue
+                try:
+                    handle = self._open(key, path, now_s)
+                except OSError as error:
+                    self.troubles[path] = error.strerror or str(error)
+                    continue
+            handle.path = path
+            handle.named = True
+            looks.append(Look(path, *key, status.st_size, status.st_mtime_ns))
+        gone = []
+        crowded = len(self._handles) > MAX_FILES
+        for key in [key for key in self._handles if key not in found]:
+            handle = self._handles[key]
+            status = os.fstat(handle.descriptor)
+            if handle.named or status.st_size != handle.size_bytes:
+                handle.named, handle.size_bytes, handle.used_s = False, status.st_size, now_s
+            wait_s = RENAMED_CLOSE_S if status.st_nlink and not crowded else DELETED_CLOSE_S
+            if now_s - handle.used_s > wait_s and key not in pending:
+                self.give_up(key)
+                gone.append(key)
+            else:
+                looks.append(Look(handle.path, *key, status.st_size, status.st_mtime_ns))
+        self.beyond = max(len(self._handles) - MAX_FILES, 0)
+        return looks, gone
+
+    def reader(self, look: Look) -> Read:
+        """A way to read this file, as long as it is followed."""
+        descriptor = self._handles[look.device, look.inode].descriptor
+        return lambda offset, length: os.pread(descriptor, length, offset)
+
+    def find_renamed(self, files: Iterable[Saved], now_s: float) -> dict[Key, Look | None]:
+        """Take up files of an earlier run that no pattern finds by their inodes in their folders; None for one not there.
+
+        The inode may have been given out again: whoever calls compares the content, and gives up what is another file. A
+        file that is perhaps there, but cannot be looked at now, is not in the answer; `troubles` says why.
+        """
+        listings: dict[str, dict[int, str]] = {}
+        answer: dict[Key, Look | None] = {}
+        for saved in files:
+            key = saved.device, saved.inode
+            try:
+                names = [
+                    listed[saved.inode]
+                    for folder in _folders(saved.path)
+                    if saved.inode in (listed := _listing(folder, listings))
+                ]
+                answer[key] = None
+                for name in names:
+                    answer[key] = self._take_up(key, name, saved.path, now_s) or answer[key]
+            except OSError as error:
+                answer.pop(key, None)
+                self.troubles[saved.path] = error.strerror or str(error)
+        return answer
+
+    def holds(self, key: Key) -> bool:
+        """Whether this file is open."""
+        return key in self._handles
+
+    def give_up(self, key: Key) -> None:
+        """Close it."""
+        os.close(self._handles.pop(key).descriptor)
+
+    def close(self) -> None:
+        """Close all handles."""
+        for key in list(self._handles):
+            self.give_up(key)
+
+    def _matching(self) -> dict[Key, tuple[str, os.stat_result]]:
+        """The regular files that have a name now, each under its first."""
+        found: dict[Key, tuple[str, os.stat_result]] = {}
         for path in sorted(
             {path for pattern in self._patterns for path in glob.glob(pattern, recursive=True)}
         ):
@@ -65,72 +153,45 @@ class Disk:
             except OSError as error:
                 self.troubles[path] = error.strerror or str(error)
                 continue
-            key = status.st_dev, status.st_ino
-            if not stat.S_ISREG(status.st_mode) or key in self._named:
-                continue
-            if len(looks) == MAX_FILES:
-                self.refused += 1
-                continue
-            self._named[key] = path
-            looks.append(Look(path, *key, status.st_size, status.st_mtime_ns))
-        gone = []
-        for key, handle in list(self._handles.items()):
-            status = os.fstat(handle.descriptor)
-            if status.st_size != handle.size_bytes:
-                handle.size_bytes, handle.used_s = status.st_size, now_s
-            nameless = key not in self._named
-            if now_s - handle.used_s > (NAMELESS_CLOSE_S if nameless else IDLE_CLOSE_S):
-                self._close(key)
-                if nameless:
-                    gone.append(key)
-            elif nameless:
-                looks.append(Look(handle.path, *key, status.st_size, status.st_mtime_ns))
-        return looks, gone
+            if stat.S_ISREG(status.st_mode):
+                found.setdefault((status.st_dev, status.st_ino), (path, status))
+        return found
 
-    def reader(self, look: Look, now_s: float) -> Read:
-        """A way to read this file; it is opened at the first byte. FileNotFoundError when another took its name."""
-        key = look.device, look.inode
-
-        def read(offset: int, length: int) -> bytes:
-            handle = self._handles.get(key) or self._open(key, look.path, now_s)
-            return os.pread(handle.descriptor, length, offset)
-
-        return read
-
-    def find_renamed(self, files: Iterable[Saved], now_s: float) -> list[Key]:
-        """Take up files of an earlier run that no pattern finds, if they are still in their directory; those not found."""
-        lost = []
-        for saved in files:
-            key = saved.device, saved.inode
-            if key in self._named or key in self._handles:
-                continue
-            try:
-                self._open(key, self._sibling(saved), now_s)
-            except OSError:
-                lost.append(key)
-        return lost
-
-    def close(self) -> None:
-        """Close all handles."""
-        for key in list(self._handles):
-            self._close(key)
-
-    def _sibling(self, saved: Saved) -> str:
-        with os.scandir(os.path.dirname(saved.path)) as entries:
-            for entry in entries:
-                if entry.inode() == saved.inode and not is_compressed(entry.path):
-                    return entry.path
-        raise FileNotFoundError(saved.path)
+    def _take_up(self, key: Key, name: str, path: str, now_s: float) -> Look | None:
+        try:
+            handle = self._open(key, name, now_s)
+        except FileNotFoundError:
+            return None
+        handle.path = path
+        handle.named = False
+        status = os.fstat(handle.descriptor)
+        handle.size_bytes = status.st_size
+        return Look(path, *key, status.st_size, status.st_mtime_ns)
 
     def _open(self, key: Key, path: str, now_s: float) -> _Handle:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        """FileNotFoundError when another took its name."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino) != key:
             os.close(descriptor)
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         handle = self._handles[key] = _Handle(descriptor, path, now_s)
         return handle
 
-    def _close(self, key: Key) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._handles.pop(key).descriptor)
+
+def _folders(path: str) -> set[str]:
+    """Where a file of this name lay, and where it lay if the name is a link."""
+    return {os.path.dirname(path), os.path.dirname(os.path.realpath(path))}
+
+
+def _listing(folder: str, listings: dict[str, dict[int, str]]) -> dict[int, str]:
+    """The folder's names by inode, packed leftovers left out; listed once."""
+    if folder not in listings:
+        try:
+            with os.scandir(folder) as entries:
+                listings[folder] = {
+                    entry.inode(): entry.path for entry in entries if not is_compressed(entry.path)
+                }
+        except FileNotFoundError:
+            listings[folder] = {}
+    return listings[folder]

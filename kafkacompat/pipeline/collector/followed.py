@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafkacompat.pipeline.collector.identity import CHECK_BYTES, digest
+from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, digest, fingerprint
 from kafkacompat.pipeline.collector.lines import MAX_LINE_BYTES, Line, LineCutter
 
 Read = Callable[[int, int], bytes]
@@ -35,7 +35,8 @@ class Saved(NamedTuple):
     position: int
     """Where to read on: the broker has acknowledged all lines before."""
     marks: tuple[Mark, ...]
-    """Ascending, the position (but 0) and what lay on both sides of it; the last one is what the file is recognised by."""
+    """Ascending, the position (but 0) and what lay on both sides of it; the last one is what the file is recognised by. None
+    while nothing of it was read: then it goes by its fingerprint."""
     left: bool
     """Its content is no longer under device and inode: truncated, or gone from sight."""
 
@@ -116,6 +117,11 @@ class Followed:
     def unacknowledged(self) -> bool:
         return bool(self.chunks)
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is more of it to ship: bytes seen and not read, lines that the broker has not acknowledged."""
+        return self.identity is not None and bool(self.unread_bytes or self.chunks)
+
     def begin(
         self,
         identity: str,
@@ -144,6 +150,14 @@ class Followed:
             self._before = read(self.scanned - overlap, overlap)
             return True
         return read(self.scanned - len(self._before), len(self._before)) == self._before
+
+    def is_in(self, read: Read, size_bytes: int) -> bool:
+        """Whether the content behind read, of this size, is this file's as it was read."""
+        return (
+            size_bytes >= self.scanned
+            and fingerprint(read(0, HEAD_BYTES)) == self.fingerprint
+            and self.unchanged(read)
+        )
 
     def read_on(self, read: Read, most_bytes: int) -> tuple[list[Line], Chunk | None] | None:
         """The next lines, and their chunk when there are any; None when what stands before is not what was read there.
@@ -210,11 +224,11 @@ class Followed:
         return UNLIKE
 
     def saved(self) -> Saved | None:
-        """What to keep; None while nothing of it is shipped or about to be."""
+        """What to keep; None while it has no identity."""
         marks = tuple(self._known()[-MAX_MARKS:])
-        if self.identity is None or self.fingerprint is None or not marks:
+        if self.identity is None or self.fingerprint is None:
             return None
-        self.saved_to = marks[-1].position
+        self.saved_to = marks[-1].position if marks else 0
         return Saved(
             self.identity,
             self.device,

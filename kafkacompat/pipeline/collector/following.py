@@ -4,8 +4,9 @@ Rules, in the order they are tried for a file under (device, inode):
  known, and what stands before the position is unchanged: read on, whatever its name is now;
  known, but shorter or changed before the position: truncated or replaced. The old content is left behind (its position is
    kept), the new one begins at 0 under the next generation of the identity;
- unknown, but its content is that of a file left behind: moved, or the copy of copy-truncate: read on there under the old
-   identity, so that lines the original still held are not lost and those shipped keep their event ids;
+ unknown, but its content is that of a file left behind: seen again after it was gone, moved, or the copy of copy-truncate:
+   read on there under the old identity, so that lines the original still held are not lost and those shipped keep
+   their event ids;
  unknown, and its content is that of a file still followed: a copy whose original is not truncated yet. Wait. If it grows
    by itself, it is a file of its own;
  unknown otherwise: a new file, read from its beginning.
@@ -13,7 +14,7 @@ Rules, in the order they are tried for a file under (device, inode):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.collector.followed import Chunk, Followed, Read, Saved, restored
@@ -83,6 +84,8 @@ class Following:
         """Files found shorter than they were read, or changed."""
         self.unread_at_truncation_bytes = 0
         """Bytes that were seen there and not read; a copy that is found makes up for them."""
+        self.given_up_bytes = 0
+        """Bytes not shipped of files that are gone: what came after their last newline, or could not be read."""
         for device, inode, size_bytes in held:
             self._newcomers[device, inode] = Newcomer(size_bytes, held=True)
         for entry in saved:
@@ -104,6 +107,16 @@ class Following:
     def undecided(self) -> int:
         """Files that may be copies and are neither read nor held yet."""
         return sum(not newcomer.held for newcomer in self._newcomers.values())
+
+    def pending(self) -> set[Key]:
+        """Files of which lines are to be shipped, or that may yet turn out to have some."""
+        undecided = {key for key, newcomer in self._newcomers.items() if not newcomer.held}
+        return {key for key, file in self._files.items() if file.pending or key in undecided}
+
+    def forget_held(self, there: Container[Key]) -> None:
+        """Copies held by an earlier run that are not there any more."""
+        for key in [key for key in self._newcomers if key not in there and key not in self._files]:
+            del self._newcomers[key]
 
     def look(self, look: Look, read: Read) -> Followed | None:
         """The file to read lines from by `lines_of`, or None when there is nothing to read now."""
@@ -143,9 +156,11 @@ class Following:
 
     def gone(self, key: Key) -> None:
         """The shell has no way to it any more: no name and no open handle. What is known of it is kept as left behind."""
-        self._newcomers.pop(key, None)
+        newcomer = self._newcomers.pop(key, None)
         file = self._files.pop(key, None)
         if file is not None:
+            if newcomer is None or not newcomer.held:
+                self.given_up_bytes += file.unread_bytes + file.cutter.waiting_bytes
             self._leave(file)
 
     def saved(self) -> list[Saved]:
@@ -172,6 +187,9 @@ class Following:
             return
         file.left = True
         self.must_save = True
+        if not file.scanned and not file.marks:
+            # Nothing was shipped under its identity: there is nothing to go on with.
+            return
         self._left.append(file)
         if len(self._left) > MAX_LEFT:
             # Those with lines on their way stay: their position is still to move.
@@ -182,6 +200,12 @@ class Following:
     def _judge(self, file: Followed, look: Look, print_of_head: str, read: Read) -> bool:
         """Give the file its identity and say True, or say False when that has to wait."""
         key = look.device, look.inode
+        back = self._seen_again(look, print_of_head, read)
+        if back is not None:
+            # Until the broker has them, the lines on their way are still to be saved under the old entry.
+            if not back.unacknowledged:
+                self._take_over(file, back)
+            return file.identity is not None
         relatives = [
             other
             for other in (*self._left, *self._files.values())
@@ -195,7 +219,19 @@ class Following:
         while (identity := file_identity(*key, print_of_head, generation)) in used:
             generation += 1
         file.begin(identity, print_of_head, self._max_line_bytes)
+        self.must_save = True
         return True
+
+    def _seen_again(self, look: Look, print_of_head: str, read: Read) -> Followed | None:
+        """The file left behind under this very device and inode, if it is the same still: its name, or its folder, was away."""
+        for other in reversed(self._left):
+            if (other.device, other.inode) != (look.device, look.inode) or other.fingerprint != print_of_head:
+                continue
+            likeness = other.likeness(read, look.size_bytes)
+            untouched = (other.size_bytes, other.modified_ns) == (look.size_bytes, look.modified_ns)
+            if likeness.continues and (likeness.certain or untouched):
+                return other
+        return None
 
     def _is_its_own(self, file: Followed, look: Look, relatives: list[Followed], read: Read) -> bool:
         """Whether a file that begins like others is none of them. If False it has taken one over, or waits."""

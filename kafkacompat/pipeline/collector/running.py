@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.collector.disk import Disk
 from kafkacompat.pipeline.collector.followed import Followed
-from kafkacompat.pipeline.collector.following import Following, Look
+from kafkacompat.pipeline.collector.following import Following, Key, Look
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -41,7 +41,13 @@ class Figures(NamedTuple):
     truncations: int
     unfinished_bytes: int
     """After the last newline of each file."""
+    unread_at_truncation_bytes: int
+    """Seen before a truncation and not read then; a copy, where one is found, makes up for them."""
+    given_up_bytes: int
+    """Of files that are gone, and not shipped."""
     refused_files: int
+    beyond_files: int
+    """Held open beyond the bound, for lines not shipped yet."""
     trouble: str | None
 
 
@@ -59,8 +65,8 @@ class Collector:
         except StateUnreadable as error:
             raise PipelineFailed(f"{state.path} is no state of a collector: {error}") from None
         self._following = Following(saved, held)
-        self._earlier = [entry for entry in saved if not entry.left]
-        self._looks: dict[tuple[int, int], Look] = {}
+        self._earlier = {(entry.device, entry.inode): entry for entry in saved if not entry.left}
+        self._looks: dict[Key, Look] = {}
         self._scanned_s = float("-inf")
         self._saved_s = float("-inf")
         self._saved_lines = 0
@@ -108,31 +114,57 @@ class Collector:
             shipper.resent_lines,
             self._following.truncations,
             sum(file.cutter.waiting_bytes for file in files),
+            self._following.unread_at_truncation_bytes,
+            self._following.given_up_bytes,
             self._disk.refused,
+            self._disk.beyond,
             shipper.trouble or next((f"{path}: {why}" for path, why in self._disk.troubles.items()), None),
         )
 
     def _scan(self, now_s: float) -> None:
         self._scanned_s = now_s
         self._scans += 1
-        looks, gone = self._disk.scan(now_s)
-        if self._earlier:
-            gone += self._disk.find_renamed(self._earlier, now_s)
-            self._earlier = []
-            looks, more = self._disk.scan(now_s)
-            gone += more
+        looks, gone = self._disk.scan(now_s, self._following.pending(), self._earlier)
         for key in gone:
             self._following.gone(key)
+        if self._earlier:
+            looks += self._find_earlier(now_s)
         self._looks = {(look.device, look.inode): look for look in looks}
+        if self._scans == 1:
+            self._following.forget_held(self._looks)
         for look in looks:
             try:
-                self._following.look(look, self._disk.reader(look, now_s))
+                self._following.look(look, self._disk.reader(look))
             except OSError as error:
                 self._disk.troubles[look.path] = error.strerror or str(error)
 
+    def _find_earlier(self, now_s: float) -> list[Look]:
+        """Files of the run before that no pattern finds; those that cannot be looked at now are looked for again."""
+        self._earlier = {key: saved for key, saved in self._earlier.items() if not self._disk.holds(key)}
+        found = []
+        for key, look in self._disk.find_renamed(self._earlier.values(), now_s).items():
+            file = self._following.get(key)
+            try:
+                if (
+                    look is not None
+                    and file is not None
+                    and file.is_in(self._disk.reader(look), look.size_bytes)
+                ):
+                    found.append(look)
+                    continue
+            except OSError as error:
+                self._disk.give_up(key)
+                self._disk.troubles[self._earlier[key].path] = error.strerror or str(error)
+                continue
+            if look is not None:
+                self._disk.give_up(key)
+            self._following.gone(key)
+            del self._earlier[key]
+        return found
+
     def _read(self, file: Followed, look: Look, now_s: float) -> bool:
         try:
-            lines, chunk = self._following.lines_of(file, self._disk.reader(look, now_s), READ_BYTES)
+            lines, chunk = self._following.lines_of(file, self._disk.reader(look), READ_BYTES)
         except OSError as error:
             self._disk.troubles[look.path] = error.strerror or str(error)
             return False

@@ -40,7 +40,7 @@ def decode(text: str) -> tuple[list[Saved], list[Held]]:
 def _saved(entry: dict[str, Any]) -> Saved:
     marks = tuple(Mark(int(position), str(digest)) for position, digest in entry["marks"])
     position = int(entry["position"])
-    if not marks or position < 0 or position > marks[-1].position:
+    if not 0 <= position <= (marks[-1].position if marks else 0):
         raise ValueError(f"no usable position for {entry['path']!r}")
     return Saved(
         str(entry["identity"]),
