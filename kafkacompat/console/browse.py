@@ -151,7 +151,7 @@ def record_view(message: Message, query: RecordsQuery) -> Page:
         shown_key |= {"kind": JSON_TEXT, "text": told_key}
     if told_value is not None:
         shown_value |= {"kind": JSON_TEXT, "text": told_value, "truncated": False}
-    headers = message.headers() or []
+    headers, unreadable = _headers(message)
     return {
         "offset": message.offset(),
         "timestamp_ms": timestamp_ms if kind in TIMESTAMP_TYPES else None,
@@ -160,10 +160,20 @@ def record_view(message: Message, query: RecordsQuery) -> Page:
         "value": shown_value,
         "headers": [
             {"name": str(name), "value": decoded(_bytes(content), HEADER_BYTES)}
-            for name, content in list(headers)[:MAX_HEADERS]
+            for name, content in headers[:MAX_HEADERS]
         ],
         "headers_hidden": max(0, len(headers) - MAX_HEADERS),
+        "headers_unreadable": unreadable,
     }
+
+
+def _headers(message: Message) -> tuple[list[Any], bool]:
+    """The headers, and whether there are some that the library cannot make: the name of one is no UTF-8."""
+    try:
+        return list(message.headers() or []), False
+    except (SystemError, UnicodeError):
+        # The library says it as a SystemError. It gives up the record's headers then: they cannot be asked for again.
+        return [], True
 
 
 def _bytes(data: bytes | str | None) -> bytes | None:

@@ -155,7 +155,8 @@ export class BrowseView {
         { title: "Header", cell: (each) => each.name },
         { title: "Value", class: "mono", cell: (each) => (each.value.kind === "null" ? "null" : each.value.text) },
       ], row.headers),
-      row.headers_hidden > 0 && h("p", { class: "muted" }, `${row.headers_hidden} more headers`));
+      row.headers_hidden > 0 && h("p", { class: "muted" }, `${row.headers_hidden} more headers`),
+      row.headers_unreadable && h("p", { class: "muted" }, "The headers cannot be shown: the name of one is no UTF-8 text."));
   }
 
   async whole(row) {

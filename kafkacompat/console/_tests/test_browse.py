@@ -1,0 +1,94 @@
+"""One record as the browser of records shows it, whatever its bytes and headers are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.console.browse import MAX_HEADERS, record_view
+from kafkacompat.console.core.parameters import RecordsQuery
+
+Header = tuple[str, bytes | None]
+
+
+class ReadMessage:
+    """A message as the client library hands it over; headers may be asked for once, as there."""
+
+    def __init__(
+        self, key: bytes | None, value: bytes | None, headers: list[Header] | Exception | None = None
+    ) -> None:
+        self._key, self._value = key, value
+        self._headers = [headers]
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def offset(self) -> int:
+        return 3
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, 1_000
+
+    def headers(self) -> list[Header] | None:
+        given = self._headers.pop()
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemError("<method 'headers'> returned a result with an exception set"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    ],
+    ids=repr,
+)
+def test_a_header_whose_name_is_no_text_hides_the_headers_and_nothing_else(error: Exception) -> None:
+    """No broker looks into a record's headers, and the client library makes none of them if one is not UTF-8."""
+    shown = record_view(ReadMessage(b"k", b"v", error), RecordsQuery("t", 0))
+    assert (shown["headers"], shown["headers_hidden"], shown["headers_unreadable"]) == ([], 0, True)
+    assert (shown["key"]["text"], shown["value"]["text"]) == ("k", "v")
+
+
+def test_headers_are_shown_up_to_a_bound() -> None:
+    many: list[Header] = [(f"h{number}", b"\xff") for number in range(MAX_HEADERS + 7)]
+    shown = record_view(ReadMessage(None, None, many), RecordsQuery("t", 0))
+    assert (len(shown["headers"]), shown["headers_hidden"], shown["headers_unreadable"]) == (
+        MAX_HEADERS,
+        7,
+        False,
+    )
+
+
+BYTES = st.one_of(
+    st.none(),
+    st.binary(max_size=60),
+    st.sampled_from([b'{"a":"\\ud800"}', b"[1e999]", b"[NaN]", b"[" * 50_000]),
+    st.tuples(st.sampled_from([b"\0\0", b"\0\1", b"\0\2", b"\0\3", b"\0\4"]), st.binary(max_size=60)).map(
+        b"".join
+    ),
+)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), BYTES), max_size=3)
+
+
+@given(
+    st.sampled_from(["t", "__consumer_offsets", "__transaction_state"]),
+    BYTES,
+    BYTES,
+    HEADERS,
+    st.integers(1, 100),
+)
+def test_no_record_is_one_that_cannot_be_sent_to_the_page(
+    topic: str, key: bytes | None, value: bytes | None, headers: list[Header], value_bytes: int
+) -> None:
+    shown = record_view(ReadMessage(key, value, headers), RecordsQuery(topic, 0, value_bytes=value_bytes))
+    told = json.dumps(shown, ensure_ascii=False, allow_nan=False).encode()
+    assert json.loads(told) == shown
