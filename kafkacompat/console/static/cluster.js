@@ -93,14 +93,15 @@ export class ClusterView {
 
   drawGroups({ groups, groups_hidden: more }) {
     setText(byId("groups-note"), "Spark keeps its offsets in the checkpoint: its queries have no group");
-    if (groups.length === 0) { replace(byId("groups"), empty("No consumer group has committed anything.", "kafkacompat consume TOPIC --group NAME")); return; }
+    const unshown = more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null;
+    if (groups.length === 0) { replace(byId("groups"), unshown ?? empty("No consumer group has committed anything.", "kafkacompat consume TOPIC --group NAME")); return; }
     replace(byId("groups"), table("Consumer groups with their lag", [
       { title: "Group", class: "nowrap", cell: (group) => this.fold(`group ${group.group}`, group.group) },
       { title: "State", cell: (group) => h("span", { class: `tag ${group.state === "stable" ? "good" : ""}` }, group.state) },
       { title: "Members", number: true, cell: (group) => count(group.members) },
       { title: "Lag", number: true, cell: (group) => (group.lag === null ? "–" : h("b", {}, count(group.lag))) },
       { title: "Topics", class: "clip", cell: (group) => group.topics.join(", ") || "–" },
-    ], groups, (group) => this.open.has(`group ${group.group}`) && lagTable(group)), more > 0 ? h("p", { class: "muted" }, `${more} more groups are not shown.`) : null);
+    ], groups, (group) => this.open.has(`group ${group.group}`) && lagTable(group)), unshown);
   }
 
   fold(key, text) {
