@@ -15,8 +15,11 @@ const STEPS = [1 / 6, 1 / 3, 1 / 2, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720,
 // Fewer bars than this leave room for those to come.
 const FEWEST_BARS = 12;
 
+// Less than this is nothing: steps between numbers that small would be none, and counting up by them would not end.
+const SMALLEST = 1e-12;
+
 export function niceTicks(highest, wanted = 4) {
-  if (!(highest > 0)) return [0, 1];
+  if (!(highest > SMALLEST)) return [0, 1];
   const raw = highest / wanted;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((each) => each >= raw);
