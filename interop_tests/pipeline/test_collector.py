@@ -216,6 +216,25 @@ def command(bootstrap: str, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_topic_deleted_under_the_collector_is_made_again_and_no_line_after_is_lost(
+    broker: BrokerProcess, here: Here, make_collector: Callable[..., CollectorRun], tmp_path: Path
+) -> None:
+    server = WebServer(tmp_path)
+    server.serve(100)
+    collector = make_collector("access.log").begin()
+    here.wait_for(100)
+    command(broker.bootstrap, "topics", "delete", "logs.raw")
+    for count in (100, 200, 300):
+        server.serve(100)
+        wait_until(
+            lambda count=count: count_arrived(broker.bootstrap) >= count,
+            f"{count} lines are in the new topic",
+            60.0,
+        )
+    assert collector.stop() == 0, collector.said()
+    assert Counter(by_event_id(read_lines(broker.bootstrap)).values()) == Counter(server.written[100:])
+
+
 def generate(bootstrap: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "kafkacompat", "pipeline", "generate", "--bootstrap", bootstrap, *options],

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 from kafkacompat.pipeline.collector import shipping
 from kafkacompat.pipeline.collector.followed import Chunk, Followed, Mark
@@ -42,11 +43,20 @@ class Message:
 
 
 class Producer:
-    """Holds what is produced until it is polled; `answer` says what becomes of each batch."""
+    """Holds what is produced until it is polled; `answer` says what becomes of each batch, `raised` what produce says at once."""
 
-    def __init__(self, answer: Callable[[list[bytes]], Refusal | None], queue: int = 1000) -> None:
+    def __init__(
+        self,
+        answer: Callable[[list[bytes]], Refusal | None],
+        queue: int = 1000,
+        raised: Callable[[bytes], Refusal | None] = lambda value: None,
+    ) -> None:
         self.answer = answer
         self.queue = queue
+        self.raised = raised
+        self.calls = 0
+        self.known = True
+        """Whether the client has asked the broker for the topic since it was found missing."""
         self.waiting: list[tuple[bytes, bytes, dict[str, bytes], Callable[..., None]]] = []
         self.arrived: list[tuple[bytes, dict[str, bytes]]] = []
 
@@ -54,6 +64,10 @@ class Producer:
         self, topic: str, value: bytes, key: bytes, headers: Any, on_delivery: Callable[..., None]
     ) -> None:
         assert topic == "logs.raw"
+        self.calls += 1
+        refusal = self.raised(value)
+        if refusal is not None:
+            raise KafkaException(refusal)
         if len(self.waiting) == self.queue:
             raise BufferError
         self.waiting.append((key, value, dict(headers), on_delivery))
@@ -65,6 +79,10 @@ class Producer:
             if refusal is None:
                 self.arrived.append((value, headers))
             delivered(refusal, Message(key, value))
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert topic == "logs.raw"
+        self.known = True
 
     def flush(self, timeout_s: float) -> int:
         self.poll(timeout_s)
@@ -192,3 +210,62 @@ def test_only_the_line_that_is_too_large_is_cut(make: Callable[..., Shipper]) ->
     assert chunk.file.position == 999
     assert shipper.cut_lines == 1
     assert shipper.on_the_way_bytes == 0
+
+
+def test_a_topic_that_the_client_knows_to_be_gone_is_made_again_and_asked_for(
+    make: Callable[..., Shipper],
+) -> None:
+    there: list[bool] = []
+
+    def ensure() -> None:
+        if producer.calls < 9:
+            raise PipelineFailed("no broker answers")
+        there.append(True)
+
+    def raised(value: bytes) -> Refusal | None:
+        return None if there and producer.known else Refusal("_UNKNOWN_TOPIC")
+
+    producer = Producer(lambda values: None, raised=raised)
+    producer.known = False
+    shipper = make(producer, ensure=ensure)
+    chunk = ship(shipper, b"one", b"two", b"three", b"four")
+    assert (producer.calls, shipper.trouble) == (4, "it is _UNKNOWN_TOPIC")
+    for calls in (5, 6, 7, 8, 9):
+        # One line is enough to hear that nothing has changed.
+        shipper.turn(0.0)
+        assert producer.calls == calls
+    assert chunk.file.position == 0
+    shipper.turn(0.0)
+    shipper.turn(0.0)
+    assert sorted(headers["position"] for _, headers in producer.arrived) == [b"0", b"100", b"200", b"300"]
+    assert chunk.file.position == 999
+    assert (shipper.on_the_way_bytes, shipper.resent_lines) == (0, 4)
+    assert shipper.trouble is None
+
+
+def test_a_producer_that_takes_nothing_more_is_replaced(make: Callable[..., Shipper]) -> None:
+    second = Producer(lambda values: None)
+    shipper = make(
+        Producer(lambda values: None, raised=lambda value: Refusal("_FATAL", fatal=value == b"two")), second
+    )
+    chunk = ship(shipper, b"one", b"two")
+    for _ in range(2):
+        shipper.turn(0.0)
+    assert sorted(value for value, _ in second.arrived) == [b"one", b"two"]
+    assert chunk.file.position == 999
+
+
+def test_a_line_that_the_client_finds_too_large_is_cut(make: Callable[..., Shipper]) -> None:
+    producer = Producer(
+        lambda values: None, raised=lambda value: Refusal("MSG_SIZE_TOO_LARGE") if len(value) > 100 else None
+    )
+    shipper = make(producer)
+    chunk = ship(shipper, b"s" * 60, b"L" * 300)
+    for _ in range(5):
+        shipper.turn(0.0)
+    assert sorted((value, headers.get("cut_from_bytes")) for value, headers in producer.arrived) == [
+        (b"L" * 75, b"300"),
+        (b"s" * 60, None),
+    ]
+    assert chunk.file.position == 999
+    assert (shipper.on_the_way_bytes, shipper.cut_lines) == (0, 1)

@@ -32,6 +32,7 @@ CUT_HEADER: Final = "cut_from_bytes"
 TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 ALONE_TIMEOUT_S: Final = 2.0
+TOPIC_TIMEOUT_S: Final = 5.0
 RECONNECT_MAX_MS: Final = 2000
 
 Headers = list[tuple[str, bytes]]
@@ -48,6 +49,9 @@ class Shipper:
         self._ensure_topics = ensure_topics
         self._again: deque[_Unsent] = deque()
         self._alone: deque[_Unsent] = deque()
+        from confluent_kafka import KafkaException
+
+        self._refusal = KafkaException
         self._producer = self._new_producer()
         self._broken = False
         self._topic_missing = False
@@ -68,24 +72,20 @@ class Shipper:
         """Hand these lines of one chunk over."""
         source = (self._host + path).encode("utf-8", "surrogateescape")
         fixed = [(SOURCE_HEADER, source), (FILE_HEADER, identity.encode("ascii"))]
-        produce, delivered = self._produce, self._delivered
+        produce = self._produce
         self.on_the_way_bytes += chunk.size_bytes + len(lines) * LINE_COST_BYTES
         for position, value, length in lines:
             headers = [*fixed, (POSITION_HEADER, b"%d" % position)]
             if length != len(value):
                 self.cut_lines += 1
                 headers.append((CUT_HEADER, b"%d" % length))
-            produce(value, source, headers, partial(delivered, chunk, headers))
+            produce((chunk, value, source, headers))
 
     def turn(self, timeout_s: float) -> None:
         """Hear what arrived, for at most timeout_s; send again what failed."""
         self._producer.poll(timeout_s)
         if self._topic_missing:
-            try:
-                self._ensure_topics()
-                self._topic_missing = False
-            except PipelineFailed as failure:
-                self.trouble = str(failure)
+            self._make_topic()
         if self._broken:
             # A fatal error of the idempotent producer: it takes nothing more, and gives back all it had.
             self._producer.purge()
@@ -93,9 +93,10 @@ class Shipper:
             self._producer = self._new_producer()
             self._broken = False
         for _ in range(min(len(self._again), MOST_PER_TURN)):
-            chunk, value, key, headers = self._again.popleft()
+            if not self._produce(self._again.popleft()):
+                # The others would fare no better now.
+                break
             self.resent_lines += 1
-            self._produce(value, key, headers, partial(self._delivered, chunk, headers))
         if self._alone:
             self._send_alone()
 
@@ -129,13 +130,30 @@ class Shipper:
             }
         )
 
-    def _produce(self, value: bytes, key: bytes, headers: Headers, delivered: Callable[..., None]) -> None:
+    def _make_topic(self) -> None:
+        try:
+            self._ensure_topics()
+            # The client refuses lines until it has heard of the topic again, and does not ask by itself for long.
+            self._producer.list_topics(LOGS_RAW, timeout=TOPIC_TIMEOUT_S)
+            self._topic_missing = False
+        except PipelineFailed as failure:
+            self.trouble = str(failure)
+        except self._refusal as refusal:
+            self.trouble = refusal.args[0].str()
+
+    def _produce(self, unsent: _Unsent) -> bool:
+        """Whether the client takes it; otherwise it is with those to be sent again."""
+        chunk, value, key, headers = unsent
+        delivered = partial(self._delivered, chunk, headers)
         while True:
             try:
                 self._producer.produce(LOGS_RAW, value=value, key=key, headers=headers, on_delivery=delivered)
-                return
+                return True
             except BufferError:
                 self._producer.poll(0.1)
+            except self._refusal as refusal:
+                self._refused(unsent, refusal.args[0])
+                return False
 
     def _heard(self, error: Any) -> None:
         self.trouble = error.str()
@@ -152,9 +170,11 @@ class Shipper:
             if not chunk.missing:
                 chunk.file.acknowledge()
             return
+        self._refused((chunk, value, message.key(), headers), error)
+
+    def _refused(self, unsent: _Unsent, error: Any) -> None:
         self.trouble = error.str()
         code = error.name()
-        unsent = chunk, value, message.key(), headers
         if code in TOO_LARGE:
             # Perhaps the batch was, and not this line.
             self._alone.append(unsent)
@@ -173,7 +193,7 @@ class Shipper:
             chunk, value, key, headers = self._alone.popleft()
             self.resent_lines += 1
             refused = len(self._alone)
-            self._produce(value, key, headers, partial(self._delivered, chunk, headers))
+            self._produce((chunk, value, key, headers))
             self._producer.flush(ALONE_TIMEOUT_S)
             if len(self._alone) > refused and value:
                 self._alone.pop()
