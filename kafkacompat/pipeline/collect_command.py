@@ -15,6 +15,7 @@ from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import require_extra
+from kafkacompat.pipeline.quantities import positive
 from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, LOGS_RAW, create_missing, plans
 
 DEFAULT_STATE: Final = "kafkacompat-collector"
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--until-end", action="store_true", help="ship what is there and end")
     parser.add_argument(
         "--interval",
-        type=float,
+        type=positive,
         default=TELL_INTERVAL_S,
         metavar="SECONDS",
         help="between two lines about rate and lag",

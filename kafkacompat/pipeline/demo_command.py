@@ -30,7 +30,7 @@ from kafkacompat.pipeline.demo.plan import (
 )
 from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
-from kafkacompat.pipeline.generate_command import positive
+from kafkacompat.pipeline.quantities import positive
 from kafkacompat.pipeline.session import require_java, require_writable
 from kafkacompat.pipeline.topics import INPUTS, LOGS_RAW, create_missing, plans
 

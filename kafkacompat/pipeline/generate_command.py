@@ -20,6 +20,7 @@ from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
 from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.generator.traffic import Traffic
+from kafkacompat.pipeline.quantities import positive, whole
 from kafkacompat.pipeline.topics import (
     ACTIVITY_PAGE_VIEWS,
     ACTIVITY_SEARCHES,
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rotation", choices=ROTATIONS, default=RENAME, help="how the access log is rotated")
     parser.add_argument(
         "--rotate-bytes",
-        type=int,
+        type=whole,
         default=DEFAULT_ROTATE_BYTES,
         metavar="N",
         help="size at which it is rotated",
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mean over a day, for each second that passes here",
     )  # fmt: skip
     parser.add_argument("--duration", type=positive, metavar="S", help="end after this many seconds")
-    parser.add_argument("--count", type=int, metavar="N", help="end after this many events")
+    parser.add_argument("--count", type=whole, metavar="N", help="end after this many events")
     parser.add_argument(
         "--start-time",
         type=moment,
@@ -88,21 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def positive(text: str) -> float:
-    """A number above 0."""
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError("must be above 0")
-    return value
-
-
 def moment(text: str) -> int:
     """Milliseconds since 1970 of an ISO date and time."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no ISO date and time") from None
-    return int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    time_ms = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+    if time_ms < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is before 1970")
+    return time_ms
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -150,7 +146,14 @@ class Planned(NamedTuple):
 
 
 def planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
-    """The events and their times, from the command line."""
+    """The events and their times, from the command line. PipelineFailed for times that cannot be."""
+    plan = _planned(arguments, now_ms)
+    if plan.start_ms < 0:
+        raise PipelineFailed(f"{plan.what} would begin before 1970, where Kafka's timestamps begin")
+    return plan
+
+
+def _planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
     count = arguments.count
     if arguments.data_set is not None:
         data = DataSet(arguments.data_set)
@@ -159,6 +162,10 @@ def planned(arguments: argparse.Namespace, now_ms: int) -> Planned:
         # At the wanted rate on average, however sparse the events lie.
         speed = max(recorded.span_ms * arguments.rate / (1000.0 * recorded.events), 1.0)
         what = f"{recorded.events:,} events of {recorded.path} at {arguments.rate:g}/s"
+        if data.without_time:
+            what += f" ({data.without_time:,} without a time come with the line before)"
+        if data.left_out:
+            what += f" ({data.left_out:,} before the first time is left out)"
         events = data.events(start_ms + recorded.span_ms)
         return Planned(what, islice(events, count), start_ms, speed)
     density = arguments.rate / arguments.speed

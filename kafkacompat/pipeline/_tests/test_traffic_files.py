@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkacompat.pipeline.collector.disk import DELETED_CLOSE_S, MAX_FILES, RENAMED_CLOSE_S, Disk
 from kafkacompat.pipeline.collector.followed import Mark, Saved
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.generate_command import moment, planned, positive
+from kafkacompat.pipeline.generate_command import add_arguments, moment, planned
 from kafkacompat.pipeline.generator.access_log import COPY_TRUNCATE, KEPT, NEVER, RENAME, AccessLog
 from kafkacompat.pipeline.generator.data_set import DataSet
 from kafkacompat.pipeline.generator.events import ACCESS_LINES
@@ -87,6 +90,9 @@ def test_a_click_stream_is_replayed_in_order(tmp_path: Path) -> None:
         ("empty.log", b"", "holds no events"),
         ("broken.log.gz", b"not packed", "cannot be read"),
         ("cut.log.gz", gzip.compress(LINES[0] * 100)[:-9], "cannot be read"),
+        ("spoiled.log.gz", gzip.compress(LINES[0] * 100)[:12] + b"\xff" * 40, "cannot be read"),
+        ("short.csv", b"user_id,event,timestamp\n1,main,2019-11-01\n\n2,main\n", "lacks timestamp in row 2"),
+        ("shorter.csv", b"timestamp,user_id,event\n2019-11-01,2\n", "lacks event in row 1"),
         ("bytes.csv", b"user_id,event,timestamp\n1,\xff,2019-11-01 17:59:13\n", "cannot be read"),
     ],
 )
@@ -100,19 +106,102 @@ def test_what_is_no_data_set_is_said_in_one_line(
         DataSet(str(path))
 
 
+def test_the_offset_of_a_click_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    path.write_text(
+        "user_id,event,timestamp\n5,a,2020-01-01 01:00:00+02:00\n5,b,2020-01-01 00:00:00\n5,c,2020-01-01T00:00:30Z\n"
+    )
+    events = list(DataSet(str(path)).events(10_000_000))
+    assert [(json.loads(event.value)["page"], event.arrival_ms) for event in events] == [
+        ("/a", 10_000_000 - 3_630_000),
+        ("/b", 10_000_000 - 30_000),
+        ("/c", 10_000_000),
+    ]
+
+
+def test_lines_without_a_time_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"\n".join([b"before the first", *LINES, b"and the last", b""]))
+    what = planned(words("--data-set", str(path)), 10**12).what
+    assert "4 events" in what
+    assert "2 without a time come with the line before" in what
+    assert "1 before the first time is left out" in what
+
+
+def words(*options: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="generate")
+    add_arguments(parser)
+    return parser.parse_args(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--count", "-1"), "--count: must be a whole number from 1 to 1,000,000,000,000, not '-1'"),
+        (("--count", "1.5"), "--count: must be"),
+        (("--speed", "inf"), "--speed: must be a number from 0.001 to 1,000,000,000, not 'inf'"),
+        (("--rate", "inf"), "--rate: must be"),
+        (("--rate", "nan"), "--rate: must be"),
+        (("--rate", "0"), "--rate: must be"),
+        (("--rate", "many"), "--rate: must be"),
+        (("--duration", "1e400"), "--duration: must be"),
+        (("--interval", "-inf"), "--interval: must be"),
+        (("--rotate-bytes", "0"), "--rotate-bytes: must be"),
+        (("--start-time", "0001-01-01"), "--start-time: '0001-01-01' is before 1970"),
+        (("--start-time", "soon"), "--start-time: 'soon' is no ISO date and time"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named_with_its_value(
+    option: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        # As one word, since a negative number looks like an option.
+        words("=".join(option))
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@given(
+    st.floats(0.001, 1e9),
+    st.floats(0.001, 1e9),
+    st.integers(1, 10**12),
+    st.one_of(st.none(), st.floats(0.001, 1e9)),
+    st.booleans(),
+)
+def test_whatever_is_allowed_can_be_planned_or_is_refused_in_one_line(
+    rate: float, speed: float, count: int, duration_s: float | None, at_once: bool
+) -> None:
+    options = [f"--rate={rate!r}", f"--speed={speed!r}", f"--count={count}"]
+    if duration_s is not None:
+        options.append(f"--duration={duration_s!r}")
+    if at_once:
+        options.append("--at-once")
+    refused = None
+    start_ms = 0
+    try:
+        start_ms = planned(words(*options), 1_790_000_000_000).start_ms
+    except PipelineFailed as failure:
+        refused = str(failure)
+    assert refused is None or "before 1970" in refused
+    assert 0 <= start_ms <= 1_790_000_000_000
+
+
+def test_events_that_would_begin_before_1970_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailed, match="before 1970"):
+        planned(words("--at-once", "--count", "1000000", "--rate", "0.001"), 10**9)
+    path = tmp_path / "clicks.csv"
+    path.write_text("user_id,event,timestamp\n5,a,0001-01-01\n5,b,2020-01-01\n")
+    with pytest.raises(PipelineFailed, match="before 1970"):
+        planned(words("--data-set", str(path)), 10**12)
+
+
 def test_a_package_that_is_missing_is_named_with_the_command_that_brings_it() -> None:
     with pytest.raises(PipelineFailed, match="pip install --no-deps retentioneering"):
         DataSet("retentioneering")
 
 
 def test_words_of_the_command_line() -> None:
-    import argparse
-
     assert moment("2024-01-02T03:04:05") == moment("2024-01-02T04:04:05+01:00") == 1_704_164_645_000
-    with pytest.raises(argparse.ArgumentTypeError):
-        moment("soon")
-    with pytest.raises(argparse.ArgumentTypeError):
-        positive("0")
     ahead = argparse.Namespace(
         data_set=None, count=None, rate=1.0, speed=1.0, start_time=2_000, at_once=False, duration=None, seed=1
     )

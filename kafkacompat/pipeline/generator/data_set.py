@@ -1,7 +1,8 @@
 """Replays recorded events: access logs in the combined format, and click streams as CSV. Reads files, knows no topics' state.
 
 Recorded times are moved, all by the same amount, so that the last event arrives at a given time; nothing else is changed. A
-click stream has the columns `user_id`, `event` and `timestamp` (`YYYY-MM-DD hh:mm:ss[.ffffff]`, UTC); `event` is the page.
+click stream has the columns `user_id`, `event` and `timestamp` (`YYYY-MM-DD hh:mm:ss[.ffffff]`, UTC unless it has an
+offset); `event` is the page.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import metadata
@@ -49,10 +51,12 @@ class DataSet:
         self._rows: list[tuple[int, bytes, str]] = []
         self.without_time = 0
         """Lines whose time cannot be read; they come with the line before."""
+        self.left_out = 0
+        """Lines before the first that has a time: nothing says when they came."""
         try:
             with opened(self._path) as file:
                 self._rows.extend(self._read_clicks(file) if self._clicks else self._read_lines(file))
-        except (OSError, EOFError, csv.Error, UnicodeDecodeError) as error:
+        except (OSError, EOFError, csv.Error, UnicodeDecodeError, zlib.error) as error:
             raise PipelineFailed(f"the data set {self._path} cannot be read: {error}") from None
         if not self._rows:
             raise PipelineFailed(f"the data set {self._path} holds no events")
@@ -87,12 +91,19 @@ class DataSet:
             raise PipelineFailed(f"the data set {self._path} lacks the columns {', '.join(sorted(COLUMNS))}")
         for number, row in enumerate(rows):
             self._bounded(number)
+            lacking = [column for column in sorted(COLUMNS) if row[column] is None]
+            if lacking:
+                raise PipelineFailed(
+                    f"the data set {self._path} lacks {', '.join(lacking)} in row {number + 1}"
+                )
             try:
-                time = datetime.fromisoformat(row["timestamp"]).replace(tzinfo=UTC)
-            except (ValueError, TypeError):
+                time = datetime.fromisoformat(row["timestamp"])
+            except ValueError:
                 raise PipelineFailed(
                     f"the data set {self._path} has no time in row {number + 1}: {row['timestamp']!r}"
                 ) from None
+            if time.tzinfo is None:
+                time = time.replace(tzinfo=UTC)
             yield int(time.timestamp() * 1000), row["event"].encode(), row["user_id"]
 
     def _read_lines(self, file: IO[bytes]) -> Iterator[tuple[int, bytes, str]]:
@@ -106,9 +117,10 @@ class DataSet:
                     time_ms = int(time.timestamp() * 1000)
                 except ValueError:
                     found = None
-            if found is None:
-                self.without_time += 1
-            if time_ms is not None:
+            if time_ms is None:
+                self.left_out += 1
+            else:
+                self.without_time += found is None
                 yield time_ms, line.rstrip(b"\n"), "data-set"
 
     def _bounded(self, number: int) -> None:
