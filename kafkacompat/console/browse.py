@@ -26,7 +26,7 @@ from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.decoding import JSON_TEXT, decoded
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.parameters import RecordsQuery
-from kafkacompat.console.failure import BrokerAway, NotThere
+from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 
 PAGE_TIMEOUT_S = 8.0
 ASK_TIMEOUT_S = 4.0
@@ -42,7 +42,7 @@ Page = dict[str, Any]
 
 
 def records_page(bootstrap: str, query: RecordsQuery) -> Page:
-    """The records that the query asks for, oldest first, and where to go on. NotThere, BrokerAway."""
+    """The records that the query asks for, oldest first, and where to go on. NotThere, NotRead, BrokerAway."""
     consumer = Consumer(consumer_settings(bootstrap, query.uncommitted), logger=quiet_logger())
     try:
         return _page(consumer, query)
@@ -120,6 +120,7 @@ def _messages(
 ) -> Iterator[Message]:
     if start >= end:
         return
+    following, lost = start, False
     consumer.assign([TopicPartition(query.topic, query.partition, start)])
     while time.monotonic() < deadline_s:
         message = consumer.poll(POLL_S)
@@ -130,15 +131,23 @@ def _messages(
             if error.code() == KafkaError._PARTITION_EOF:
                 return
             if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+                lost = True
                 continue
             raise KafkaException(error)
         offset = message.offset()
         if offset is None or offset >= end:
             return
         yield message
-        if offset + 1 >= end:
+        following, lost = offset + 1, False
+        if following >= end:
             return
-    raise BrokerAway(f"no more records of {query.topic}-{query.partition} in {PAGE_TIMEOUT_S:.0f} s")
+    if lost:
+        raise BrokerAway(f"no more records of {query.topic}-{query.partition} in {PAGE_TIMEOUT_S:.0f} s")
+    # The library tells nothing of a batch that it cannot read, such as one with a key's length below -1: it asks again.
+    raise NotRead(
+        f"no record of {query.topic}-{query.partition} came from offset {following} on in {PAGE_TIMEOUT_S:.0f} s; "
+        "if the broker is not just slow, the client library cannot read the record there: start behind it"
+    )
 
 
 def record_view(message: Message, query: RecordsQuery) -> Page:

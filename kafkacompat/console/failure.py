@@ -11,6 +11,10 @@ class BrokerAway(ConsoleError):
     """The broker did not answer, or not in time."""
 
 
+class NotRead(ConsoleError):
+    """The broker answers, but no record came: it is slow, or there is one that the client library cannot read."""
+
+
 class NotThere(ConsoleError):
     """The topic or partition that was asked for does not exist."""
 

@@ -1,7 +1,8 @@
 """The HTTP answers: the page's files, the JSON API, /health and /metrics. Only GET; nothing here alters anything.
 
 GET /api/results, /api/cluster: the views, with an ETag. GET /api/records: a page of records. Errors are JSON
-{"error": text} with status 400 (a parameter), 404 (no such topic or partition) or 503 (broker away, or busy).
+{"error": text} with status 400 (a parameter), 404 (no such topic or partition) or 503 (broker away or busy, or
+no record came).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kafkacompat.console.core.connection import UNREACHABLE
 from kafkacompat.console.core.parameters import BadParameter, records_query
 from kafkacompat.console.core.prometheus import metrics_text
 from kafkacompat.console.core.views import reading_view
-from kafkacompat.console.failure import BrokerAway, Busy, NotThere
+from kafkacompat.console.failure import BrokerAway, Busy, NotRead, NotThere
 from kafkacompat.console.guard import Guard
 from kafkacompat.console.state import ConsoleState, ViewCache
 
@@ -109,7 +110,7 @@ class Pages:
             return _error(
                 UNAVAILABLE, f"the broker at {self._state.connection.bootstrap} is not reachable: {error}"
             )
-        except Busy as error:
+        except (Busy, NotRead) as error:
             return _error(UNAVAILABLE, str(error))
         return JSONResponse(page, headers={"cache-control": "no-store"})
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.console.browse import MAX_HEADERS, record_view
+from kafkacompat.console.browse import MAX_HEADERS, _messages, record_view
 from kafkacompat.console.core.parameters import RecordsQuery
+from kafkacompat.console.failure import BrokerAway, NotRead
 
 Header = tuple[str, bytes | None]
 
@@ -19,8 +20,13 @@ class ReadMessage:
     """A message as the client library hands it over; headers may be asked for once, as there."""
 
     def __init__(
-        self, key: bytes | None, value: bytes | None, headers: list[Header] | Exception | None = None
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header] | Exception | None = None,
+        offset: int = 3,
     ) -> None:
+        self._offset = offset
         self._key, self._value = key, value
         self._headers = [headers]
 
@@ -30,8 +36,11 @@ class ReadMessage:
     def value(self) -> bytes | None:
         return self._value
 
+    def error(self) -> None:
+        return None
+
     def offset(self) -> int:
-        return 3
+        return self._offset
 
     def timestamp(self) -> tuple[int, int]:
         return TIMESTAMP_CREATE_TIME, 1_000
@@ -66,6 +75,47 @@ def test_headers_are_shown_up_to_a_bound() -> None:
         7,
         False,
     )
+
+
+class FailedMessage:
+    """What the library hands over instead of a record."""
+
+    def error(self) -> KafkaError:
+        return KafkaError(KafkaError._TRANSPORT)
+
+
+class SilentConsumer:
+    """A consumer of a partition that gives two records; then the library only says what is given, or nothing."""
+
+    def __init__(self, then: FailedMessage | None) -> None:
+        self.at = 0
+        self.then = then
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        self.at = places[0].offset
+
+    def poll(self, timeout_s: float) -> ReadMessage | FailedMessage | None:
+        if self.at >= 2:
+            return self.then
+        self.at += 1
+        return ReadMessage(b"k", b"v", None, self.at - 1)
+
+
+@pytest.mark.parametrize(
+    ("then", "error", "says"),
+    [
+        (None, NotRead, "no record of t-0 came from offset 2 on"),
+        (FailedMessage(), BrokerAway, "no more records of t-0"),
+    ],
+)
+def test_a_record_that_never_comes_is_told_from_a_broker_that_is_away(
+    then: FailedMessage | None, error: type[Exception], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library says nothing of a batch that it cannot read."""
+    seconds = iter(range(1_000))
+    monkeypatch.setattr("kafkacompat.console.browse.time.monotonic", lambda: next(seconds))
+    with pytest.raises(error, match=says):
+        list(_messages(SilentConsumer(then), RecordsQuery("t", 0), 0, 9, 8.0))
 
 
 BYTES = st.one_of(

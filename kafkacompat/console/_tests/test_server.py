@@ -14,7 +14,7 @@ from kafkacompat.console._tests.making import ask, partition, record, snapshot, 
 from kafkacompat.console.browse import Page
 from kafkacompat.console.core.parameters import RecordsQuery
 from kafkacompat.console.core.snapshot import NodeSeen
-from kafkacompat.console.failure import BrokerAway, NotThere
+from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.console.reader import Batch, starts
 from kafkacompat.console.server import application
 from kafkacompat.console.sizes import sizes_of
@@ -158,7 +158,10 @@ async def test_a_bad_parameter_is_answered_with_400_and_a_line(state: ConsoleSta
     assert answer.json == {"error": "limit must be a whole number from 1 to 200"}
 
 
-@pytest.mark.parametrize(("error", "status"), [(NotThere("no topic t"), 404), (BrokerAway("refused"), 503)])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(NotThere("no topic t"), 404), (BrokerAway("refused"), 503), (NotRead("no record of t-0"), 503)],
+)
 async def test_what_cannot_be_read_is_said(
     error: Exception, status: int, state: ConsoleState, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +172,7 @@ async def test_what_cannot_be_read_is_said(
     answer = await ask(application(state, clock, ()), "/api/records", "topic=t")
     assert answer.status == status
     assert str(error) in answer.json["error"]
+    assert ("is not reachable" in answer.json["error"]) == isinstance(error, BrokerAway)
 
 
 async def test_requests_for_records_are_bounded(
