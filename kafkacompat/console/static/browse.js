@@ -173,6 +173,7 @@ export class BrowseView {
 
 function short({ kind, text }) {
   if (kind === "null") return h("span", { class: "muted" }, "null");
-  const line = kind === "json" ? text.replace(/\s*\n\s*/g, " ") : kind === "hex" ? text.split("\n")[0] : text;
+  // Cut first: joining the lines of a long text that is mostly blanks would take minutes.
+  const line = kind === "json" ? text.slice(0, PREVIEW_CHARACTERS * 16).replace(/\s*\n\s*/g, " ") : kind === "hex" ? text.split("\n")[0] : text;
   return line.slice(0, PREVIEW_CHARACTERS);
 }
