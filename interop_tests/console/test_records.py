@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from interop_tests.console.process import ConsoleProcess
 from interop_tests.console.samples import BASE_MS
 from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
 from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.raw_kafka import ErrorCode, metadata
+from interop_tests.harness.wire import Connection
 
 MINUTE_MS = 60_000
 
@@ -185,11 +188,29 @@ def test_what_cannot_be_shown_is_said(query: str, status: int, says: str, consol
     assert says in answer.json["error"]
 
 
-def test_browsing_makes_no_topic_and_writes_nothing(console: ConsoleProcess) -> None:
-    topics = {topic["topic"] for topic in console.get("/api/cluster").json["cluster"]["topics"]}
-    assert "no.such.topic" not in topics
+def test_browsing_makes_no_topic_and_writes_nothing(
+    console: ConsoleProcess, shown_broker: BrokerProcess
+) -> None:
+    """The broker makes topics that are asked for; it is asked itself, and a topic written to thereafter tells it does."""
+    asked, made = "browsed.not.made", "written.and.made"
+    for more in ("", "&offset=0", "&time_ms=1", "&before=5"):
+        assert console.get(f"/api/records?topic={asked}{more}").status == 404
+    with Connection(shown_broker.bootstrap) as connection:
+        assert metadata(connection, asked)["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        writer = Writer(shown_broker.bootstrap)
+        writer.write(made, b"v", "k")
+        writer.written()
+        assert metadata(connection, made)["ErrorCode"] == 0
+        assert metadata(connection, asked)["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    view = console.wait_for("/api/cluster", lambda view: made in topics(view))
+    assert asked not in topics(view)
+    writer.delete(made)
     for path in ("/", "/api/records", "/api/results", "/metrics"):
         assert console.get(path, method="POST").status == 405
+
+
+def topics(view: Any) -> set[str]:
+    return {topic["topic"] for topic in view["cluster"]["topics"]}
 
 
 def test_only_hosts_that_cannot_be_rebound_are_answered(console: ConsoleProcess) -> None:
