@@ -132,8 +132,14 @@ def run(arguments: argparse.Namespace) -> int:
         if log is not None:
             log.close()
     sender.close()
-    print(f"generator stopped: {sender.sent:,} records taken by the broker", flush=True)
+    print(stopped(sender.sent, log), flush=True)
     return 0
+
+
+def stopped(sent: int, log: AccessLog | None) -> str:
+    """The last line."""
+    rotated = f", access log rotated {log.rotations:,} times" if log is not None and log.rotations else ""
+    return f"generator stopped: {sent:,} records taken by the broker{rotated}"
 
 
 class Planned(NamedTuple):

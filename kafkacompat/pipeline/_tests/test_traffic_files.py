@@ -8,18 +8,22 @@ import json
 import os
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat.pipeline.collect_command import Teller, described
 from kafkacompat.pipeline.collector.disk import DELETED_CLOSE_S, MAX_FILES, RENAMED_CLOSE_S, Disk
 from kafkacompat.pipeline.collector.followed import Mark, Saved
+from kafkacompat.pipeline.collector.running import Figures
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.generate_command import add_arguments, moment, planned
+from kafkacompat.pipeline.generate_command import add_arguments, moment, planned, stopped
 from kafkacompat.pipeline.generator.access_log import COPY_TRUNCATE, KEPT, NEVER, RENAME, AccessLog
 from kafkacompat.pipeline.generator.data_set import DataSet
-from kafkacompat.pipeline.generator.events import ACCESS_LINES
+from kafkacompat.pipeline.generator.events import ACCESS_LINES, Event
+from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.topics import ACTIVITY_PAGE_VIEWS
 
 LINES = [
@@ -37,6 +41,11 @@ def test_a_rotated_log_keeps_the_latest_files_and_packs_the_older(tmp_path: Path
         log.write([b"%03d %s" % (number, b"x" * 100)])
     log.close()
     assert log.rotations == 10
+    assert (
+        stopped(1234, log)
+        == "generator stopped: 1,234 records taken by the broker, access log rotated 10 times"
+    )
+    assert stopped(5, None) == "generator stopped: 5 records taken by the broker"
     names = {entry.name for entry in path.parent.iterdir()}
     assert names == {
         "access.log",
@@ -209,6 +218,48 @@ def test_words_of_the_command_line() -> None:
         planned(ahead, 1_000)
     ahead.start_time, ahead.speed, ahead.duration = None, 61.0, 10.0
     assert planned(ahead, 10**12).start_ms == 10**12 - 600_000
+
+
+def test_events_that_the_client_refuses_at_once_are_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        def __init__(self, settings: dict[str, object]) -> None:
+            pass
+
+        def produce(self, topic: str, **record: object) -> None:
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(-188))
+
+        def poll(self, timeout_s: float) -> None:
+            pass
+
+        def flush(self, timeout_s: float) -> int:
+            return 0
+
+    monkeypatch.setattr(confluent_kafka, "Producer", Refusing)
+    sender = Sender("nowhere", "a name")
+    sender.send([Event(1, ACTIVITY_PAGE_VIEWS, "key", b"value")] * 2, lambda: False)
+    with pytest.raises(PipelineFailed, match=r"2 events were not taken by the broker: .*[Uu]nknown topic"):
+        sender.close()
+
+
+def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
+    usual = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
+    assert described(usual, None) == "2 lines, 0.0 MB shipped, lag 4 bytes in 1 files, 5 bytes on the way"
+    told = described(
+        usual._replace(truncations=2, unread_at_truncation_bytes=3000, given_up_bytes=77, beyond_files=8), 1.0
+    )
+    assert told.startswith("1 lines/s, 2 lines,")
+    assert told.endswith(
+        "2 truncations, 3,000 bytes not read before them, if no copy has them, "
+        "77 bytes not shipped of files that are gone, 8 files more than 1000 held open for lines not shipped"
+    )
+
+
+def test_more_files_than_the_bound_are_warned_of_once_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    teller = Teller(1e9)
+    figures = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
+    for beyond in (0, 1, 2, 0, 1):
+        teller.tell(figures._replace(beyond_files=beyond))
+    assert capsys.readouterr().err.count("more than 1000 files are held open") == 2
 
 
 def test_the_state_is_replaced_whole_and_its_directory_is_taken_by_one(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class AccessLog:
         self._rotation = rotation
         self._rotate_bytes = rotate_bytes
         self.rotations = 0
+        """So far."""
         try:
             os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - held until close

@@ -21,7 +21,3 @@ class Pace(NamedTuple):
         """Everything that arrives up to this event time is due."""
         elapsed_ms = max(wall_ms - self.wall_start_ms, 0)
         return min(self.event_start_ms + int(elapsed_ms * self.speed), wall_ms)
-
-    def caught_up(self, wall_ms: int) -> bool:
-        """Whether event time is the wall clock's."""
-        return self.event_time_ms(wall_ms) == wall_ms

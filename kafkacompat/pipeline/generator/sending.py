@@ -46,6 +46,8 @@ class Sender:
 
     def send(self, events: Iterable[Event], stopping: Callable[[], bool]) -> None:
         """Hand over; waits while the queue is full, unless stopping."""
+        from confluent_kafka import KafkaException
+
         for arrival_ms, stream, key, value in events:
             headers: list[tuple[str, str | bytes | None]] = []
             topic = stream
@@ -70,6 +72,11 @@ class Sender:
                     break
                 except BufferError:
                     self._producer.poll(0.1)
+                except KafkaException as refusal:
+                    # At once, as when the topic is gone.
+                    self.failed += 1
+                    self.last_error = refusal.args[0].str()
+                    break
         self._producer.poll(0)
 
     def wait(self, timeout_s: float) -> None:
