@@ -173,6 +173,24 @@ def test_prometheus_text_escapes_labels_and_leaves_out_what_is_not_known() -> No
         assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
 
 
+@given(
+    st.lists(st.text(max_size=10), max_size=4, unique=True),
+    st.dictionaries(
+        st.tuples(st.text(max_size=6), st.integers(0, 2**31 - 1)), st.integers(0, 2**63 - 1), max_size=4
+    ),
+)
+def test_no_group_is_one_that_cannot_be_told(names: list[str], committed: dict[tuple[str, int], int]) -> None:
+    groups = tuple(GroupSeen(name, name, name, 2, None, committed) for name in names)
+    connection = BrokerConnection("h:1", 0)
+    connection.answered(1)
+    view = cluster_view(connection, snapshot(topic("t", partition(0)), groups=groups), Rates())
+    assert json.loads(json.dumps(view, ensure_ascii=False, allow_nan=False).encode()) == view
+    text = metrics_text(view, reading_view(Results()))
+    assert text.encode().count(b"\nkafka_group_members{") == len(names)
+    for line in text.split("\n")[:-1]:
+        assert line.startswith("# ") or float(line.rpartition(" ")[2]) >= 0
+
+
 def test_prometheus_text_without_a_broker_says_down() -> None:
     text = metrics_text(cluster_view(BrokerConnection("h:1", 0), None, Rates()), reading_view(Results()))
     assert "kafkacompat_console_broker_up 0\n" in text
