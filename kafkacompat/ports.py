@@ -190,6 +190,8 @@ class LogRead:
     records: Records
     first_batch_truncated: bool = False
     """True when max_bytes was below the first batch and minimum_one_batch was not asked."""
+    end_offset: int = -1
+    """Above every record of the slice, and at most an index interval further; -1 with no records."""
 
 
 @dataclass(slots=True)
@@ -290,9 +292,9 @@ class Log(Protocol):
         """
         ...
 
-    def aborted_transactions(
-        self, fetch_offset: int, upper_bound_offset: int
-    ) -> list[AbortedTransaction]: ...
+    def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
+        """Those that overlap [fetch offset, upper bound), wherever they began and ended, by first offset."""
+        ...
 
     def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
         """Bytes between the batch holding offset and the bound (for fetch.min.bytes); summed over segments."""

@@ -8,6 +8,7 @@ only ever hold entries, which is the trimmed form.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from typing import NamedTuple
 
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -17,6 +18,7 @@ OFFSET_ENTRY_SIZE = 8
 TIME_ENTRY_SIZE = 12
 TXN_ENTRY_SIZE = 34
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+MAX_OFFSET = (1 << 63) - 1
 
 
 class IndexCorrupt(ValueError):
@@ -74,6 +76,11 @@ class OffsetIndex(Index):
             else:
                 high = middle
         return self.entry(low - 1) if low else (-1, 0)
+
+    def offset_at(self, position: int) -> int:
+        """Of the first entry whose batch begins at or after a position; -1 for none."""
+        at = bisect_left(range(len(self)), position, key=lambda index: self.entry(index)[1])
+        return self.entry(at)[0] if at < len(self) else -1
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries whose offset is at or after the given one."""
@@ -144,14 +151,41 @@ class AbortedEntry(NamedTuple):
     last_stable_offset: int
 
 
+class TransactionSpan(NamedTuple):
+    """What tells of an index whether a range need look into it."""
+
+    first_offset: int
+    """No entry begins before."""
+    stable_offset: int
+    """What ended after the last entry began at or after; -1 without entries."""
+
+
+NO_TRANSACTIONS = TransactionSpan(MAX_OFFSET, -1)
+
+
 class TransactionIndex(Index):
     """Aborted transactions in the order of their markers, with the last stable offset when each ended."""
 
-    __slots__ = ()
+    __slots__ = ("_first_offset",)
     entry_size = TXN_ENTRY_SIZE
+
+    def __init__(self, base_offset: int, data: bytes | bytearray = b"") -> None:
+        super().__init__(base_offset, data)
+        self._first_offset = min(
+            (fields[2] for fields in _TXN_ENTRY.iter_unpack(self.data)), default=MAX_OFFSET
+        )
 
     def append(self, entry: AbortedEntry) -> None:
         self.data += _TXN_ENTRY.pack(0, *entry)
+        self._first_offset = min(self._first_offset, entry.first_offset)
+
+    def span(self) -> TransactionSpan:
+        if not self.data:
+            return NO_TRANSACTIONS
+        return TransactionSpan(self._first_offset, self._entry(len(self) - 1).last_stable_offset)
+
+    def _entry(self, index: int) -> AbortedEntry:
+        return AbortedEntry(*_TXN_ENTRY.unpack_from(self.data, index * TXN_ENTRY_SIZE)[1:])
 
     def entries(self) -> list[AbortedEntry]:
         return [AbortedEntry(*fields[1:]) for fields in _TXN_ENTRY.iter_unpack(self.data)]
@@ -159,8 +193,10 @@ class TransactionIndex(Index):
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
         """(entries that overlap the range, True when later segments cannot add any)."""
         found = []
-        for entry in self.entries():
-            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+        entries = range(len(self))
+        for at in entries[bisect_left(entries, fetch_offset, key=lambda at: self._entry(at).last_offset) :]:
+            entry = self._entry(at)
+            if entry.first_offset < upper_bound_offset:
                 found.append(entry)
             if entry.last_stable_offset >= upper_bound_offset:
                 return found, True

@@ -13,6 +13,7 @@ from kafkacompat.records.read import records_of
 
 if TYPE_CHECKING:
     from kafkacompat.log.segment import Segment
+    from kafkacompat.log.segment_list import SegmentList
 
 
 def offset_for_timestamp(
@@ -48,14 +49,9 @@ def offset_of_max_timestamp(segments: Iterable[Segment]) -> TimestampOffset | No
 
 
 def aborted_transactions(
-    segments: Iterable[Segment], fetch_offset: int, upper_bound_offset: int
+    segments: SegmentList, fetch_offset: int, upper_bound_offset: int
 ) -> list[AbortedTransaction]:
     """Those whose range overlaps [fetch offset, upper bound), by first offset (consumers rely on the order)."""
-    found = []
-    for segment in segments:
-        entries, complete = segment.txn_index.collect(fetch_offset, upper_bound_offset)
-        found += entries
-        if complete:
-            break
+    found = segments.aborted(fetch_offset, upper_bound_offset)
     found.sort(key=lambda entry: (entry.first_offset, entry.last_offset))
     return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]

@@ -144,9 +144,7 @@ class ReadableLog:
         return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        return lookup.aborted_transactions(
-            self._segments.from_offset(fetch_offset), fetch_offset, upper_bound_offset
-        )
+        return lookup.aborted_transactions(self._segments, fetch_offset, upper_bound_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         return lookup.offset_for_timestamp(self._segments.items, timestamp_ms, self.log_start_offset)

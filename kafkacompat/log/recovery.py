@@ -180,7 +180,9 @@ def _unsound_txn_index(segments: list[Segment], names: list[str], note: Note) ->
     present = set(names)
     for segment in segments:
         name = f"{segment.base_offset:020d}{TXN_INDEX_SUFFIX}"
-        if name in present and not segment.is_txn_index_sound():
+        if name not in present:
+            segment.has_no_txn_index()
+        elif not segment.is_txn_index_sound():
             note(
                 f"{segment.stem}{TXN_INDEX_SUFFIX}: not an index of this segment; the log is checked from there on"
             )

@@ -13,7 +13,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.log import scan
-from kafkacompat.log.index import Index, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.index import (
+    NO_TRANSACTIONS,
+    AbortedEntry,
+    Index,
+    IndexCorrupt,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+    TransactionSpan,
+)
 from kafkacompat.log.scan import ITERATE_CHUNK
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
 
@@ -35,6 +44,18 @@ def file_stem(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}"
 
 
+def read_txn_index(disk: Disk, stem: str, base_offset: int) -> TransactionIndex:
+    """Empty without a file. BatchCorrupt when the file can be no index of this segment."""
+    try:
+        index = TransactionIndex(base_offset, disk.read_bytes(stem + TXN_INDEX_SUFFIX))
+        index.check()
+    except FileNotFoundError:
+        return TransactionIndex(base_offset)
+    except IndexCorrupt as damage:
+        raise BatchCorrupt(f"the aborted transactions of {stem}: {damage}") from damage
+    return index
+
+
 class Segment:
     """Offsets absolute, sizes in bytes, timestamps in ms; -1 for a timestamp that is not known."""
 
@@ -47,6 +68,7 @@ class Segment:
         "_tail_starts_after",
         "_time_index",
         "_txn_index",
+        "_txn_span",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
@@ -81,6 +103,8 @@ class Segment:
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._txn_index: TransactionIndex | None = None
+        self._txn_span: TransactionSpan | None = None
+        """Of the index while it is not in memory; None while nobody has looked."""
         self._tail_offsets: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_starts_after = -1
@@ -94,6 +118,7 @@ class Segment:
         if not self.size:
             self._offset_index = OffsetIndex(base_offset)
             self._time_index = TimeIndex(base_offset)
+            self._txn_index = TransactionIndex(base_offset)
 
     @property
     def file(self) -> File:
@@ -119,22 +144,32 @@ class Segment:
     @property
     def txn_index(self) -> TransactionIndex:
         if self._txn_index is None:
-            try:
-                self._txn_index = self._read_index(TransactionIndex, TXN_INDEX_SUFFIX)
-                self._txn_index.check()
-            except FileNotFoundError:
-                self._txn_index = TransactionIndex(self.base_offset)
+            self._txn_index = read_txn_index(self._disk, self.stem, self.base_offset)
         return self._txn_index
 
     def is_txn_index_sound(self) -> bool:
-        """Whether its file, if there is one, can be an index of this segment. Reads it, and does not keep it."""
+        """Whether its file, if there is one, can be an index of this segment. Reads it, and keeps only its span."""
         try:
-            self._read_index(TransactionIndex, TXN_INDEX_SUFFIX).check()
-        except FileNotFoundError:
-            return True
-        except IndexCorrupt:
+            self._txn_span = read_txn_index(self._disk, self.stem, self.base_offset).span()
+        except BatchCorrupt:
             return False
         return True
+
+    def has_no_txn_index(self) -> None:
+        """The folder holds no such file for it."""
+        self._txn_span = NO_TRANSACTIONS
+
+    def aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
+        """See TransactionIndex.collect. Reads the file only when it may have entries of the range."""
+        span = self._txn_span
+        if self._txn_index is None and span is not None and span.first_offset >= upper_bound_offset:
+            return [], span.stable_offset >= upper_bound_offset
+        return self.txn_index.collect(fetch_offset, upper_bound_offset)
+
+    @property
+    def holds_aborted(self) -> bool:
+        """Whether entries of aborted transactions are in memory."""
+        return self._txn_index is not None and bool(self._txn_index.data)
 
     def begin_txn_index(self) -> None:
         """Empty, whatever its file holds, to be filled from the batches."""
@@ -209,6 +244,17 @@ class Segment:
         if known >= 0:
             raise BatchCorrupt(f"the index of {self.stem} leads to no batch at {start}")
         return None
+
+    def offset_above(self, end: int) -> int:
+        """An offset above those of all batches that begin before a position, not far from them; -1 for the segment's end.
+
+        Of a position at or after one that `find` gave; reads nothing.
+        """
+        positions = self._tail_positions
+        if positions and end > positions[0]:
+            return self._tail_offsets[bisect_left(positions, end) - 1] + 1
+        offset = self.offset_index.offset_at(end)
+        return self._tail_starts_after + 1 if offset < 0 and positions else offset
 
     def position_before(self, offset: int) -> int:
         """The beginning of some batch at or before the one that holds an offset, not far from it."""
@@ -343,7 +389,7 @@ class Segment:
         self.write_indexes()
 
     def write_indexes(self, *, create: bool = True) -> list[str]:
-        """Bring the index files up to the entries in memory, unsynced; the paths of those that hold entries.
+        """Bring the index files up to the entries in memory, unsynced; the paths of those that hold entries, or may.
 
         With create=False a file that has never had an entry is not made.
         """
@@ -353,9 +399,12 @@ class Segment:
             (self._time_index, TIME_INDEX_SUFFIX),
             (self._txn_index, TXN_INDEX_SUFFIX),
         ):
-            if index is None:
-                continue
             path = self.stem + suffix
+            if index is None:
+                # Let go of after it was written, but perhaps not synced yet.
+                if self._disk.exists(path):
+                    holding.append(path)
+                continue
             if index.data:
                 holding.append(path)
             elif index is self._txn_index:
@@ -384,8 +433,15 @@ class Segment:
                 self._offset_index = None
             if self._time_index.written == len(self._time_index.data):
                 self._time_index = None
+        self.forget_txn_index()
         self._tail_offsets.clear()
         self._tail_positions.clear()
+
+    def forget_txn_index(self) -> None:
+        index = self._txn_index
+        if index is not None and index.written == len(index.data):
+            self._txn_span = index.span()
+            self._txn_index = None
 
     def paths(self) -> list[str]:
         """Those of its files that exist."""

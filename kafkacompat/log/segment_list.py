@@ -15,7 +15,12 @@ from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX,
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
 if TYPE_CHECKING:
+    from kafkacompat.log.index import AbortedEntry
     from kafkacompat.ports import Disk
+
+TXN_INDEXES_HELD = 8
+"""Closed segments of a log whose aborted transactions stay in memory: transactions reach over segments, and a reader comes by
+again and again."""
 
 DeleteLater = Callable[[Sequence[str], int], None]
 """(paths, delay in ms): remove files some time later."""
@@ -24,7 +29,7 @@ DeleteLater = Callable[[Sequence[str], int], None]
 class SegmentList:
     """At least one segment; the last one is active. Offsets absolute, sizes in bytes."""
 
-    __slots__ = ("_bases", "_delete_later", "_disk", "_indexed", "directory", "items")
+    __slots__ = ("_bases", "_delete_later", "_disk", "_indexed", "_txn_indexed", "directory", "items")
 
     def __init__(
         self, disk: Disk, directory: str, segments: list[Segment], delete_later: DeleteLater | None
@@ -36,6 +41,8 @@ class SegmentList:
         self._delete_later = delete_later
         self._indexed: Segment | None = None
         """The one old segment whose index entries stay in memory: a bound on what readers of old data cost."""
+        self._txn_indexed: list[Segment] = []
+        """TXN_INDEXES_HELD at most, the one least recently read first."""
 
     @property
     def active(self) -> Segment:
@@ -94,8 +101,39 @@ class SegmentList:
                 if not minimum_one_batch:
                     return LogRead(EMPTY_RECORDS, True)
                 length = batch_size
-            return LogRead(FileSlice(segment.file, position, min(length, available)))
+            end_offset = -1
+            if length < available:
+                end_offset = segment.offset_above(position + length)
+            if end_offset < 0:
+                end_offset = self.next_offset_of(index, log_end_offset)
+            return LogRead(
+                FileSlice(segment.file, position, min(length, available)),
+                end_offset=min(end_offset, upper_bound_offset),
+            )
         return LogRead(EMPTY_RECORDS)
+
+    def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedEntry]:
+        """Entries that overlap [fetch offset, upper bound), in the order of their ends."""
+        found: list[AbortedEntry] = []
+        if upper_bound_offset <= fetch_offset:
+            return found
+        for index in range(self.index_of(fetch_offset), len(self.items)):
+            segment = self.items[index]
+            entries, complete = segment.aborted(fetch_offset, upper_bound_offset)
+            if segment.holds_aborted and index < len(self.items) - 1:
+                self._hold_aborted(segment)
+            found += entries
+            if complete:
+                break
+        return found
+
+    def _hold_aborted(self, segment: Segment) -> None:
+        held = self._txn_indexed
+        if segment in held:
+            held.remove(segment)
+        elif len(held) == TXN_INDEXES_HELD:
+            held.pop(0).forget_txn_index()
+        held.append(segment)
 
     def readable_bytes(self, offset: int, upper_bound_offset: int, log_end_offset: int) -> int:
         """Bytes from the batch that holds the offset to the bound, over all segments."""
@@ -131,6 +169,8 @@ class SegmentList:
         if active.base_offset == base_offset and not active.size:
             return active
         active.become_inactive()
+        if active.holds_aborted:
+            self._hold_aborted(active)
         segment = Segment(self._disk, self.directory, base_offset, index_interval_bytes, now_ms, create=True)
         self.items.append(segment)
         self._bases.append(base_offset)

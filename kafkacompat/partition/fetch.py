@@ -335,6 +335,7 @@ class FetchEngine:
             return answer
         try:
             read = log.read(offset, max_bytes, end, minimum_one_batch)
+            aborted = log.aborted_transactions(offset, read.end_offset) if parameters.read_committed else []
         except LogRefused as refused:
             return self._answers.refuse(asked, refused.code, parameters)
         except BatchCorrupt as damage:
@@ -348,7 +349,6 @@ class FetchEngine:
             if replica_id >= 0 and self._throttle is not None:
                 self._throttle.passed(core, len(read.records))
         if parameters.read_committed:
-            aborted = log.aborted_transactions(offset, end)
             answer.aborted_transactions = [
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
                 for one in sorted(aborted, key=lambda one: one.first_offset)

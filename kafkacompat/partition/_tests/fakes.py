@@ -6,6 +6,7 @@ import errno
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 from kafkacompat.config import LogConfig
@@ -188,9 +189,11 @@ class MemoryLog:
             return LogRead(b"")
         data = b"".join(stored.data for stored in readable)
         first = len(readable[0].data)
-        if minimum_one_batch:
-            return LogRead(data[: max(max_bytes, first)])
-        return LogRead(data[:max_bytes], first_batch_truncated=max_bytes < first)
+        truncated = max_bytes < first and not minimum_one_batch
+        data = data[: max_bytes if truncated else max(max_bytes, first)]
+        ends = accumulate(len(stored.data) for stored in readable)
+        touched = sum(end < len(data) for end in ends)
+        return LogRead(data, truncated, readable[touched].last_offset + 1)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
         return [one for one in self.aborted if one.first_offset < upper_bound_offset]

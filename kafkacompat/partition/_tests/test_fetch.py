@@ -130,7 +130,10 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
     def fail(*_: Any) -> Any:
         raise failure
 
-    monkeypatch.setattr(world.log(), "read", fail)
+    for name in ("aborted_transactions", "read"):
+        monkeypatch.setattr(world.log(), name, fail)
+        broken, whole = rows(now(world, want(world), want(world, partition=1), read_committed=True))
+        assert (broken.error_code, whole.error_code) == (code, 0)
     monkeypatch.setattr(world.log(), "offset_for_timestamp", fail)
     broken, whole = rows(now(world, want(world), want(world, partition=1)))
     assert (broken.error_code, whole.error_code) == (code, 0)
@@ -146,6 +149,9 @@ def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:
     listed = one(now(world, want(world), read_committed=True)).aborted_transactions
     assert listed is not None
     assert [(abort.producer_id, abort.first_offset) for abort in listed] == [(4, 0), (9, 2)]
+    first = one(now(world, want(world, max_bytes=BATCH), read_committed=True)).aborted_transactions
+    assert first is not None
+    assert [(abort.producer_id, abort.first_offset) for abort in first] == [(4, 0)], "not of this slice"
     empty = one(now(world, want(world, offset=3), read_committed=True, max_wait_ms=0))
     assert empty.aborted_transactions == []
     assert empty.records == b""

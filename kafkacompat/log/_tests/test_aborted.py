@@ -1,0 +1,280 @@
+"""Aborted transactions of what was read: none is missing, none lies far beyond the slice, and few files are read for it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
+
+from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.index import OffsetIndex
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.segment_list import TXN_INDEXES_HELD
+from kafkacompat.ports import FileSlice
+from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.records.read import records_of
+
+SMALL_SEGMENTS = config(segment_bytes=700, index_interval_bytes=150)
+
+
+class CountingDisk(MemoryDisk):
+    """Counts whole-file reads of transaction indexes, found or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: Counter[str] = Counter()
+
+    def read_bytes(self, path: str) -> bytes:
+        if path.endswith(".txnindex"):
+            self.reads[path] += 1
+        return super().read_bytes(path)
+
+
+class Event(NamedTuple):
+    """A batch: of records, or of a marker."""
+
+    first_offset: int
+    last_offset: int
+    producer_id: int
+    committed: bool | None
+    """None for records."""
+
+
+@dataclass
+class Writer:
+    """A log, and what was written to it."""
+
+    log: PartitionLog
+    events: list[Event] = field(default_factory=list)
+
+    def write(self, producer_id: int, records: int = 1) -> None:
+        first = self.log.log_end_offset
+        options: dict[str, object] = {}
+        if producer_id >= 0:
+            options = {
+                "producer_id": producer_id,
+                "producer_epoch": 0,
+                "base_sequence": sum(
+                    one.last_offset - one.first_offset + 1
+                    for one in self.events
+                    if one.producer_id == producer_id and one.committed is None
+                ),
+                "is_transactional": True,
+            }
+        self.log.append_as_leader(
+            batch_of([b"%d" % (first + at) for at in range(records)], **options), 0, NOW_MS
+        )
+        self.events.append(Event(first, first + records - 1, producer_id, None))
+
+    def end(self, producer_id: int, *, committed: bool) -> None:
+        if producer_id in self._transactions()[1]:
+            offset = self.log.log_end_offset
+            self.log.append_as_leader(marker(producer_id, committed=committed), 0, NOW_MS)
+            self.events.append(Event(offset, offset, producer_id, committed))
+
+    def abort(self, producer_id: int) -> None:
+        self.write(producer_id)
+        self.end(producer_id, committed=False)
+
+    def truncate(self, offset: int) -> None:
+        self.log.truncate_to(offset)
+        self.events = [one for one in self.events if one.last_offset < self.log.log_end_offset]
+
+    def _transactions(self) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
+        """(producer id, first offset, marker's offset) of the aborted, producer id -> first offset of the open ones."""
+        aborted, opened = [], {}
+        for one in self.events:
+            if one.committed is not None:
+                first = opened.pop(one.producer_id)
+                if not one.committed:
+                    aborted.append((one.producer_id, first, one.first_offset))
+            elif one.producer_id >= 0:
+                opened.setdefault(one.producer_id, one.first_offset)
+        return aborted, opened
+
+    def overlapping(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Aborted transactions with an offset within [first, last]."""
+        return [
+            (pid, begun) for pid, begun, ended in self._transactions()[0] if ended >= first and begun <= last
+        ]
+
+    def committed(self, start: int, end: int) -> list[tuple[int, bytes]]:
+        aborted = self._transactions()[0]
+        return [
+            (offset, b"%d" % offset)
+            for one in self.events
+            if one.committed is None
+            and not any(
+                pid == one.producer_id and begun <= one.first_offset < ended for pid, begun, ended in aborted
+            )
+            for offset in range(max(one.first_offset, start), min(one.last_offset + 1, end))
+        ]
+
+
+def read_slice(
+    log: PartitionLog, offset: int, max_bytes: int
+) -> tuple[list[tuple[BatchHeader, bytes]], list[tuple[int, int]], int]:
+    """The whole batches of a read to the stable offset, (producer id, first offset) of what is told as aborted, the bound."""
+    read = log.read(offset, max_bytes, log.last_stable_offset, True)
+    assert isinstance(read.records, FileSlice)
+    data = read.records.read()
+    batches = [
+        (header, data[header.position : header.position + header.size]) for header in iterate_batches(data)
+    ]
+    told = [(one.producer_id, one.first_offset) for one in log.aborted_transactions(offset, read.end_offset)]
+    assert told == sorted(told, key=lambda one: one[1])
+    return batches, told, read.end_offset
+
+
+def consume(log: PartitionLog, offset: int, max_bytes: int) -> list[tuple[int, bytes | None]]:
+    """What a read_committed consumer comes by, from an offset to the last stable one, as clients filter it."""
+    found: list[tuple[int, bytes | None]] = []
+    while offset < log.last_stable_offset:
+        batches, told, _ = read_slice(log, offset, max_bytes)
+        aborted: set[int] = set()
+        for header, batch in batches:
+            while told and told[0][1] <= header.last_offset:
+                aborted.add(told.pop(0)[0])
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                found += [(at, record.value) for at, record in records_of(batch, header) if at >= offset]
+            offset = max(offset, header.last_offset + 1)
+    return found
+
+
+def test_t30_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
+    """Not of all up to the last stable offset: that list has no bound, and no limit of bytes counts it."""
+    writer = Writer(open_log(MemoryDisk(), config(segment_bytes=100_000)))
+    for _ in range(1000):
+        writer.abort(7)
+    log = writer.log
+    log.set_high_watermark(log.log_end_offset)
+    for offset in (0, 600, 1990):
+        batches, told, end_offset = read_slice(log, offset, 300)
+        assert 0 < end_offset - batches[-1][0].last_offset <= 5
+        assert len(told) <= len(batches) + 2
+        assert set(told) >= set(writer.overlapping(offset, batches[-1][0].last_offset))
+    assert len(read_slice(log, 0, 1 << 30)[1]) < 1000, "more than one segment"
+
+
+def test_t30_transactions_that_reach_over_a_slice_are_told_of() -> None:
+    """One begins before the slice and ends after it, some segments on either side."""
+    writer = Writer(open_log(MemoryDisk(), SMALL_SEGMENTS))
+    writer.write(1)
+    for _ in range(30):
+        writer.write(-1)
+    middle = writer.log.log_end_offset
+    for _ in range(30):
+        writer.write(-1)
+    writer.end(1, committed=False)
+    for _ in range(30):
+        writer.abort(2)
+    log = writer.log
+    log.set_high_watermark(log.log_end_offset)
+    assert len(log.segments) > 10
+    assert read_slice(log, middle, 100)[1] == [(1, 0)]
+    log.close()
+    log = open_log(log._disk, SMALL_SEGMENTS, clean=True, high_watermark=log.high_watermark)
+    assert read_slice(log, middle, 100)[1] == [(1, 0)]
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_reading_on_reads_few_transaction_indexes_and_keeps_few(reopened: bool) -> None:
+    disk = CountingDisk()
+    writer = Writer(open_log(disk, SMALL_SEGMENTS))
+    for number in range(300):
+        # Some segments have no aborted transaction, and some transactions reach over segments.
+        (writer.abort if number % 50 < 25 else writer.write)(number % 3 if number % 50 < 25 else -1)
+        if number % 10 == 0:
+            writer.write(8)
+        elif number % 10 == 9:
+            writer.end(8, committed=False)
+    log = writer.log
+    log.set_high_watermark(log.log_end_offset)
+    if reopened:
+        log.close()
+        log = open_log(disk, SMALL_SEGMENTS, clean=True, high_watermark=log.high_watermark)
+    disk.reads.clear()
+    assert consume(log, 0, 90) == writer.committed(0, log.last_stable_offset)
+    assert max(disk.reads.values()) <= 2, disk.reads
+    assert all(path in disk.files for path in disk.reads), "none is looked for that is not there"
+    held = [segment for segment in log.segments[:-1] if segment.holds_aborted]
+    assert len(held) <= TXN_INDEXES_HELD < len([one for one in disk.files if one.endswith(".txnindex")]) - 1
+
+
+def test_a_flush_syncs_indexes_that_were_let_go_of_meanwhile() -> None:
+    """Else a crash of the machine could lose aborted transactions of a segment that recovery does not look at."""
+    disk = MemoryDisk()
+    writer = Writer(open_log(disk, SMALL_SEGMENTS))
+    for _ in range(60):
+        writer.abort(7)
+    writer.log.set_high_watermark(writer.log.log_end_offset)
+    consume(writer.log, 0, 90)
+    assert not writer.log.segments[0].holds_aborted
+    flush = writer.log.begin_flush()
+    flush.run()
+    files = [path for path in disk.files if path.endswith((".txnindex", ".index"))]
+    assert files
+    assert [path for path in files if disk.synced.get(path) != bytes(disk.files[path])] == []
+
+
+def test_the_offset_index_gives_the_entry_at_or_after_a_position() -> None:
+    index = OffsetIndex(100)
+    assert index.offset_at(0) == -1
+    for offset, position in ((110, 40), (120, 80), (130, 120)):
+        index.append(offset, position)
+    assert [index.offset_at(at) for at in (0, 40, 41, 80, 120, 121)] == [110, 110, 120, 120, 130, -1]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_t30_every_slice_is_told_of_all_that_overlaps_it(seed: int) -> None:
+    """Over segments, restarts (clean and not), truncations, indexes forgotten and read again."""
+    chance = random.Random(seed)
+    disk = MemoryDisk()
+    settings = config(
+        segment_bytes=chance.choice([200, 400, 900]), index_interval_bytes=chance.choice([1, 150, 4000])
+    )
+    writer = Writer(open_log(disk, settings))
+    for _ in range(200):
+        log = writer.log
+        step = chance.random()
+        if step < 0.6:
+            writer.write(chance.randrange(-1, 4), chance.randrange(1, 5))
+        elif step < 0.9:
+            writer.end(chance.randrange(4), committed=chance.random() < 0.4)
+        elif step < 0.92:
+            log.close()
+            writer.log = open_log(disk, settings, clean=True, high_watermark=log.high_watermark)
+        elif step < 0.94:
+            log.flush()
+            writer.log = open_log(
+                disk,
+                settings,
+                recovery_point=chance.randrange(log.log_end_offset + 1),
+                high_watermark=log.high_watermark,
+            )
+        elif step < 0.97:
+            writer.truncate(max(log.log_end_offset - chance.randrange(1, 20), log.high_watermark))
+        else:
+            log.set_high_watermark(chance.choice([0, *(one.last_offset + 1 for one in writer.events)]))
+            _check_slices(writer, chance.randrange(log.last_stable_offset + 1), chance.randrange(1, 900))
+    writer.log.set_high_watermark(writer.log.log_end_offset)
+    _check_slices(writer, 0, chance.randrange(1, 900))
+
+
+def _check_slices(writer: Writer, offset: int, max_bytes: int) -> None:
+    log = writer.log
+    stable = log.last_stable_offset
+    assert consume(log, offset, max_bytes) == writer.committed(offset, stable)
+    while offset < stable:
+        batches, told, end_offset = read_slice(log, offset, max_bytes)
+        last = batches[-1][0].last_offset
+        assert last < end_offset <= stable
+        assert set(told) >= set(writer.overlapping(offset, last))
+        assert set(told) == set(writer.overlapping(offset, end_offset - 1))
+        offset = last + 1
