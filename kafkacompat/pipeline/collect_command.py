@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Final
 
-from kafkacompat.pipeline.collector.disk import MAX_FILES, Disk
+from kafkacompat.pipeline.collector.disk import MAX_FILES, MAX_HANDLES, Disk
 from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -20,8 +20,8 @@ from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, LOGS_RAW, create_miss
 
 DEFAULT_STATE: Final = "kafkacompat-collector"
 TELL_INTERVAL_S: Final = 5.0
-HANDLES: Final = 4 * MAX_FILES
-"""Of the process: the files, those that lost their names, and connections."""
+OTHER_HANDLES: Final = 96
+"""Kept free for the state, the connections to brokers and what the interpreter opens."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
             create_missing(arguments.bootstrap, plans([LOGS_RAW]))
 
         ensure_topics()
-        allow_handles()
-        disk = Disk(arguments.files)
+        disk = Disk(arguments.files, allow_handles())
         shipper = Shipper(arguments.bootstrap, arguments.host, ensure_topics)
         teller = Teller(arguments.interval)
         collector = Collector(disk, state, shipper)
@@ -76,12 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def allow_handles() -> None:
-    """Let this process open as many files as it follows, as far as the system allows it."""
+def allow_handles() -> int:
+    """Raise this process's limit of open files as far as the system allows; how many there may be to follow."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = HANDLES if hard == resource.RLIM_INFINITY else min(HANDLES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    wanted = MAX_HANDLES + OTHER_HANDLES
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(allowed - OTHER_HANDLES, 1)
 
 
 class Teller:

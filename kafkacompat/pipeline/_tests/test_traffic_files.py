@@ -6,6 +6,7 @@ import argparse
 import gzip
 import json
 import os
+import resource
 from pathlib import Path
 
 import confluent_kafka
@@ -13,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.pipeline.collect_command import Teller, described
-from kafkacompat.pipeline.collector.disk import DELETED_CLOSE_S, MAX_FILES, RENAMED_CLOSE_S, Disk
+from kafkacompat.pipeline.collect_command import OTHER_HANDLES, Teller, allow_handles, described
+from kafkacompat.pipeline.collector.disk import DELETED_CLOSE_S, MAX_FILES, MAX_HANDLES, RENAMED_CLOSE_S, Disk
 from kafkacompat.pipeline.collector.followed import Mark, Saved
 from kafkacompat.pipeline.collector.running import Figures
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -252,6 +253,26 @@ def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
         "2 truncations, 3,000 bytes not read before them, if no copy has them, "
         "77 bytes not shipped of files that are gone, 8 files more than 1000 held open for lines not shipped"
     )
+
+
+@pytest.mark.parametrize(
+    ("limits", "files", "raised"),
+    [
+        ((1024, 524288), MAX_HANDLES, (MAX_HANDLES + OTHER_HANDLES, 524288)),
+        ((1024, resource.RLIM_INFINITY), MAX_HANDLES, (MAX_HANDLES + OTHER_HANDLES, resource.RLIM_INFINITY)),
+        ((512, 1024), 1024 - OTHER_HANDLES, (1024, 1024)),
+        ((1_000_000, 1_000_000), MAX_HANDLES, None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), MAX_HANDLES, None),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], files: int, raised: tuple[int, int] | None
+) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda which, wanted: told.append(wanted))
+    assert allow_handles() == files
+    assert told == ([raised] if raised else [])
 
 
 def test_more_files_than_the_bound_are_warned_of_once_a_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,9 @@ MAX_FILES: Final = 1000
 """Files followed at once by name; more are refused, and counted. Files that lost their name come on top while lines of theirs
 are not shipped, also counted: closing them would lose what only the handle can still read."""
 
+MAX_HANDLES: Final = 4 * MAX_FILES
+"""Of these and of those that lost their name together."""
+
 RENAMED_CLOSE_S: Final = 60.0
 """A file that no pattern finds any more is given up when nothing came for that long: writers keep the file that they have
 open until they notice the rotation."""
@@ -44,12 +47,13 @@ class _Handle:
 class Disk:
     """The files of some patterns. OSError of a read passes through; what cannot be looked at is in `troubles`."""
 
-    def __init__(self, patterns: Iterable[str]) -> None:
-        """patterns: file names, `*`, `?`, `[...]` and `**` allowed."""
+    def __init__(self, patterns: Iterable[str], max_handles: int = MAX_HANDLES) -> None:
+        """patterns: file names, `*`, `?`, `[...]` and `**` allowed. max_handles: what the system has for them."""
+        self.max_handles = max_handles
         self._patterns = [os.path.abspath(pattern) for pattern in patterns]
         self._handles: dict[Key, _Handle] = {}
         self.refused = 0
-        """Matching files beyond MAX_FILES at the last scan."""
+        """Matching files beyond MAX_FILES, or beyond max_handles, at the last scan."""
         self.beyond = 0
         """Files held open beyond MAX_FILES, at the last scan: their names are gone, their lines not shipped."""
         self.troubles: dict[str, str] = {}
@@ -71,7 +75,7 @@ class Disk:
             path, status = found[key]
             handle = self._handles.get(key)
             if handle is None:
-                if len(looks) >= MAX_FILES:
+                if len(looks) >= MAX_FILES or len(self._handles) >= self.max_handles:
                     self.refused += 1
                     continue
                 try:
@@ -121,7 +125,9 @@ class Disk:
                 ]
                 answer[key] = None
                 for name in names:
-                    answer[key] = self._take_up(key, name, saved.path, now_s) or answer[key]
+                    answer[key] = self._take_up(key, name, saved.path, now_s)
+                    if answer[key] is not None:
+                        break
             except OSError as error:
                 answer.pop(key, None)
                 self.troubles[saved.path] = error.strerror or str(error)

@@ -1,0 +1,203 @@
+"""A folder, a server that writes and rotates its log there, a broker that is slow, and the real collector of it, for tests.
+
+Time is handed in; what arrives is what the stand-in for the producer was given.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from kafkacompat.pipeline.collector import running
+from kafkacompat.pipeline.collector.disk import Disk
+from kafkacompat.pipeline.collector.followed import Chunk
+from kafkacompat.pipeline.collector.lines import Line
+from kafkacompat.pipeline.collector.running import SCAN_INTERVAL_S, Collector
+
+READ_BYTES = 400
+"""So that a file is read in many steps."""
+
+TURN_S = SCAN_INTERVAL_S + 0.05
+
+
+class Shipper:
+    """Takes as many chunks as it is allowed to, and acknowledges them when told."""
+
+    acknowledged_bytes = cut_lines = resent_lines = 0
+    trouble = None
+
+    def __init__(self, arrived: dict[tuple[str, int], set[bytes]]) -> None:
+        self.arrived = arrived
+        self.allowed = 1 << 30
+        self.acknowledged_lines = 0
+        self.on_the_way: list[tuple[Chunk, str, list[Line]]] = []
+
+    @property
+    def room(self) -> bool:
+        return self.allowed > 0
+
+    @property
+    def on_the_way_bytes(self) -> int:
+        return sum(chunk.size_bytes for chunk, _, _ in self.on_the_way)
+
+    def ship(self, chunk: Chunk, lines: list[Line], identity: str, path: str) -> None:
+        self.allowed -= 1
+        self.on_the_way.append((chunk, identity, lines))
+
+    def deliver(self, index: int) -> None:
+        if self.on_the_way:
+            chunk, identity, lines = self.on_the_way.pop(index % len(self.on_the_way))
+            for line in lines:
+                self.arrived[identity, line.position].add(line.value)
+            self.acknowledged_lines += len(lines)
+            chunk.missing = 0
+            chunk.file.acknowledge()
+
+
+class State:
+    """What is kept between two runs."""
+
+    path = "in memory"
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def load(self) -> str | None:
+        return self.text
+
+    def save(self, text: str) -> None:
+        self.text = text
+
+
+class Written:
+    """One file of the server."""
+
+    def __init__(self, path: Path) -> None:
+        self.stream = open(path, "ab", buffering=0)  # noqa: SIM115 - held until the server reopens its log
+        self.lines: list[bytes] = []
+        self.deleted = False
+
+
+class World:
+    """A folder, the server that writes access.log there, and the collector of `access.log*`."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        self.log = self.folder / "access.log"
+        self.now_s = 1000.0
+        self.count = 0
+        self.arrived: dict[tuple[str, int], set[bytes]] = defaultdict(set)
+        self.excused: set[bytes] = set()
+        self.state = State()
+        self.files: list[Written] = []
+        self.rotated: list[tuple[Path, Written]] = []
+        self.reopen()
+        self.begin()
+
+    def begin(self) -> None:
+        self.disk = Disk([str(self.folder / "access.log*")])
+        self.shipper = Shipper(self.arrived)
+        self.collector = Collector(self.disk, self.state, self.shipper)  # type: ignore[arg-type]
+
+    def reopen(self) -> None:
+        if self.files:
+            self.files[-1].stream.close()
+        self.files.append(Written(self.log))
+
+    def append(self, lines: int, size_bytes: int = 60) -> None:
+        for _ in range(lines):
+            line = b"%06d %s" % (self.count, b"x" * size_bytes)
+            self.count += 1
+            self.files[-1].stream.write(line + b"\n")
+            self.files[-1].lines.append(line)
+
+    def turn(self) -> None:
+        self.now_s += TURN_S
+        self.collector.turn(self.now_s)
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.turn()
+        self.turn()
+
+    def rename(self, name: str) -> Path:
+        return self.log.rename(self.folder / f"{name}{len(self.files)}")
+
+    def rename_within(self, lines: int) -> None:
+        """To a name that the pattern finds."""
+        self.rotated.append((self.rename("access.log."), self.files[-1]))
+        self.append(lines)
+        self.reopen()
+
+    def rename_away(self, lines: int, seconds: float) -> None:
+        """To one that it does not find; the server notices so many seconds and lines later."""
+        if not self.files[-1].lines:
+            # A file without a first line has nothing to be recognised by after a crash.
+            self.append(1)
+        self.turn()
+        self.rename("away.")
+        self.wait(seconds)
+        self.append(lines)
+        self.reopen()
+
+    def delete(self, lines: int, seconds: float) -> None:
+        """The log itself; the server notices so many seconds and lines later."""
+        self.turn()
+        self.log.unlink()
+        self.files[-1].deleted = True
+        self.wait(seconds)
+        self.append(lines)
+        self.reopen()
+
+    def delete_rotated(self) -> None:
+        self.turn()
+        for path, file in self.rotated:
+            path.unlink()
+            file.deleted = True
+        self.rotated.clear()
+
+    def crash(self) -> None:
+        """What only the open handle had is lost with it."""
+        for file in self.files:
+            if file.deleted:
+                self.excused.update(file.lines)
+        self.disk.close()
+        self.begin()
+
+    def drain(self) -> None:
+        self.shipper.allowed = 1 << 30
+        for _ in range(12):
+            self.turn()
+            while self.shipper.on_the_way or self.collector.turn(self.now_s):
+                self.shipper.deliver(0)
+
+    def values(self) -> Counter[bytes]:
+        """How many event ids each line has arrived under."""
+        return Counter(value for values in self.arrived.values() for value in values)
+
+    def missing(self) -> list[bytes]:
+        arrived = self.values()
+        return [
+            line
+            for file in self.files
+            for line in file.lines
+            if line not in arrived and line not in self.excused
+        ]
+
+    def close(self) -> None:
+        self.files[-1].stream.close()
+        self.disk.close()
+
+
+@contextmanager
+def a_world() -> Iterator[World]:
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(running, "READ_BYTES", READ_BYTES):
+        world = World(folder)
+        try:
+            yield world
+        finally:
+            world.close()
