@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 
 from kafkacompat.ports import Buffer
 
@@ -143,3 +144,16 @@ class MemoryDisk:
         other.files = {path: bytearray(data) for path, data in self.files.items()}
         other.directories = set(self.directories)
         return other
+
+
+class CountingDisk(MemoryDisk):
+    """Counts whole-file reads of transaction indexes, found or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.txn_index_reads: Counter[str] = Counter()
+
+    def read_bytes(self, path: str) -> bytes:
+        if path.endswith(".txnindex"):
+            self.txn_index_reads[path] += 1
+        return super().read_bytes(path)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pytest
 
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_log
-from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.index import OffsetIndex
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.segment_list import TXN_INDEXES_HELD
@@ -19,19 +18,6 @@ from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
 
 SMALL_SEGMENTS = config(segment_bytes=700, index_interval_bytes=150)
-
-
-class CountingDisk(MemoryDisk):
-    """Counts whole-file reads of transaction indexes, found or not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: Counter[str] = Counter()
-
-    def read_bytes(self, path: str) -> bytes:
-        if path.endswith(".txnindex"):
-            self.reads[path] += 1
-        return super().read_bytes(path)
 
 
 class Event(NamedTuple):
@@ -199,10 +185,10 @@ def test_reading_on_reads_few_transaction_indexes_and_keeps_few(reopened: bool) 
     if reopened:
         log.close()
         log = open_log(disk, SMALL_SEGMENTS, clean=True, high_watermark=log.high_watermark)
-    disk.reads.clear()
+    disk.txn_index_reads.clear()
     assert consume(log, 0, 90) == writer.committed(0, log.last_stable_offset)
-    assert max(disk.reads.values()) <= 2, disk.reads
-    assert all(path in disk.files for path in disk.reads), "none is looked for that is not there"
+    assert max(disk.txn_index_reads.values()) <= 2, disk.txn_index_reads
+    assert all(path in disk.files for path in disk.txn_index_reads), "none is looked for that is not there"
     held = [segment for segment in log.segments[:-1] if segment.holds_aborted]
     assert len(held) <= TXN_INDEXES_HELD < len([one for one in disk.files if one.endswith(".txnindex")]) - 1
 

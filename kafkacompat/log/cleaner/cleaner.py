@@ -8,6 +8,7 @@ either the old segments or the new one. What happens to a log meanwhile (truncat
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -195,17 +196,18 @@ class LogCleaner:
         if found is None:
             return None
         log = found.log
-        segments = [
-            SegmentFile(segment.stem, segment.base_offset, log.segments[at + 1].base_offset, segment.size)
-            for at, segment in enumerate(log.segments[: found.segments])
+        closed = [
+            SegmentFile(segment.stem, segment.base_offset, following.base_offset, segment.size)
+            for segment, following in itertools.pairwise(log.segments)
         ]
         config = log.config
         job = CleaningJob(
             log.directory,
-            segments,
+            closed[: found.segments],
             found.first_dirty_offset,
             found.end_offset,
-            [entry for segment in log.segments for entry in segment.txn_index.entries()],
+            closed[found.segments :],
+            log.segments[-1].aborted(closed[0].base_offset, found.end_offset)[0],
             {
                 producer_id: LastRecord(
                     producer.batches[-1].last_offset if producer.batches else -1, producer.epoch

@@ -44,7 +44,10 @@ class CleaningJob:
     first_dirty_offset: int
     round_end_offset: int
     """Base of the first segment that is not cleaned."""
+    later_segments: Sequence[SegmentFile]
+    """Closed ones after those: the markers of transactions that are cleaned may lie there."""
     aborted: Sequence[AbortedEntry]
+    """Of transactions that end in the active segment, whose index is still written to."""
     last_records: dict[int, LastRecord]
     now_ms: int
     delete_retention_ms: int

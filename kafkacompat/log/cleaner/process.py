@@ -126,6 +126,7 @@ def job_to_json(job: CleaningJob) -> dict[str, Any]:
         "segments": job.segments,
         "first_dirty_offset": job.first_dirty_offset,
         "round_end_offset": job.round_end_offset,
+        "later_segments": job.later_segments,
         "aborted": job.aborted,
         "last_records": [(producer_id, *last) for producer_id, last in job.last_records.items()],
         "now_ms": job.now_ms,
@@ -142,6 +143,7 @@ def job_from_json(value: dict[str, Any]) -> CleaningJob:
         **value
         | {
             "segments": [SegmentFile(*segment) for segment in value["segments"]],
+            "later_segments": [SegmentFile(*segment) for segment in value["later_segments"]],
             "aborted": [AbortedEntry(*entry) for entry in value["aborted"]],
             "last_records": {
                 producer_id: LastRecord(offset, epoch) for producer_id, offset, epoch in value["last_records"]

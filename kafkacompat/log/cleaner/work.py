@@ -17,7 +17,7 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.survivors import TOMBSTONE_BATCHES_MOST, Survivors
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.log.scan import whole_batches
-from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, read_txn_index
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc
 from kafkacompat.records.columns import read_columns, read_keys
 from kafkacompat.records.compression import DecompressionFailed
@@ -25,6 +25,7 @@ from kafkacompat.records.legacy import iterate_legacy
 from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
+    from kafkacompat.log.index import AbortedEntry
     from kafkacompat.ports import Disk
     from kafkacompat.records.batch import BatchHeader
 
@@ -68,7 +69,8 @@ class CleaningWork:
         """Raises CleaningStopped, OSError, and one of UNREADABLE for what cannot be read."""
         job = self._job
         offset_map = self._map = OffsetMap(job.limits.map_bytes, job.limits.load_factor)
-        transactions = CleanedTransactions(job.aborted, job.first_dirty_offset)
+        aborted = self._aborted()
+        transactions = CleanedTransactions(aborted, job.first_dirty_offset)
         for segment in job.segments:
             if segment.end_offset <= job.first_dirty_offset:
                 continue
@@ -90,7 +92,7 @@ class CleaningWork:
         if clean:
             modified_ms = self._disk.modified_ms(clean[-1].stem + LOG_SUFFIX)
             self._legacy_horizon_ms = modified_ms - job.delete_retention_ms
-        self._transactions = CleanedTransactions(job.aborted, job.segments[0].base_offset)
+        self._transactions = CleanedTransactions(aborted, job.segments[0].base_offset)
         self._filter = BatchFilter(
             offset_map,
             Survivors(
@@ -106,6 +108,18 @@ class CleaningWork:
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
         )
+
+    def _aborted(self) -> list[AbortedEntry]:
+        """Every aborted transaction with records in the segments of the job."""
+        job = self._job
+        found: list[AbortedEntry] = []
+        for segment in (*job.segments, *job.later_segments):
+            index = read_txn_index(self._disk, segment.stem, segment.base_offset)
+            entries, complete = index.collect(job.segments[0].base_offset, job.round_end_offset)
+            found += entries
+            if complete:
+                return found
+        return [*found, *job.aborted]
 
     def _map_segment(
         self, segment: SegmentFile, offset_map: OffsetMap, transactions: CleanedTransactions

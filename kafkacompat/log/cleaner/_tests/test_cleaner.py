@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import json
 import random
 import struct
 from array import array
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.log._tests.logs import marker, open_log
-from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
     DIRECTORY,
@@ -33,9 +34,10 @@ from kafkacompat.log.cleaner._tests.cleaning import (
 from kafkacompat.log.cleaner.candidates import candidate, dirtiest
 from kafkacompat.log.cleaner.job import CleanerLimits, SegmentFile, group_segments
 from kafkacompat.log.cleaner.offset_map import OffsetMap
+from kafkacompat.log.cleaner.process import job_from_json, job_to_json
 from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
-from kafkacompat.log.cleaner.work import CleaningStopped
+from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice
 from kafkacompat.records._tests.test_batch import legacy_message
@@ -334,6 +336,45 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
     clean(disk, log, horizon)
     assert markers() == []
     assert last_values(log)[b"a"] == b"kept"
+
+
+@pytest.mark.parametrize("own_process", [False, True])
+def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_process: bool) -> None:
+    """Not the loop's thread, which begins it: a file of each segment, of which few are there."""
+    disk = CountingDisk()
+    log = new_log(disk)
+    options = {"producer_epoch": 0, "is_transactional": True, "base_sequence": 0}
+    append(log, [(b"a", b"kept"), (b"b", b"kept"), (b"c", b"kept")])
+    for producer_id, key in ((1, b"a"), (2, b"b"), (3, b"c")):
+        append(log, [(key, b"aborted")], producer_id=producer_id, **options)
+    log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
+    fill(log, 2)
+    append(log, [(b"d", b"open")], producer_id=4, **options)
+    for producer_id in (2, 3):
+        fill(log, 4)
+        log.append_as_leader(marker(producer_id, committed=False), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    holding = [at for at, segment in enumerate(log.segments) if segment.txn_index.data]
+    last = len(log.segments) - 1
+    assert holding[0] == 0 < holding[1] < holding[2] == last
+    log.close()
+    log = open_log(disk, COMPACT, clean=True, high_watermark=log.high_watermark)
+    disk.txn_index_reads.clear()
+    cleaning = cleaner_of(disk, log).begin(NOW_MS)
+    assert cleaning is not None
+    assert set(disk.txn_index_reads) <= {log.segments[last].stem + ".txnindex"}
+    work = cleaning._work
+    assert isinstance(work, CleaningWork)
+    assert len(work._job.segments) <= holding[1]
+    if own_process:
+        job = job_from_json(json.loads(json.dumps(job_to_json(work._job))))
+        cleaning._work = CleaningWork(disk, job, lambda size: None)
+    carry_out(cleaning, NOW_MS)
+    assert set(disk.txn_index_reads) >= {log.segments[0].stem + ".txnindex"}
+    assert not any(segment.holds_aborted for segment in log.segments[:-1])
+    values = [record.value for _, record in records(log)]
+    assert b"aborted" not in values
+    assert values.count(b"kept") == 3
 
 
 def test_records_without_a_key_go_and_the_rounds_last_batch_stays_empty() -> None:
