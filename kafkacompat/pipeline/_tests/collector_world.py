@@ -5,6 +5,7 @@ Time is handed in; what arrives is what the stand-in for the producer was given.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -135,7 +136,7 @@ class World:
 
     def rename_away(self, lines: int, seconds: float) -> None:
         """To one that it does not find; the server notices so many seconds and lines later."""
-        if not self.files[-1].lines:
+        if not self.log.stat().st_size:
             # A file without a first line has nothing to be recognised by after a crash.
             self.append(1)
         self.turn()
@@ -143,6 +144,12 @@ class World:
         self.wait(seconds)
         self.append(lines)
         self.reopen()
+
+    def copy_and_truncate(self) -> None:
+        """To a name that the pattern finds."""
+        self.count += 1
+        (self.folder / f"access.log.copy{self.count}").write_bytes(self.log.read_bytes())
+        os.truncate(self.log, 0)
 
     def delete(self, lines: int, seconds: float) -> None:
         """The log itself; the server notices so many seconds and lines later."""

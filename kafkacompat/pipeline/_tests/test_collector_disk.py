@@ -22,6 +22,17 @@ def world() -> Iterator[World]:
         yield world
 
 
+def run(world: World, operations: list[tuple]) -> None:
+    for name, *values in operations:
+        match name:
+            case "allow":
+                world.shipper.allowed = values[0]
+            case "deliver":
+                world.shipper.deliver(values[0])
+            case _:
+                getattr(world, name)(*values)
+
+
 def handles() -> int:
     """Of this process."""
     return len(os.listdir("/proc/self/fd"))
@@ -29,34 +40,24 @@ def handles() -> int:
 
 LINES = st.integers(0, 4)
 SILENCE_S = st.sampled_from([0.0, 1.0, 4.0])
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), st.integers(1, 12), st.integers(0, 300)),
-        st.tuples(st.just("rename_within"), LINES),
-        st.tuples(st.just("rename_away"), LINES, SILENCE_S),
-        st.tuples(st.just("delete"), LINES, SILENCE_S),
-        st.tuples(st.just("wait"), st.sampled_from([0.0, 6.0, 61.0, 130.0])),
-        st.tuples(st.just("allow"), st.sampled_from([0, 1, 3, 1 << 30])),
-        st.tuples(st.just("deliver"), st.integers(0, 5)),
-        st.tuples(st.sampled_from(["delete_rotated", "crash", "turn"])),
-    ),
-    max_size=30,
+OPERATION = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 12), st.integers(0, 300)),
+    st.tuples(st.just("rename_within"), LINES),
+    st.tuples(st.just("rename_away"), LINES, SILENCE_S),
+    st.tuples(st.just("delete"), LINES, SILENCE_S),
+    st.tuples(st.just("wait"), st.sampled_from([0.0, 6.0, 61.0, 130.0])),
+    st.tuples(st.just("allow"), st.sampled_from([0, 1, 3, 1 << 30])),
+    st.tuples(st.just("deliver"), st.integers(0, 5)),
+    st.tuples(st.sampled_from(["delete_rotated", "crash", "turn"])),
 )
 
 
 @settings(max_examples=150 * ROUNDS, deadline=None)
-@given(OPERATIONS)
+@given(st.lists(OPERATION, max_size=30))
 def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tuple]) -> None:
     before = handles()
     with a_world() as world:
-        for name, *values in operations:
-            match name:
-                case "allow":
-                    world.shipper.allowed = values[0]
-                case "deliver":
-                    world.shipper.deliver(values[0])
-                case _:
-                    getattr(world, name)(*values)
+        run(world, operations)
         world.drain()
         assert world.missing() == []
         assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
@@ -68,6 +69,16 @@ def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tup
         assert world.collector.figures().files == 1
         assert handles() <= before + 2
     assert handles() == before
+
+
+@settings(max_examples=100 * ROUNDS, deadline=None)
+@given(st.lists(st.one_of(OPERATION, st.tuples(st.just("copy_and_truncate"))), max_size=30))
+def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations: list[tuple]) -> None:
+    with a_world() as world:
+        run(world, operations)
+        world.drain()
+        assert world.missing() == []
+        assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
 
 
 @pytest.mark.parametrize("end", ["delete", "rename_away"])
