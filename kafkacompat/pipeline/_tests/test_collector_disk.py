@@ -296,3 +296,31 @@ def test_a_file_of_an_earlier_run_with_two_names_is_opened_once(world: World) ->
     assert away.exists()
     world.drain()
     assert world.missing() == []
+
+
+def test_a_file_truncated_while_nobody_looked_gets_other_event_ids(world: World) -> None:
+    heading = b"#Fields: a b c\n"
+    world.files[-1].stream.write(heading)
+    world.append(3)
+    world.turn()
+    # It arrives, and the collector dies before it hears of that.
+    world.shipper.deliver(0)
+    world.crash()
+    os.truncate(world.log, 0)
+    world.files[-1].stream.write(heading)
+    world.append(5)
+    world.drain()
+    assert world.missing() == []
+    assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
+
+
+def test_a_file_renamed_a_second_time_is_read_for_as_long_again(world: World) -> None:
+    world.append(1)
+    world.turn()
+    away = world.rename("away.")
+    world.wait(1.0)
+    away.rename(world.log)
+    world.wait(100.0)
+    world.rename_away(1, 30.0)
+    world.drain()
+    assert world.missing() == []
