@@ -316,7 +316,7 @@ def test_a_file_truncated_while_nobody_looked_gets_other_event_ids(world: World)
 
 def test_a_file_renamed_a_second_time_is_read_for_as_long_again(world: World) -> None:
     world.append(1)
-    world.turn()
+    world.drain()
     away = world.rename("away.")
     world.wait(1.0)
     away.rename(world.log)
