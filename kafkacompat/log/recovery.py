@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     CheckpointCorrupt,
@@ -28,7 +29,6 @@ from kafkacompat.log.segment import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     Segment,
 )
 from kafkacompat.log.snapshots import SnapshotStore
@@ -181,8 +181,8 @@ def _unsound_txn_index(segments: list[Segment], names: list[str], note: Note) ->
     for segment in segments:
         name = f"{segment.base_offset:020d}{TXN_INDEX_SUFFIX}"
         if name not in present:
-            segment.has_no_txn_index()
-        elif not segment.is_txn_index_sound():
+            segment.aborted.note_absence()
+        elif not segment.aborted.is_sound():
             note(
                 f"{segment.stem}{TXN_INDEX_SUFFIX}: not an index of this segment; the log is checked from there on"
             )
@@ -251,7 +251,7 @@ def _recover(
 def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochCache) -> int:
     """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut."""
     segment.begin_reindex()
-    segment.begin_txn_index()
+    segment.aborted.begin()
     valid = 0
     try:
         for header, batch in segment.checked_batches():

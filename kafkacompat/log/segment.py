@@ -13,16 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.log import scan
-from kafkacompat.log.index import (
-    NO_TRANSACTIONS,
-    AbortedEntry,
-    Index,
-    IndexCorrupt,
-    OffsetIndex,
-    TimeIndex,
-    TransactionIndex,
-    TransactionSpan,
-)
+from kafkacompat.log.aborted import TXN_INDEX_SUFFIX, SegmentAborted
+from kafkacompat.log.index import Index, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.scan import ITERATE_CHUNK
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
 
@@ -35,25 +27,13 @@ TAIL_BATCHES = 1024
 """Batches at the end of a segment whose offsets and positions are remembered (about 100 bytes each)."""
 SCAN_CHUNK = 16 * 1024
 """Bytes read at once while looking for a batch: several index intervals."""
-LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
+LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".log", ".index", ".timeindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 
 
 def file_stem(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}"
-
-
-def read_txn_index(disk: Disk, stem: str, base_offset: int) -> TransactionIndex:
-    """Empty without a file. BatchCorrupt when the file can be no index of this segment."""
-    try:
-        index = TransactionIndex(base_offset, disk.read_bytes(stem + TXN_INDEX_SUFFIX))
-        index.check()
-    except FileNotFoundError:
-        return TransactionIndex(base_offset)
-    except IndexCorrupt as damage:
-        raise BatchCorrupt(f"the aborted transactions of {stem}: {damage}") from damage
-    return index
 
 
 class Segment:
@@ -67,8 +47,7 @@ class Segment:
         "_tail_positions",
         "_tail_starts_after",
         "_time_index",
-        "_txn_index",
-        "_txn_span",
+        "aborted",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
@@ -102,9 +81,7 @@ class Segment:
         """Max timestamp of the first batch; None while it has not been looked at."""
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        self._txn_index: TransactionIndex | None = None
-        self._txn_span: TransactionSpan | None = None
-        """Of the index while it is not in memory; None while nobody has looked."""
+        self.aborted = SegmentAborted(disk, self.stem, base_offset)
         self._tail_offsets: list[int] = []
         self._tail_positions: list[int] = []
         self._tail_starts_after = -1
@@ -118,7 +95,7 @@ class Segment:
         if not self.size:
             self._offset_index = OffsetIndex(base_offset)
             self._time_index = TimeIndex(base_offset)
-            self._txn_index = TransactionIndex(base_offset)
+            self.aborted.begin()
 
     @property
     def file(self) -> File:
@@ -143,37 +120,7 @@ class Segment:
 
     @property
     def txn_index(self) -> TransactionIndex:
-        if self._txn_index is None:
-            self._txn_index = read_txn_index(self._disk, self.stem, self.base_offset)
-        return self._txn_index
-
-    def is_txn_index_sound(self) -> bool:
-        """Whether its file, if there is one, can be an index of this segment. Reads it, and keeps only its span."""
-        try:
-            self._txn_span = read_txn_index(self._disk, self.stem, self.base_offset).span()
-        except BatchCorrupt:
-            return False
-        return True
-
-    def has_no_txn_index(self) -> None:
-        """The folder holds no such file for it."""
-        self._txn_span = NO_TRANSACTIONS
-
-    def aborted(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
-        """See TransactionIndex.collect. Reads the file only when it may have entries of the range."""
-        span = self._txn_span
-        if self._txn_index is None and span is not None and span.first_offset >= upper_bound_offset:
-            return [], span.stable_offset >= upper_bound_offset
-        return self.txn_index.collect(fetch_offset, upper_bound_offset)
-
-    @property
-    def holds_aborted(self) -> bool:
-        """Whether entries of aborted transactions are in memory."""
-        return self._txn_index is not None and bool(self._txn_index.data)
-
-    def begin_txn_index(self) -> None:
-        """Empty, whatever its file holds, to be filled from the batches."""
-        self._txn_index = TransactionIndex(self.base_offset)
+        return self.aborted.index
 
     def append(
         self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int
@@ -397,7 +344,7 @@ class Segment:
         for index, suffix in (
             (self._offset_index, INDEX_SUFFIX),
             (self._time_index, TIME_INDEX_SUFFIX),
-            (self._txn_index, TXN_INDEX_SUFFIX),
+            (self.aborted.loaded, TXN_INDEX_SUFFIX),
         ):
             path = self.stem + suffix
             if index is None:
@@ -407,7 +354,7 @@ class Segment:
                 continue
             if index.data:
                 holding.append(path)
-            elif index is self._txn_index:
+            elif index is self.aborted.loaded:
                 if not self._disk.exists(path):
                     continue
             elif not create:
@@ -423,7 +370,7 @@ class Segment:
 
     def relocate(self, directory: str) -> None:
         """The directory has another name now; open files do not notice."""
-        self.stem = file_stem(directory, self.base_offset)
+        self.stem = self.aborted.stem = file_stem(directory, self.base_offset)
 
     def forget_indexes(self) -> None:
         """Let an old segment's index entries go from memory; they are read again when needed."""
@@ -433,15 +380,9 @@ class Segment:
                 self._offset_index = None
             if self._time_index.written == len(self._time_index.data):
                 self._time_index = None
-        self.forget_txn_index()
+        self.aborted.forget()
         self._tail_offsets.clear()
         self._tail_positions.clear()
-
-    def forget_txn_index(self) -> None:
-        index = self._txn_index
-        if index is not None and index.written == len(index.data):
-            self._txn_span = index.span()
-            self._txn_index = None
 
     def paths(self) -> list[str]:
         """Those of its files that exist."""

@@ -29,7 +29,16 @@ DeleteLater = Callable[[Sequence[str], int], None]
 class SegmentList:
     """At least one segment; the last one is active. Offsets absolute, sizes in bytes."""
 
-    __slots__ = ("_bases", "_delete_later", "_disk", "_indexed", "_txn_indexed", "directory", "items")
+    __slots__ = (
+        "_bases",
+        "_delete_later",
+        "_disk",
+        "_indexed",
+        "_rolled",
+        "_txn_indexed",
+        "directory",
+        "items",
+    )
 
     def __init__(
         self, disk: Disk, directory: str, segments: list[Segment], delete_later: DeleteLater | None
@@ -41,6 +50,8 @@ class SegmentList:
         self._delete_later = delete_later
         self._indexed: Segment | None = None
         """The one old segment whose index entries stay in memory: a bound on what readers of old data cost."""
+        self._rolled: Segment | None = None
+        """The last one closed by a roll: it has its entries in memory from when it was written, and readers at the end near it."""
         self._txn_indexed: list[Segment] = []
         """TXN_INDEXES_HELD at most, the one least recently read first."""
 
@@ -119,8 +130,8 @@ class SegmentList:
             return found
         for index in range(self.index_of(fetch_offset), len(self.items)):
             segment = self.items[index]
-            entries, complete = segment.aborted(fetch_offset, upper_bound_offset)
-            if segment.holds_aborted and index < len(self.items) - 1:
+            entries, complete = segment.aborted.find(fetch_offset, upper_bound_offset)
+            if segment.aborted.is_held and index < len(self.items) - 1:
                 self._hold_aborted(segment)
             found += entries
             if complete:
@@ -132,7 +143,7 @@ class SegmentList:
         if segment in held:
             held.remove(segment)
         elif len(held) == TXN_INDEXES_HELD:
-            held.pop(0).forget_txn_index()
+            held.pop(0).aborted.forget()
         held.append(segment)
 
     def readable_bytes(self, offset: int, upper_bound_offset: int, log_end_offset: int) -> int:
@@ -169,8 +180,10 @@ class SegmentList:
         if active.base_offset == base_offset and not active.size:
             return active
         active.become_inactive()
-        if active.holds_aborted:
-            self._hold_aborted(active)
+        rolled = self._rolled
+        if rolled is not None and rolled is not self._indexed and rolled is not active:
+            rolled.forget_indexes()
+        self._rolled = active
         segment = Segment(self._disk, self.directory, base_offset, index_interval_bytes, now_ms, create=True)
         self.items.append(segment)
         self._bases.append(base_offset)

@@ -189,7 +189,7 @@ def test_reading_on_reads_few_transaction_indexes_and_keeps_few(reopened: bool) 
     assert consume(log, 0, 90) == writer.committed(0, log.last_stable_offset)
     assert max(disk.txn_index_reads.values()) <= 2, disk.txn_index_reads
     assert all(path in disk.files for path in disk.txn_index_reads), "none is looked for that is not there"
-    held = [segment for segment in log.segments[:-1] if segment.holds_aborted]
+    held = [segment for segment in log.segments[:-1] if segment.aborted.is_held]
     assert len(held) <= TXN_INDEXES_HELD < len([one for one in disk.files if one.endswith(".txnindex")]) - 1
 
 
@@ -201,12 +201,43 @@ def test_a_flush_syncs_indexes_that_were_let_go_of_meanwhile() -> None:
         writer.abort(7)
     writer.log.set_high_watermark(writer.log.log_end_offset)
     consume(writer.log, 0, 90)
-    assert not writer.log.segments[0].holds_aborted
+    assert not writer.log.segments[0].aborted.is_held
     flush = writer.log.begin_flush()
     flush.run()
     files = [path for path in disk.files if path.endswith((".txnindex", ".index"))]
     assert files
     assert [path for path in files if disk.synced.get(path) != bytes(disk.files[path])] == []
+
+
+def test_closed_segments_that_nobody_reads_keep_no_index_entries_in_memory() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, SMALL_SEGMENTS)
+    writer = Writer(log)
+    for _ in range(100):
+        writer.abort(7)
+    log.set_high_watermark(log.log_end_offset)
+
+    def keeping() -> list[int]:
+        """Of the segments, by place from the end, those that keep something."""
+        return [
+            at - len(log.segments)
+            for at, segment in enumerate(log.segments)
+            if segment._offset_index
+            or segment._time_index
+            or segment._tail_offsets
+            or segment.aborted.is_held
+        ]
+
+    assert len(log.segments) > 10
+    assert keeping() == [-2, -1]
+    log.read(0, 100, log.log_end_offset, True)
+    assert keeping() == [-len(log.segments), -2, -1]
+    writer.truncate(log.segments[-2].base_offset + 2)
+    writer.write(-1)
+    log.roll(log.log_end_offset, NOW_MS)
+    assert keeping() == [-len(log.segments), -2]
+    log.set_high_watermark(log.log_end_offset)
+    assert consume(log, 0, 500) == writer.committed(0, log.last_stable_offset)
 
 
 def test_the_offset_index_gives_the_entry_at_or_after_a_position() -> None:

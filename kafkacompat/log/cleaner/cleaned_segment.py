@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.segment import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
     file_stem,
 )
 from kafkacompat.records.batch import BatchCorrupt

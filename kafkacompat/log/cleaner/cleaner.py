@@ -207,7 +207,7 @@ class LogCleaner:
             found.first_dirty_offset,
             found.end_offset,
             closed[found.segments :],
-            log.segments[-1].aborted(closed[0].base_offset, found.end_offset)[0],
+            log.segments[-1].aborted.find(closed[0].base_offset, found.end_offset)[0],
             {
                 producer_id: LastRecord(
                     producer.batches[-1].last_offset if producer.batches else -1, producer.epoch

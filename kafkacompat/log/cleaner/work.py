@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
+from kafkacompat.log.aborted import read_txn_index
 from kafkacompat.log.cleaner.cleaned_segment import CleanedSegment
 from kafkacompat.log.cleaner.filtering import BatchFilter, key_of_control, open_body
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
@@ -17,7 +18,7 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.survivors import TOMBSTONE_BATCHES_MOST, Survivors
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.log.scan import whole_batches
-from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, read_txn_index
+from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc
 from kafkacompat.records.columns import read_columns, read_keys
 from kafkacompat.records.compression import DecompressionFailed

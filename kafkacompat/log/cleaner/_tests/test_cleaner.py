@@ -371,7 +371,7 @@ def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_
         cleaning._work = CleaningWork(disk, job, lambda size: None)
     carry_out(cleaning, NOW_MS)
     assert set(disk.txn_index_reads) >= {log.segments[0].stem + ".txnindex"}
-    assert not any(segment.holds_aborted for segment in log.segments[:-1])
+    assert not any(segment.aborted.is_held for segment in log.segments[:-1])
     values = [record.value for _, record in records(log)]
     assert b"aborted" not in values
     assert values.count(b"kept") == 3
