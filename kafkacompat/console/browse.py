@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import (
@@ -37,6 +38,8 @@ KEY_BYTES = 1_024
 MAX_HEADERS = 64
 HEADER_BYTES = 512
 TIMESTAMP_TYPES = {TIMESTAMP_CREATE_TIME: "create time", TIMESTAMP_LOG_APPEND_TIME: "append time"}
+
+GET_HEADERS: Callable[[Message], list[Any] | None] = methodcaller("headers")
 
 Page = dict[str, Any]
 
@@ -177,11 +180,15 @@ def record_view(message: Message, query: RecordsQuery) -> Page:
 
 
 def _headers(message: Message) -> tuple[list[Any], bool]:
-    """The headers, and whether there are some that the library cannot make: the name of one is no UTF-8."""
+    """The headers, and whether there are some that the library cannot make: the name of one is no UTF-8.
+
+    For such a name the library returns a half-made list together with an error, and gives up the record's headers.
+    Called as message.headers(), a few times in, the interpreter leaves out its check for that, and reading the list
+    ends the process. Called through an object it always checks, and raises SystemError.
+    """
     try:
-        return list(message.headers() or []), False
+        return list(GET_HEADERS(message) or []), False
     except (SystemError, UnicodeError):
-        # The library says it as a SystemError. It gives up the record's headers then: they cannot be asked for again.
         return [], True
 
 
