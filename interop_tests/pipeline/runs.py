@@ -158,7 +158,7 @@ class Results:
     events: dict[str, dict[str, str]] = field(default_factory=dict)
     """Value of each event id of the topics of events."""
     copies: int = 0
-    """Records of result topics whose event id came before."""
+    """Records of result topics whose event id came before: what at least once means, and consumers leave out."""
 
 
 def read_results(spark: SparkSession, bootstrap: str, run: JobRun, jobs: tuple[str, ...]) -> Results:
@@ -179,6 +179,16 @@ def read_results(spark: SparkSession, bootstrap: str, run: JobRun, jobs: tuple[s
         found.events[topic] = {value["event_id"]: canonical(value) for _, value in reversed(records)}
         found.copies += copies_among(topic, records)
     return found
+
+
+def forget_last_commits(checkpoint: Path) -> None:
+    """As a driver leaves it that dies between a batch's work and its commit: each query runs its last batch again."""
+    for commits in checkpoint.glob("*/commits"):
+        last = max(
+            (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+        )
+        last.unlink()
+        commits.joinpath(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def canonical(value: dict[str, Any]) -> str:

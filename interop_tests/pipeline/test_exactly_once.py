@@ -20,7 +20,7 @@ import pytest
 from interop_tests.harness.broker import BrokerProcess, chosen_kind
 from interop_tests.harness.spark_cluster import SparkCluster
 from interop_tests.pipeline.known_input import INPUTS, KnownInput, known_input
-from interop_tests.pipeline.runs import JobRun, Results, is_soak, kill_at, read_results
+from interop_tests.pipeline.runs import JobRun, Results, forget_last_commits, is_soak, kill_at, read_results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,16 +122,6 @@ def assert_same(found: Results, wanted: Results) -> None:
             assert getattr(found, kind)[name] == expected, f"{kind} {name}"
 
 
-def moments(chance: random.Random, batches: int, kills: int) -> list[int]:
-    """When to kill: after how many planned batches."""
-    return sorted(chance.sample(range(2, max(kills + 2, batches * 4 // 5)), kills))
-
-
-def pause(chance: random.Random) -> None:
-    """A part of a batch's time, so that not every kill comes right after a plan was written."""
-    time.sleep(chance.uniform(0.0, 0.3))
-
-
 def go_on_to_the_end(run: JobRun) -> None:
     """Wait for the end; begin again as long as it fails for what was done to it."""
     for _ in range(ATTEMPTS_MAX):
@@ -141,58 +131,84 @@ def go_on_to_the_end(run: JobRun) -> None:
     raise AssertionError(f"after {ATTEMPTS_MAX} attempts the run still fails:\n{run.said()}")
 
 
+@dataclass
+class Trial:
+    """One job over the known input, on a broker of its own, with kills of one kind."""
+
+    kind: str
+    job: str
+    broker: BrokerProcess
+    folder: Path
+    reference: Reference
+    spark: SparkSession
+
+    def __post_init__(self) -> None:
+        self.reference.given.send(self.broker.bootstrap, (self.job,))
+        self.chance = random.Random(f"{SEED}/{self.kind}/{self.job}")
+
+    def begin(self, *options: str, master: str = LOCAL) -> JobRun:
+        return JobRun(
+            self.job, self.broker.bootstrap, self.folder / "run", *OPTIONS, *options, master=master
+        ).begin()
+
+    def moments(self) -> list[int]:
+        """When to kill: after how many planned batches."""
+        kills, batches = KILLS[self.kind], self.reference.batches[self.job]
+        return sorted(self.chance.sample(range(2, max(kills + 2, batches * 4 // 5)), kills))
+
+    def pause(self) -> None:
+        """A part of a batch's time, so that not every kill comes right after a plan was written."""
+        time.sleep(self.chance.uniform(0.0, 0.3))
+
+    def assert_as_undisturbed(self, run: JobRun) -> Results:
+        found = read_results(self.spark, self.broker.bootstrap, run, (self.job,))
+        assert_same(found, self.reference.of((self.job,)))
+        return found
+
+
+@pytest.fixture
+def trial(
+    spark: SparkSession, reference: Reference, make_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> Callable[[str, str], Trial]:
+    return lambda kind, job: Trial(kind, job, make_broker(), tmp_path, reference, spark)
+
+
 @pytest.mark.parametrize("job", ROUNDS["driver"])
-def test_a_killed_driver(
-    job: str,
-    spark: SparkSession,
-    reference: Reference,
-    make_broker: Callable[..., BrokerProcess],
-    tmp_path: Path,
-) -> None:
+def test_a_killed_driver(job: str, trial: Callable[[str, str], Trial]) -> None:
     """kill -9 of the run command and its JVM, which here is the executor too, at random moments."""
-    broker = make_broker()
-    reference.given.send(broker.bootstrap, (job,))
-    chance = random.Random(f"{SEED}/driver/{job}")
-    run = JobRun(job, broker.bootstrap, tmp_path / "run", *OPTIONS, master=LOCAL).begin()
+    one = trial("driver", job)
+    run = one.begin()
 
     def kill() -> None:
-        pause(chance)
+        one.pause()
         run.kill()
 
-    seen = kill_at(run, moments(chance, reference.batches[job], KILLS["driver"]), kill, run.begin)
+    seen = kill_at(run, one.moments(), kill, run.begin)
     assert run.end() == 0, run.said()
     assert len(seen) == KILLS["driver"]
     assert any(planned > done for planned, done in seen), f"no kill came within a batch: {seen}"
-    assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
+    one.assert_as_undisturbed(run)
 
 
 @pytest.mark.parametrize("job", ROUNDS["executor"])
-def test_a_killed_executor(
-    job: str,
-    spark: SparkSession,
-    reference: Reference,
-    make_broker: Callable[..., BrokerProcess],
-    tmp_path: Path,
-) -> None:
+def test_a_killed_executor(job: str, trial: Callable[[str, str], Trial]) -> None:
     """On a standalone cluster of two workers: an executor is killed; the driver goes on, and the worker starts another."""
-    broker = make_broker()
-    reference.given.send(broker.bootstrap, (job,))
-    chance = random.Random(f"{SEED}/executor/{job}")
-    with SparkCluster(tmp_path / "spark") as cluster:
-        options = (*OPTIONS, "--conf", "spark.executor.memory=800m", "--conf", "spark.ui.enabled=false")
-        run = JobRun(job, broker.bootstrap, tmp_path / "run", *options, master=cluster.master_url).begin()
+    one = trial("executor", job)
+    with SparkCluster(one.folder / "spark") as cluster:
+        options = ("--conf", "spark.executor.memory=800m", "--conf", "spark.ui.enabled=false")
+        run = one.begin(*options, master=cluster.master_url)
         killed: set[int] = set()
 
         def kill() -> None:
-            pause(chance)
+            one.pause()
             executors = cluster.executors()
             if executors:
-                victim = chance.choice(executors)
+                victim = one.chance.choice(executors)
                 killed.add(victim.pid)
                 victim.kill()
 
         try:
-            kill_at(run, moments(chance, reference.batches[job], KILLS["executor"]), kill, lambda: None)
+            kill_at(run, one.moments(), kill, lambda: None)
             go_on_to_the_end(run)
         finally:
             run.kill()
@@ -201,35 +217,33 @@ def test_a_killed_executor(
         assert told.count("exitStatus 137") >= KILLS["executor"], (
             "the workers did not see their executors killed"
         )
-    assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
+    one.assert_as_undisturbed(run)
 
 
 @pytest.mark.parametrize("job", ROUNDS["broker"])
-def test_a_killed_broker(
-    job: str,
-    spark: SparkSession,
-    reference: Reference,
-    make_broker: Callable[..., BrokerProcess],
-    tmp_path: Path,
-) -> None:
-    """kill -9 of the broker, started again over the same data; the run goes on by itself or from its checkpoint."""
-    broker = make_broker()
-    reference.given.send(broker.bootstrap, (job,))
-    chance = random.Random(f"{SEED}/broker/{job}")
-    run = JobRun(job, broker.bootstrap, tmp_path / "run", *OPTIONS, master=LOCAL).begin()
+def test_a_killed_broker(job: str, trial: Callable[[str, str], Trial]) -> None:
+    """kill -9 of the broker, started again over the same data; the run goes on by itself or from its checkpoint.
+
+    And, while the broker is there: last batches that are run again write their result records once more, under the same ids.
+    """
+    one = trial("broker", job)
+    run = one.begin()
 
     def kill() -> None:
-        pause(chance)
-        broker.kill()
+        one.pause()
+        one.broker.kill()
 
     def restart() -> None:
-        pause(chance)
-        broker.start()
+        one.pause()
+        one.broker.start()
 
     try:
-        seen = kill_at(run, moments(chance, reference.batches[job], KILLS["broker"]), kill, restart)
+        seen = kill_at(run, one.moments(), kill, restart)
         go_on_to_the_end(run)
     finally:
         run.kill()
     assert len(seen) == KILLS["broker"]
-    assert_same(read_results(spark, broker.bootstrap, run, (job,)), reference.of((job,)))
+    before = one.assert_as_undisturbed(run)
+    forget_last_commits(run.checkpoint)
+    go_on_to_the_end(run.begin())
+    assert one.assert_as_undisturbed(run).copies > before.copies
