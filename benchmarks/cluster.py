@@ -18,7 +18,7 @@ import psutil
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benchmarks.measure import run_client
+from benchmarks.measure import WARM_THEN_MEASURED, run_client
 from interop_tests.cluster.clusters import Cluster
 
 Figures = dict[str, float]
@@ -86,8 +86,9 @@ def replicated_produce(size: int, count: int, partitions: int) -> Callable[[str]
 def replicated_latency(rate: int, count: int) -> Callable[[str], Figures]:
     def run(kind: str) -> Figures:
         with running_cluster(kind) as cluster:
-            cluster.create_topic("bench", 1)
-            figures = client(cluster, work="latency", topic="bench", count=count, rate=rate, size=200)
+            for topic in WARM_THEN_MEASURED:
+                cluster.create_topic(topic, 1)
+                figures = client(cluster, work="latency", topic=topic, count=count, rate=rate, size=200)
             return {
                 "p50 ms": figures["p50_ms"],
                 "p99 ms": figures["p99_ms"],

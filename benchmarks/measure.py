@@ -26,6 +26,8 @@ from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 KINDS = (KAFKACOMPAT, APACHE)
 CLIENT_TIMEOUT_S = 200
 TOPIC_TIMEOUT_S = 60.0
+WARM_THEN_MEASURED = ("warm", "bench")
+"""Topics of a load that is given twice, the second time measured: a JVM compiles during the first."""
 
 
 @contextmanager

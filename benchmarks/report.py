@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 from typing import NamedTuple
@@ -83,31 +84,36 @@ def is_less_better(figure: str) -> bool:
     return "/s" not in figure and any(word in figure for word in LESS_IS_BETTER)
 
 
+def family(scenario: str) -> str:
+    """What a scenario has in common with its variations: "throughput" of "throughput: 100 B, acks=1", say."""
+    return re.split(r": | of |, | while | at ", scenario)[0]
+
+
 def plot(measured: list[Row], path: Path) -> None:
-    """Bars of how many times better than Apache Kafka each figure is, log scale."""
+    """A line for each figure of a family of loads, a dot for each load: how many times better than Apache Kafka, log scale."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    bars = [
-        (
-            f"{row.scenario} · {row.figure}",
-            1 / row.ratio if is_less_better(row.figure) else row.ratio,
-        )
-        for row in measured
-        if row.ratio > 0
-    ]
-    if not bars:
+    lines: dict[str, list[float]] = {}
+    for row in measured:
+        if row.ratio > 0:
+            better = 1 / row.ratio if is_less_better(row.figure) else row.ratio
+            lines.setdefault(f"{family(row.scenario)} · {row.figure}", []).append(better)
+    if not lines:
         return
-    figure, axes = pyplot.subplots(figsize=(11, 0.26 * len(bars) + 1.2))
-    names = [name for name, _ in reversed(bars)]
-    values = [value for _, value in reversed(bars)]
-    axes.barh(names, values, color=["#2a7f62" if value >= 1 else "#b5473c" for value in values])
+    figure, axes = pyplot.subplots(figsize=(9, 0.19 * len(lines) + 1.2))
+    for height, values in enumerate(lines.values()):
+        axes.plot([min(values), max(values)], [height, height], color="#c9c9c9", linewidth=3, zorder=1)
+        colours = ["#2a7f62" if value >= 1 else "#b5473c" for value in values]
+        axes.scatter(values, [height] * len(values), c=colours, s=22, zorder=2)
     axes.axvline(1.0, color="black", linewidth=1)
+    axes.set_yticks(range(len(lines)), list(lines), fontsize=7)
+    axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xscale("log")
-    axes.margins(y=0.005)
-    axes.set_xlabel("times better than Apache Kafka 4.3.0 (medians of one run)")
-    axes.tick_params(axis="y", labelsize=7)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.grid(axis="x", color="#e8e8e8", zorder=0)
+    axes.set_xlabel("times better than Apache Kafka 4.3.0 (a dot is a load)")
     figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=90, bbox_inches="tight")

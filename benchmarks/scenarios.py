@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks import cluster, compaction, pipeline, transactions
 from benchmarks.measure import (
+    WARM_THEN_MEASURED,
     client,
     cpu_seconds,
     create_topic,
@@ -141,8 +142,9 @@ def raw_requests(in_flight: int, count: int) -> Callable[[str], Figures]:
 def latency(rate: int, count: int) -> Callable[[str], Figures]:
     def run(kind: str) -> Figures:
         with running(kind) as broker:
-            create_topic(broker, "bench", 1)
-            figures = client(broker, work="latency", topic="bench", count=count, rate=rate, size=200)
+            for topic in WARM_THEN_MEASURED:
+                create_topic(broker, topic, 1)
+                figures = client(broker, work="latency", topic=topic, count=count, rate=rate, size=200)
             return {
                 "p50 ms": figures["p50_ms"],
                 "p99 ms": figures["p99_ms"],
