@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import zlib
+from array import array
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,6 +24,13 @@ EAGER_TOPIC = {
 Found = dict[bytes | None, tuple[int, bytes | None]]
 
 
+class Message(NamedTuple):
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
 def create_compacted(bootstrap: str, topic: str, **config: str) -> None:
     """One partition, small segments, cleaned as soon as anything can be; settings with underscores for dots."""
     settings = EAGER_TOPIC | {key.replace("_", "."): value for key, value in config.items()}
@@ -30,12 +40,13 @@ def create_compacted(bootstrap: str, topic: str, **config: str) -> None:
 
 
 class Updates:
-    """Numbered values; `last` is the newest acknowledged one of each key, `sent` all that may have been written."""
+    """Numbered values; `last` is the newest acknowledged one of each key."""
 
     def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
         self.topic = topic
         self.last: dict[bytes, tuple[int, bytes | None]] = {}
-        self.sent: dict[bytes, set[bytes | None]] = {}
+        self._checksums = array("I")
+        """By offset, of key and value that were acknowledged there; 0 where none was."""
         self._number = 0
         self._chance = random.Random(7)
         self._producer = Producer(
@@ -51,7 +62,6 @@ class Updates:
             value: bytes | None = b"%d " % self._number + self._chance.randbytes(size // 2).hex().encode()
             if tombstones_every and self._number % tombstones_every == 0:
                 value = None
-            self.sent.setdefault(key, set()).add(value)
             while True:
                 try:
                     self._producer.produce(self.topic, value, key, on_delivery=self._acknowledged)
@@ -66,12 +76,32 @@ class Updates:
             offset, key, value = message.offset(), message.key(), message.value()  # type: ignore[attr-defined]
             if offset >= self.last.get(key, (-1, None))[0]:
                 self.last[key] = (offset, value)
+            missing = offset + 1 - len(self._checksums)
+            self._checksums.extend(itertools.repeat(0, missing))
+            self._checksums[offset] = checksum(key, value)
+
+    def wrote(self, message: Message) -> bool:
+        """Whether this is what lay at its offset from the beginning, as far as its acknowledgement came."""
+        known = self._checksums[message.offset] if message.offset < len(self._checksums) else 0
+        return known in (0, checksum(message.key, message.value))
+
+
+def checksum(key: bytes | None, value: bytes | None) -> int:
+    return zlib.crc32(repr((key, value)).encode()) or 1
 
 
 def read_all(
     bootstrap: str, topic: str, isolation: str = "read_uncommitted", start: int = 0
 ) -> tuple[list[int], Found]:
     """Offsets in the order they came and the last (offset, value) of each key, from an offset to the end."""
+    messages = read_messages(bootstrap, topic, isolation, start)
+    return [one.offset for one in messages], {one.key: (one.offset, one.value) for one in messages}
+
+
+def read_messages(
+    bootstrap: str, topic: str, isolation: str = "read_uncommitted", start: int = 0
+) -> list[Message]:
+    """In the order they came, from an offset to the end."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -83,8 +113,7 @@ def read_all(
             "fetch.wait.max.ms": 20,
         }
     )
-    offsets: list[int] = []
-    found: Found = {}
+    found: list[Message] = []
     try:
         reader.assign([TopicPartition(topic, 0, start)])
 
@@ -93,14 +122,15 @@ def read_all(
                 if message.error() is not None:
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                     return True
-                offsets.append(message.offset())
-                found[message.key()] = (message.offset(), message.value())
+                found.append(
+                    Message(message.offset(), message.key(), message.value(), message.timestamp()[1])
+                )
             return False
 
         wait_until(at_end, f"{topic} is read", WAIT_S, 0)
     finally:
         reader.close()
-    return offsets, found
+    return found
 
 
 def cleaned_to(data_dir: Path, topic: str) -> int:
@@ -128,8 +158,11 @@ def wait_until_clean(data_dir: Path, topic: str) -> None:
 
 
 def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_uncommitted") -> list[int]:
-    """A consumer from 0 finds offsets rise and each key's newest value at its offset; the offsets."""
-    offsets, found = read_all(bootstrap, updates.topic, isolation)
+    """A consumer from 0 finds offsets rise, at each what was written there, and each key's newest value; the offsets."""
+    messages = read_messages(bootstrap, updates.topic, isolation)
+    offsets = [one.offset for one in messages]
     assert all(one < two for one, two in itertools.pairwise(offsets))
+    found = {one.key: (one.offset, one.value) for one in messages}
     assert {key: place for key, place in found.items() if key in updates.last} == updates.last
+    assert [one for one in messages if one.key in updates.last and not updates.wrote(one)] == []
     return offsets

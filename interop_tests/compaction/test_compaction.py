@@ -40,6 +40,8 @@ KILLS_AT_RANDOM = 25 if SOAK else 2
 UPDATES = 2_000_000 if SOAK else 60_000
 JAVA_UPDATES = 2_000_000 if SOAK else 120_000
 KEYS = 40
+TOMBSTONES_EVERY = 11
+"""Of these none is as old as delete.retention.ms, so each that is its key's last must be there."""
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
@@ -154,7 +156,7 @@ def test_kills_between_the_renames_of_a_swap(
             broker.start()
         process = broker.process
         assert process is not None
-        writer = threading.Thread(target=updates.write, args=(12_000, KEYS, 400))
+        writer = threading.Thread(target=updates.write, args=(12_000, KEYS, 400, TOMBSTONES_EVERY))
         writer.start()
         wait_until(lambda: process.poll() is not None, f"killed at rename {rename}", WAIT_S)  # noqa: B023
         broker.kill()
@@ -163,6 +165,7 @@ def test_kills_between_the_renames_of_a_swap(
         assert_last_values(broker.bootstrap, updates)
     wait_until_clean(broker.data_dir, "kept-swapped")
     assert_last_values(broker.bootstrap, updates)
+    assert None in {value for _, value in updates.last.values()}, "no key ended with a tombstone"
     broker.stop()
     check_files(tools, broker.data_dir)
 
@@ -172,7 +175,7 @@ def test_kills_at_random_moments_of_cleaning(make_broker: MakeBroker) -> None:
     create_compacted(broker.bootstrap, "kept")
     updates = Updates(broker.bootstrap, "kept", **{"message.timeout.ms": 60_000})
     for number in range(KILLS_AT_RANDOM):
-        writer = threading.Thread(target=updates.write, args=(20_000, KEYS, 400))
+        writer = threading.Thread(target=updates.write, args=(20_000, KEYS, 400, TOMBSTONES_EVERY))
         writer.start()
         start = cleaned_to(broker.data_dir, "kept")
         wait_until(lambda: cleaned_to(broker.data_dir, "kept") != start, "cleaning goes on", WAIT_S)  # noqa: B023
@@ -181,6 +184,7 @@ def test_kills_at_random_moments_of_cleaning(make_broker: MakeBroker) -> None:
         broker.start()
         writer.join(WAIT_S)
         assert_last_values(broker.bootstrap, updates)
+    assert None in {value for _, value in updates.last.values()}, "no key ended with a tombstone"
 
 
 @pytest.mark.parametrize("first", [KAFKACOMPAT, APACHE])

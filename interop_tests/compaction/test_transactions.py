@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import random
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.compaction.files import check_files
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
     WAIT_S,
+    Message,
     cleaned_to,
     create_compacted,
-    read_all,
+    read_messages,
     wait_until_clean,
 )
 from interop_tests.compaction.killing import environment
 from interop_tests.harness.broker import APACHE, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.contents import consumer
 
 pytestmark = pytest.mark.needs_control
 
 MakeBroker = Callable[..., BrokerProcess]
 SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 KILLS_AT_RENAMES = range(1, 13) if SOAK else (2, 5)
+KILLS_AT_RANDOM = 13 if SOAK else 1
+"""With both retentions: of the 50 kills of a soak 24 fall between the renames of swaps."""
 KEPT, COPY = "kept-transactional", "uncleaned"
 KEYS = 30
+DAY_MS = 86_400_000
 
 
 class Transactions:
-    """Each transaction writes the same to both topics; some are aborted. A lost one is begun anew by a new producer."""
+    """Each transaction writes the same to both topics; some are aborted. A lost one is begun anew by a new producer.
+
+    Some keys end with a tombstone in every transaction.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -44,6 +54,8 @@ class Transactions:
         self._number = 0
         self._producer: Producer | None = None
         self.committed = 0
+        self.written: dict[str, dict[int, int]] = {KEPT: {}, COPY: {}}
+        """Offset -> number of the record, for each topic: what was acknowledged."""
 
     def carry_out(self) -> None:
         try:
@@ -64,12 +76,14 @@ class Transactions:
 
     def _one(self, producer: Producer) -> None:
         producer.begin_transaction()
-        for _ in range(150):
-            self._number += 1
+        for at in range(150):
             key = b"key-%d" % int(KEYS * self._chance.random() ** 3)
             value = None if self._chance.random() < 0.02 else b"%d " % self._number + b"v" * 1000
+            if at < 2:
+                key, value = b"ended-%d" % (self._number // 150 % 5), None if at else b"to be ended"
+            self._number += 1
             for topic in (KEPT, COPY):
-                producer.produce(topic, value, key)
+                producer.produce(topic, value, key, on_delivery=self._noting(topic, self._number))
         producer.flush(WAIT_S)
         if self._chance.random() < 0.35:
             producer.abort_transaction(WAIT_S)
@@ -77,30 +91,86 @@ class Transactions:
             producer.commit_transaction(WAIT_S)
             self.committed += 1
 
+    def _noting(self, topic: str, number: int) -> Callable[[KafkaError | None, object], None]:
+        def delivered(error: KafkaError | None, message: object) -> None:
+            if error is None:
+                self.written[topic][message.offset()] = number  # type: ignore[attr-defined]
 
-def assert_agree(bootstrap: str) -> None:
-    """The same last committed value of each key; only tombstones may be gone."""
-    offsets, kept = read_all(bootstrap, KEPT, "read_committed")
-    _, copy = read_all(bootstrap, COPY, "read_committed")
-    assert all(one < two for one, two in itertools.pairwise(offsets))
-    assert kept.keys() <= copy.keys()
-    gone = copy.keys() - kept.keys()
-    assert all(copy[key][1] is None for key in gone)
-    assert {key: kept[key][1] for key in kept} == {key: copy[key][1] for key in kept}
+        return delivered
+
+    def expected(self, copy: list[Message]) -> list[Message]:
+        """What the cleaned topic would show had it not been cleaned, after what its copy shows. A transaction is committed only
+        when all its records are acknowledged, so each has a known place in both."""
+        place_of = {number: offset for offset, number in self.written[KEPT].items()}
+        return [one._replace(offset=place_of[self.written[COPY][one.offset]]) for one in copy]
 
 
+def is_stable(bootstrap: str, topic: str) -> bool:
+    """Whether the markers of all transactions are in it: a commit is answered before."""
+    ends = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        with consumer(bootstrap, **{"isolation.level": isolation}) as reader:
+            ends.append(reader.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)[1])
+    return ends[0] == ends[1]
+
+
+def assert_agree(bootstrap: str, transactions: Transactions, retention_ms: int) -> list[Message]:
+    """The same last committed record of each key where it always was, and nothing that the copy does not have at all. Only
+    tombstones older than delete.retention.ms may be gone. The last of each key."""
+    wait_until(lambda: all(is_stable(bootstrap, topic) for topic in (KEPT, COPY)), "all have ended", WAIT_S)
+    kept = read_messages(bootstrap, KEPT, "read_committed")
+    now_ms = time.time() * 1000
+    expected = transactions.expected(read_messages(bootstrap, COPY, "read_committed"))
+    assert all(one.offset < two.offset for one, two in itertools.pairwise(kept))
+    committed = {one.offset: (one.key, one.value) for one in expected}
+    assert [one for one in kept if committed.get(one.offset) != (one.key, one.value)] == []
+    last, last_kept = ({one.key: one for one in messages} for messages in (expected, kept))
+    gone = [last[key] for key in last.keys() - last_kept.keys()]
+    assert [one for one in gone if one.value is not None or now_ms - one.timestamp_ms < retention_ms] == []
+    assert {key: one.offset for key, one in last_kept.items()} == {key: last[key].offset for key in last_kept}
+    return list(last.values())
+
+
+@contextlib.contextmanager
+def going_on(transactions: Transactions) -> Iterator[threading.Thread]:
+    """Meanwhile, in a thread."""
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.is_set():
+            transactions.carry_out()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield writer
+    finally:
+        ended.set()
+        writer.join(2 * WAIT_S)
+
+
+@pytest.mark.parametrize("retention_ms", [2000, DAY_MS])
 def test_read_committed_of_a_cleaned_topic_across_kills(
-    tools: KafkaTools, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch
+    tools: KafkaTools, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, retention_ms: int
 ) -> None:
+    """Ended by kill -9 right after the n-th rename of a swap, and at any moment while cleaning goes on."""
     broker = make_broker(EAGER_CLEANER)
-    create_compacted(broker.bootstrap, KEPT, delete_retention_ms="2000")
+    create_compacted(broker.bootstrap, KEPT, delete_retention_ms=str(retention_ms))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(COPY, 1, 1)])[COPY].result(WAIT_S)
     transactions = Transactions(broker.bootstrap)
     for _ in range(20):
         transactions.carry_out()
     wait_until(lambda: cleaned_to(broker.data_dir, KEPT) > 0, "a first cleaning", WAIT_S)
-    assert_agree(broker.bootstrap)
+    assert_agree(broker.bootstrap, transactions, retention_ms)
+
+    def go_on_after_the_kill() -> None:
+        before = transactions.committed
+        wait_until(
+            lambda: transactions.carry_out() or transactions.committed > before, "transactions go on", WAIT_S
+        )
+        assert_agree(broker.bootstrap, transactions, retention_ms)
+
     for rename in () if broker.kind == APACHE else KILLS_AT_RENAMES:
         broker.stop()
         with monkeypatch.context() as patched:
@@ -109,31 +179,23 @@ def test_read_committed_of_a_cleaned_topic_across_kills(
             broker.start()
         process = broker.process
         assert process is not None
-        ended = threading.Event()
-
-        def write(ended: threading.Event = ended) -> None:
-            while not ended.is_set():
-                transactions.carry_out()
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with going_on(transactions):
             wait_until(lambda: process.poll() is not None, f"killed at rename {rename}", WAIT_S)  # noqa: B023
             broker.kill()
             broker.start()
-        finally:
-            ended.set()
-            writer.join(2 * WAIT_S)
-        before = transactions.committed
-        wait_until(
-            lambda: transactions.carry_out() or transactions.committed > before,  # noqa: B023
-            "transactions go on",
-            WAIT_S,
-        )
-        assert_agree(broker.bootstrap)
+        go_on_after_the_kill()
+    for number in range(KILLS_AT_RANDOM):
+        with going_on(transactions) as writer:
+            start = cleaned_to(broker.data_dir, KEPT)
+            wait_until(lambda: cleaned_to(broker.data_dir, KEPT) != start, "cleaning goes on", WAIT_S)  # noqa: B023
+            writer.join(0.05 * (number % 9))
+            broker.kill()
+            broker.start()
+        go_on_after_the_kill()
     for _ in range(10):
         transactions.carry_out()
     wait_until_clean(broker.data_dir, KEPT)
-    assert_agree(broker.bootstrap)
+    last = assert_agree(broker.bootstrap, transactions, retention_ms)
+    assert len([one for one in last if one.value is None]) >= 5
     assert broker.stop() in (0, 143)
     check_files(tools, broker.data_dir)
