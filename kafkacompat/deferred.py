@@ -41,8 +41,9 @@ class Deferred(Generic[T]):
 
     def abandon(self) -> None:
         """Nobody wants the value any more: whoever owes it may stop working on it. The callbacks are kept."""
-        if not self.done and self.when_abandoned is not None:
-            self.when_abandoned()
+        if self.when_abandoned is not None:
+            tell, self.when_abandoned = self.when_abandoned, None
+            tell()
 
     def result(self) -> T:
         """The value; raises the failure. Only once `done`."""
@@ -103,6 +104,8 @@ class Deferred(Generic[T]):
         if self.done:
             raise RuntimeError("the deferred value was given twice")
         self.done = True
+        # It mostly leads back here by way of whoever owes the value: a cycle, which only the collector would find.
+        self.when_abandoned = None
         self._value = value
         self._error = error
         callbacks, self._callbacks = self._callbacks, None

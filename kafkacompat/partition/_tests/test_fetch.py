@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Any
 
@@ -556,3 +557,28 @@ def test_a_fetch_whose_client_went_away_waits_no_more() -> None:
     world.produce()
     world.timers.advance(500)
     assert not waiting.done
+
+
+def test_a_fetch_that_waited_leaves_nothing_to_the_collector() -> None:
+    """A consumer that waits for every record would leave twenty objects a record, and the collector's run over them holds all
+    requests up for tens of milliseconds."""
+    world = filled()
+
+    def wait_and_be_answered(offset: int) -> None:
+        waiting = parked(world, want(world, offset=offset))
+        world.produce()
+        assert sizes(waiting.result()) == [BATCH]
+
+    def wait_and_go_away(offset: int) -> None:
+        parked(world, want(world, offset=offset)).abandon()
+
+    wait_and_be_answered(1)
+    for wait in (wait_and_be_answered, wait_and_go_away):
+        gc.collect()
+        gc.disable()
+        try:
+            wait(2 if wait is wait_and_be_answered else 3)
+            world.timers.advance(1000)
+            assert gc.collect() == 0, wait
+        finally:
+            gc.enable()
