@@ -12,6 +12,7 @@ from typing import IO, Final
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.quantities import whole
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
     require_java,
@@ -31,13 +32,6 @@ from kafkacompat.pipeline.topics import (
 
 ALL: Final = "all"
 DEFAULT_FOLDER: Final = Path(tempfile.gettempdir()) / "kafkacompat-pipeline"
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
 
 
 def _seconds(text: str) -> float:
@@ -105,7 +99,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     ):
         parser.add_argument(
-            name, type=_positive, default=default, metavar="SECONDS", help=f"{purpose} (%(default)s)"
+            name, type=whole, default=default, metavar="SECONDS", help=f"{purpose} (%(default)s)"
         )
     for name, default, purpose in (
         (
@@ -117,12 +111,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("--partitions", DEFAULT_PARTITIONS, "of topics that are created"),
         ("--replication", DEFAULT_REPLICATION, "of topics that are created"),
     ):
-        parser.add_argument(
-            name, type=_positive, default=default, metavar="N", help=f"{purpose} (%(default)s)"
-        )
+        parser.add_argument(name, type=whole, default=default, metavar="N", help=f"{purpose} (%(default)s)")
     parser.add_argument(
         "--max-records-per-batch",
-        type=_positive,
+        type=whole,
         metavar="N",
         help="bound of a batch (none: with one, a backlog of uneven age over its partitions counts events as late)",
     )
