@@ -41,9 +41,8 @@ from kafkacompat.wire.messages.topic_record import TopicRecord
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Replayed onto an empty image they give this one (but offset and epoch; kraft.version is a control record's)."""
     level = metadata_version(image.features)
-    if (
-        METADATA_VERSION in image.features
-    ):  # without it the first active controller still has the first records to write
+    # An image without it is of a log whose first records the first active controller has yet to write.
+    if METADATA_VERSION in image.features:
         yield MetadataRecord(FeatureLevelRecord(name=METADATA_VERSION, feature_level=level), 0)
     for name in sorted(image.features):
         if name not in (METADATA_VERSION, KRAFT_VERSION):

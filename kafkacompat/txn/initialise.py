@@ -98,8 +98,8 @@ def _next_epoch(
     machine: TransactionMachine, values: TransactionValues, expected: ProducerIdAndEpoch
 ) -> TransactionValues:
     expects = expected != NO_EXPECTATION
-    # The very last epoch is for fencing only: whoever had the one before it gets a fresh id too. Kafka 4.3 gives it to that client,
-    # whom then nobody can fence.
+    # The very last epoch is for fencing only: a client that had it nobody could fence. So whoever had the one before it
+    # gets a fresh id too, where Kafka fails the request.
     is_before_the_last = values.epoch == MAX_EPOCH and expected.epoch == values.last_epoch
     if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch or is_before_the_last):
         return replace(
