@@ -68,13 +68,17 @@ def test_the_quorum_is_described(cluster: Cluster, tools: KafkaTools) -> None:
     assert shown == {
         node.node_id: (directory_id(node), node.controller_bootstrap) for node in cluster.nodes.values()
     }
-    assert found["CurrentObservers"] == "[]"
+    # A node that left is shown for five minutes more; the cluster is shared, and tests before this one add such nodes.
+    left = {int(node_id) for node_id in re.findall(r'"id": (\d+)', found["CurrentObservers"])}
+    assert not left & set(cluster.nodes)
     table = tools.run(QUORUM, "--bootstrap-server", cluster.bootstrap, "describe", "--replication")
-    rows = {int(row["NodeId"]): row for row in table.rows("NodeId", "DirectoryId")}
-    assert {node_id: row["Status"] for node_id, row in rows.items()} == {
+    rows = table.rows("NodeId", "DirectoryId")
+    assert {int(row["NodeId"]) for row in rows if row["Status"] == "Observer"} <= left
+    voting = {int(row["NodeId"]): row for row in rows if row["Status"] != "Observer"}
+    assert {node_id: row["Status"] for node_id, row in voting.items()} == {
         node_id: "Leader" if node_id == active else "Follower" for node_id in cluster.nodes
     }
-    for node_id, row in rows.items():
+    for node_id, row in voting.items():
         assert row["DirectoryId"] == directory_id(cluster.nodes[node_id])
         assert 0 <= int(row["Lag"]) < 100
         assert int(row["LastFetchTimestamp"]) > 0

@@ -102,10 +102,18 @@ class LeaderState:
         self.observers[key] = progress
         return progress
 
+    def observers_heard(self, now_ms: int) -> dict[ReplicaKey, Progress]:
+        """Those that are still told of: one that has gone is for OBSERVER_MEMORY_MS more."""
+        return {
+            key: progress
+            for key, progress in self.observers.items()
+            if 0 <= progress.fetched_ms and now_ms - progress.fetched_ms < OBSERVER_MEMORY_MS
+        }
+
     def _forget_observers(self, now_ms: int) -> None:
         for key, progress in list(self.observers.items()):
             # Insertion order is the order of last fetches: progress_of moves a key to the end.
-            if progress.fetched_ms + OBSERVER_MEMORY_MS >= now_ms and len(self.observers) < MAX_OBSERVERS:
+            if progress.fetched_ms + OBSERVER_MEMORY_MS > now_ms and len(self.observers) < MAX_OBSERVERS:
                 break
             del self.observers[key]
 

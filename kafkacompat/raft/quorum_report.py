@@ -70,7 +70,10 @@ def leader_report(core: QuorumCore, now_ms: int, monotonic_ms: int) -> QuorumRep
         replica(each.id, each.directory_id, leader.voters.get(each.id), each.listeners)
         for each in core.voters.latest.voters
     )
-    observers = [replica(key.id, key.directory_id, each, ()) for key, each in leader.observers.items()]
+    observers = [
+        replica(key.id, key.directory_id, each, ())
+        for key, each in leader.observers_heard(monotonic_ms).items()
+    ]
     if not core.is_voter:
         # A leader that was removed, until its removal is committed.
         observers.append(replica(core.node_id, core.member.directory_id, None, ()))

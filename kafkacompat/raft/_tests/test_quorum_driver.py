@@ -15,6 +15,7 @@ from kafkacompat.raft._tests.driver_support import (
     directory_id,
 )
 from kafkacompat.raft.contracts import NotLeader
+from kafkacompat.raft.leader_state import OBSERVER_MEMORY_MS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request
 
@@ -412,6 +413,16 @@ def test_the_leader_reports_voters_and_observers_with_their_lag() -> None:
     assert now_ms - 1600 < by_id[slow.id].last_fetch_ms < now_ms - 400
     assert by_id[slow.id].listeners == address(slow.id)
     assert by_id[9].directory_id == directory_id(9)
+
+
+def test_an_observer_that_left_is_reported_for_five_minutes() -> None:
+    cluster = started(observers=(9,))
+    leader = cluster.settle()
+    cluster.isolate(9)
+    cluster.run(OBSERVER_MEMORY_MS - 2000)
+    assert [each.id for each in leader.up.report().observers] == [9]
+    cluster.run(2000)
+    assert leader.up.report().observers == ()
 
 
 def test_a_full_disk_refuses_a_proposal_and_the_node_goes_on() -> None:
