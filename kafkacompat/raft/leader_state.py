@@ -107,7 +107,7 @@ class LeaderState:
         return {
             key: progress
             for key, progress in self.observers.items()
-            if 0 <= progress.fetched_ms and now_ms - progress.fetched_ms < OBSERVER_MEMORY_MS
+            if progress.fetched_ms >= 0 and now_ms - progress.fetched_ms < OBSERVER_MEMORY_MS
         }
 
     def _forget_observers(self, now_ms: int) -> None:
