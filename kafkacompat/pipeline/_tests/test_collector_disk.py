@@ -11,6 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.pipeline._tests.collector_world import World, a_world
+from kafkacompat.pipeline.collector import running
+from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
 
 ROUNDS = 20 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 1
@@ -236,6 +238,26 @@ def test_followed_files_keep_their_place_when_names_shift(
         world.drain()
         assert world.collector.figures().refused_files == 3
     assert set(world.values()) == {b"z", b"more 0", b"more 1"}
+
+
+def test_short_lines_are_handed_over_in_bounded_numbers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line costs memory and a place in the client's queue however short it is, also when it is empty."""
+    monkeypatch.setattr(running, "READ_BYTES", 256 * 1024)
+    world.append(1)
+    world.drain()
+    for values in ([b""] * 50_000, [b"%d" % number for number in range(30_000)]):
+        world.files[-1].stream.write(b"".join(value + b"\n" for value in values))
+        at = world.shipper.acknowledged_lines
+        while world.shipper.acknowledged_lines < at + len(values):
+            world.shipper.allowed = 1
+            world.turn()
+            (shipped,) = world.shipper.on_the_way
+            assert 0 < len(shipped[2]) <= MAX_CHUNK_LINES
+            world.shipper.deliver(0)
+    assert len(world.arrived) == 80_001
+    assert all(len(values) == 1 for values in world.arrived.values())
 
 
 def test_bytes_that_go_with_their_file_are_counted(world: World) -> None:

@@ -12,6 +12,9 @@ from kafkacompat.pipeline.collector.lines import MAX_LINE_BYTES, Line, LineCutte
 Read = Callable[[int, int], bytes]
 """read(offset, length): the bytes of one open file there; fewer at its end."""
 
+MAX_CHUNK_LINES: Final = 8192
+"""Lines read at once: a line costs memory on its way however short it is, and the client's queue counts lines too."""
+
 MAX_MARKS: Final = 8
 """Positions a file is known at. More than one, because a copy is made some reads before the original is truncated."""
 
@@ -162,8 +165,8 @@ class Followed:
     def read_on(self, read: Read, most_bytes: int) -> tuple[list[Line], Chunk | None] | None:
         """The next lines, and their chunk when there are any; None when what stands before is not what was read there.
 
-        At most most_bytes are read, and 1 at least. The bytes before are read again each time: a file truncated and written
-        anew between two looks is seen, however long it has become.
+        At most most_bytes are read, and 1 at least, and no more than MAX_CHUNK_LINES lines. The bytes before are read again each
+        time: a file truncated and written anew between two looks is seen, however long it has become.
         """
         if self.unchecked and not self.unchanged(read):
             return None
@@ -172,6 +175,7 @@ class Followed:
         data = read(scanned - overlap, overlap + max(most_bytes, 1))
         if data[:overlap] != self._before:
             return None
+        data = data[: overlap + _end_of_lines(data[overlap:], MAX_CHUNK_LINES)]
         lines = self.cutter.feed(data[overlap:])
         self._before = data[-CHECK_BYTES:]
         self.size_bytes = max(self.size_bytes, self.cutter.scanned)
@@ -239,6 +243,13 @@ class Followed:
             marks,
             self.left,
         )
+
+
+def _end_of_lines(data: bytes, most: int) -> int:
+    """Where the last of so many lines ends; the end of the data when there are fewer."""
+    if data.count(b"\n") <= most:
+        return len(data)
+    return len(data) - len(data.split(b"\n", most)[-1])
 
 
 def restored(saved: Saved, max_line_bytes: int = MAX_LINE_BYTES) -> Followed:
