@@ -6,7 +6,6 @@ import argparse
 import resource
 import signal
 import socket
-import sys
 import time
 from typing import Final
 
@@ -16,6 +15,7 @@ from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import require_extra
 from kafkacompat.pipeline.quantities import positive
+from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, LOGS_RAW, create_missing, plans
 
 DEFAULT_STATE: Final = "kafkacompat-collector"
@@ -53,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         stopping: list[int] = []
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, frame: stopping.append(number))
+        voice = Voice(lambda: stopping.append(signal.SIGPIPE))
 
         def ensure_topics() -> None:
             create_missing(arguments.bootstrap, plans([LOGS_RAW]))
@@ -60,16 +61,13 @@ def run(arguments: argparse.Namespace) -> int:
         ensure_topics()
         disk = Disk(arguments.files, allow_handles())
         shipper = Shipper(arguments.bootstrap, arguments.host, ensure_topics)
-        teller = Teller(arguments.interval)
+        teller = Teller(arguments.interval, voice)
         collector = Collector(disk, state, shipper)
-        print(
-            f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {arguments.bootstrap}",
-            flush=True,
-        )
+        voice.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {arguments.bootstrap}")
         collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
         shipper.close()
         disk.close()
-        print(f"collector stopped: {described(collector.figures(), None)}", flush=True)
+        voice.say(f"collector stopped: {described(collector.figures(), None)}")
     finally:
         state.close()
     return 0
@@ -88,8 +86,9 @@ def allow_handles() -> int:
 class Teller:
     """One line an interval."""
 
-    def __init__(self, interval_s: float) -> None:
+    def __init__(self, interval_s: float, voice: Voice) -> None:
         self._interval_s = interval_s
+        self._voice = voice
         self._told_s = time.monotonic()
         self._lines = 0
         self._trouble: str | None = None
@@ -98,20 +97,18 @@ class Teller:
     def tell(self, figures: Figures) -> None:
         now_s = time.monotonic()
         if figures.trouble is not None and figures.trouble != self._trouble:
-            print(f"collector: {figures.trouble}", file=sys.stderr, flush=True)
+            self._voice.warn(f"collector: {figures.trouble}")
         self._trouble = figures.trouble
         if figures.beyond_files and not self._beyond:
-            print(
+            self._voice.warn(
                 f"collector: more than {MAX_FILES} files are held open: some have lost their names before their lines "
-                "were shipped",
-                file=sys.stderr,
-                flush=True,
+                "were shipped"
             )
         self._beyond = figures.beyond_files > 0
         elapsed_s = now_s - self._told_s
         if elapsed_s < self._interval_s:
             return
-        print(f"collector: {described(figures, (figures.lines - self._lines) / elapsed_s)}", flush=True)
+        self._voice.say(f"collector: {described(figures, (figures.lines - self._lines) / elapsed_s)}")
         self._told_s, self._lines = now_s, figures.lines
 
 

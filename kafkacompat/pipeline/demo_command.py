@@ -13,6 +13,7 @@ import time
 import webbrowser
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from kafkacompat.pipeline.demo.plan import (
 from kafkacompat.pipeline.demo.topic_sizes import TopicSizes
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.quantities import positive
+from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import require_java, require_writable
 from kafkacompat.pipeline.topics import INPUTS, LOGS_RAW, create_missing, plans
 
@@ -100,10 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
     require_extra("console", "hypercorn", "starlette")
     require_java()
     signals: list[int] = []
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: signals.append(number))
+    listen(signals)
+    voice = Voice(partial(_note_once, signals, signal.SIGPIPE))
     with data_folder(arguments.data) as folder:
-        demo = Demo(planned(arguments, folder), signals)
+        demo = Demo(planned(arguments, folder), signals, voice)
         try:
             demo.start()
             if demo.wanted:
@@ -112,8 +114,22 @@ def run(arguments: argparse.Namespace) -> int:
                 demo.watch(arguments.duration)
         finally:
             demo.end()
-    print("demo ended", flush=True)
+    voice.say("demo ended")
     return 0
+
+
+def listen(signals: list[int]) -> None:
+    """Note the signals that ask for the end: Ctrl-C, SIGTERM, and that of a closed terminal, unless nohup says not to mind."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: signals.append(number))
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        # Shell and system may both send it: that is nobody insisting.
+        signal.signal(signal.SIGHUP, lambda number, frame: _note_once(signals, number))
+
+
+def _note_once(signals: list[int], number: int) -> None:
+    if not signals:
+        signals.append(number)
 
 
 @contextlib.contextmanager
@@ -168,9 +184,10 @@ def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
 class Demo:
     """The children, from the first to the last breath."""
 
-    def __init__(self, plan: DemoPlan, signals: list[int]) -> None:
+    def __init__(self, plan: DemoPlan, signals: list[int], voice: Voice) -> None:
         """signals received so far: one asks for a clean end, two for a quick one."""
         self._plan = plan
+        self._say = voice.say
         self._signals = signals
         self._children: dict[str, Child] = {}
         self.page = ""
@@ -182,12 +199,12 @@ class Demo:
 
     def start(self) -> None:
         """Start all in order; returns early when the end is asked for."""
-        print(f"demo: data in {self._plan.data}", flush=True)
+        self._say(f"demo: data in {self._plan.data}")
         self._start_child(BROKER)
         self._wait_ready(BROKER)
         if not self.wanted:
             return
-        print(f"demo: broker at {self._plan.bootstrap}", flush=True)
+        self._say(f"demo: broker at {self._plan.bootstrap}")
         create_missing(self._plan.bootstrap, plans())
         # Over data of an earlier demo: what lay behind its newest event would be late to the jobs.
         self._plan = self._plan.going_on(TopicSizes(self._plan.bootstrap).newest_ms(STAMPED_BY_EVENTS))
@@ -196,13 +213,13 @@ class Demo:
         if said is None:
             return
         self.page = said.split("console at ", 1)[1].strip()
-        print(f"demo: page at {self.page}, the jobs start", flush=True)
+        self._say(f"demo: page at {self.page}, the jobs start")
         self._start_child(JOBS)
         if self._wait_ready(JOBS) is None:
             return
         for name in (COLLECTOR, GENERATOR):
             self._start_child(name)
-        print("demo: traffic, collector and jobs run; Ctrl-C ends all", flush=True)
+        self._say("demo: traffic, collector and jobs run; Ctrl-C ends all")
 
     def watch(self, duration_s: float | None) -> None:
         """Tell how they do until the end is asked for or the duration is over."""
@@ -224,10 +241,10 @@ class Demo:
                 if terminal:
                     lines = board(rates, self._words(), self.page, now_s - started_s, size.columns)
                     up = f"\x1b[{drawn}A" if drawn else ""
-                    print(up + "".join(f"\x1b[2K{text}\n" for text in lines), end="", flush=True)
+                    self._say(up + "".join(f"\x1b[2K{text}\n" for text in lines), end="")
                     drawn = len(lines)
                 else:
-                    print(line(rates, now_s - started_s), flush=True)
+                    self._say(line(rates, now_s - started_s))
             time.sleep(POLL_S)
 
     def end(self) -> None:
@@ -238,7 +255,7 @@ class Demo:
             if child is None:
                 continue
             ended = child.stop(lambda: len(self._signals) > max(asked, 1))
-            print(f"demo: {name} {'ended' if ended else 'was killed: it did not end in time'}", flush=True)
+            self._say(f"demo: {name} {'ended' if ended else 'was killed: it did not end in time'}")
 
     def _start_child(self, name: str) -> None:
         self._children[name] = Child(name, self._plan.command(name), self._plan.log(name))

@@ -21,6 +21,7 @@ from kafkacompat.pipeline.generator.pace import Pace
 from kafkacompat.pipeline.generator.sending import Sender
 from kafkacompat.pipeline.generator.traffic import Traffic
 from kafkacompat.pipeline.quantities import positive, whole
+from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.topics import (
     ACTIVITY_PAGE_VIEWS,
     ACTIVITY_SEARCHES,
@@ -109,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     stopping: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopping.append(number))
+    voice = Voice(lambda: stopping.append(signal.SIGPIPE))
     plan = planned(arguments, int(time.time() * 1000))
     names = [LOGS_RAW, ACTIVITY_PAGE_VIEWS, ACTIVITY_SEARCHES, METRICS_RAW]
     topics = plans(names)
@@ -122,17 +124,14 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.access_log
         else None
     )
-    print(
-        f"generator sends {plan.what} to {arguments.bootstrap}, event time from {shown(plan.start_ms)}",
-        flush=True,
-    )
+    voice.say(f"generator sends {plan.what} to {arguments.bootstrap}, event time from {shown(plan.start_ms)}")
     try:
-        Sending(arguments, plan, sender, log, lambda: bool(stopping)).run()
+        Sending(arguments, plan, sender, log, lambda: bool(stopping), voice).run()
     finally:
         if log is not None:
             log.close()
     sender.close()
-    print(stopped(sender.sent, log), flush=True)
+    voice.say(stopped(sender.sent, log))
     return 0
 
 
@@ -219,7 +218,9 @@ class Sending:
         sender: Sender,
         log: AccessLog | None,
         stopping: Callable[[], bool],
+        voice: Voice,
     ) -> None:
+        self._voice = voice
         self._at_once = arguments.at_once
         self._duration_s = arguments.duration
         self._interval_s = arguments.interval
@@ -256,9 +257,8 @@ class Sending:
                 made += len(events)
             if now_s - told_s >= self._interval_s:
                 rate = (made - told) / (now_s - told_s)
-                print(
-                    f"generator: {rate:,.0f} events/s, {made:,} so far, event time {shown(event_ms)}",
-                    flush=True,
+                self._voice.say(
+                    f"generator: {rate:,.0f} events/s, {made:,} so far, event time {shown(event_ms)}"
                 )
                 told_s, told = now_s, made
             if not self._at_once and len(events) < MOST_PER_TURN:

@@ -13,6 +13,7 @@ from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.quantities import whole
+from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
     require_java,
@@ -187,6 +188,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     stop = StopRequest()
     stop.listen()
+    say = Voice(stop.ask).say
     with _progress_file(options.progress) as progress:
         names = [name for job in options.jobs for name in (*INPUTS[job], *OUTPUTS[job])]
         created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
@@ -207,8 +209,3 @@ def run(arguments: argparse.Namespace) -> int:
         finally:
             stop_session(session)
     return 0
-
-
-def say(line: str) -> None:
-    """One line for a person, at once even into a pipe."""
-    print(line, flush=True)

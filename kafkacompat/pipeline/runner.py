@@ -30,7 +30,7 @@ FAILURE_CHARACTERS_MAX = 600
 
 
 class StopRequest:
-    """Set by SIGINT and SIGTERM. A second signal of a kind does what it did before: whoever insists is obeyed."""
+    """Set by SIGINT, SIGTERM and `ask`. A second signal of a kind does what it did before: whoever insists is obeyed."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -40,8 +40,12 @@ class StopRequest:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def ask(self) -> None:
+        """Ask for a stop without a signal."""
         self._asked.set()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self.ask()
         signal.signal(number, signal.SIG_DFL)
 
     @property

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from kafkacompat.pipeline import runner
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES, Query
+from kafkacompat.pipeline.saying import Voice
 
 
 @dataclass
@@ -112,6 +115,24 @@ def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None
     said, _ = run(monkeypatch, [*queries], Polls(until_stop=4))
     assert said[-1].startswith("stopped; by query")
     assert [query.stopped for query in queries] == [1, 1]
+
+
+def test_a_run_that_nobody_reads_any_more_stops_cleanly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broken pipe is a ConnectionError, as a JVM that is gone is; that is not what it means here."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    query = Scripted("logs-events", 1000)
+    monkeypatch.setattr(runner, "start", lambda *arguments: query)
+    stop = runner.StopRequest()
+    with open(writes, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        options = RunOptions(jobs=("logs",), checkpoint="c", output="o")
+        runner.Run(None, QUERIES["logs"][:1], options, Voice(stop.ask).say).run(stop)  # type: ignore[arg-type]
+        monkeypatch.undo()
+    assert stop.is_set
+    assert query.stopped == 1
 
 
 def test_a_batch_that_ends_during_the_stop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,115 @@
+"""Commands whose lines nobody reads any more: they end as if they were asked to, and what they started ends with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafkacompat.pipeline import demo_command
+from kafkacompat.pipeline.demo.plan import ENDING_ORDER, DemoPlan
+from kafkacompat.pipeline.demo_command import READY_WORDS, Demo, listen
+from kafkacompat.pipeline.saying import Voice
+from kafkacompat.pipeline.topics import CONFIGS
+
+
+@contextmanager
+def listened_to() -> Iterator[Callable[[], None]]:
+    """Standard output is a pipe within; what is given closes its other end."""
+    reads, writes = os.pipe()
+    open_ends = [reads]
+    kept = sys.stdout
+    with open(writes, "w") as stream:
+        sys.stdout = stream
+        try:
+            yield lambda: os.close(open_ends.pop()) if open_ends else None
+        finally:
+            sys.stdout = kept
+            for end in open_ends:
+                os.close(end)
+
+
+def test_who_reads_no_more_is_noticed_once_and_the_rest_goes_nowhere() -> None:
+    noticed: list[str] = []
+    voice = Voice(lambda: noticed.append("gone"))
+    with listened_to() as go_away:
+        voice.say("heard")
+        assert noticed == []
+        go_away()
+        for _ in range(3):
+            voice.say("not heard")
+    assert noticed == ["gone"]
+
+
+def test_a_line_goes_out_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    voice = Voice(lambda: None)
+    voice.say("to a person")
+    voice.say("drawn", end="")
+    voice.warn("trouble")
+    assert capfd.readouterr() == ("to a person\ndrawn", "trouble\n")
+
+
+class Played(DemoPlan):
+    """A demo whose children say that they are ready, and wait to be ended."""
+
+    def command(self, child: str) -> list[str]:
+        ready = READY_WORDS.get(child, "nothing")
+        return [sys.executable, "-c", f"import time; print('it is {ready} x', flush=True); time.sleep(60)"]
+
+
+def test_a_demo_whose_reader_ends_first_ends_its_children(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `demo | tee FILE` does when Ctrl-C ends both."""
+    ending: list[Callable[[], None]] = []
+
+    class Sizes:
+        def __init__(self, bootstrap: str) -> None:
+            pass
+
+        def newest_ms(self, topics: object) -> None:
+            return None
+
+        def ask(self) -> dict[str, int]:
+            ending[0]()
+            return dict.fromkeys(CONFIGS, 0)
+
+    monkeypatch.setattr(demo_command, "TopicSizes", Sizes)
+    monkeypatch.setattr(demo_command, "create_missing", lambda bootstrap, topics: [])
+    plan = Played(tmp_path, 1, 2, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
+    signals: list[int] = []
+    demo = Demo(plan, signals, Voice(lambda: signals.append(signal.SIGPIPE)))
+    with listened_to() as go_away:
+        ending.append(go_away)
+        try:
+            demo.start()
+            children = psutil.Process().children()
+            assert len(children) == len(ENDING_ORDER)
+            demo.watch(60.0)
+        finally:
+            demo.end()
+    assert signals == [signal.SIGPIPE]
+    assert not any(child.is_running() for child in children)
+
+
+@pytest.mark.parametrize("minded", [True, False])
+def test_a_closed_terminal_asks_for_the_end_once_unless_it_is_not_to_be_minded(minded: bool) -> None:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signals: list[int] = []
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL if minded else signal.SIG_IGN)
+        listen(signals)
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert signals == ([signal.SIGHUP] if minded else [])
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert signals[-1] == signal.SIGTERM
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)

@@ -1,0 +1,39 @@
+"""Lines for a person who may go away: `| head` ends first, and the Ctrl-C that ends a command ends the `| tee` behind it.
+
+Then a command is to end as cleanly as when it is asked to. Knows nothing of what is said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+
+class Voice:
+    """Standard output and standard error, until one of them takes nothing more."""
+
+    __slots__ = ("_gone",)
+
+    def __init__(self, gone: Callable[[], object]) -> None:
+        """gone is called when nobody reads any more; what is said from then on goes nowhere."""
+        self._gone = gone
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """On standard output, at once even into a pipe."""
+        self._write(sys.stdout, text, end)
+
+    def warn(self, text: str) -> None:
+        """On standard error."""
+        self._write(sys.stderr, text, "\n")
+
+    def _write(self, stream: TextIO, text: str, end: str) -> None:
+        try:
+            print(text, end=end, file=stream, flush=True)
+        except OSError:
+            # What waits in the stream's buffer goes there too, else the interpreter's end would trip over it.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            self._gone()
