@@ -107,14 +107,13 @@ def _decide_by_epoch(transaction: Transaction, values: TransactionValues, reques
     state = values.state
     if transaction.pending is not None and not transaction.is_fencing:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
-    knows_bumps = not transaction.is_fencing and values.client_version >= EPOCH_BUMP_VERSION
     after_overflow = (
-        knows_bumps
+        not transaction.is_fencing
         and values.previous_producer_id == request.producer_id
         and request.epoch == LAST_EPOCH_FOR_CLIENTS
         and values.epoch == 0
     )
-    after_bump = knows_bumps and values.epoch == request.epoch + 1
+    after_bump = not transaction.is_fencing and values.epoch == request.epoch + 1
     is_retry = after_bump or after_overflow
     if values.producer_id != request.producer_id and not after_overflow:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -156,7 +155,7 @@ def _prepared(
     values = transaction.values
     if bumps:
         next_producer_id = NO_PRODUCER_ID
-        if values.epoch_is_exhausted and not fencing:
+        if values.epoch_is_exhausted:
             next_producer_id = machine.fresh_producer_id()
         following = replace(
             values,

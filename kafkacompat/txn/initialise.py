@@ -15,7 +15,6 @@ from kafkacompat.txn.environment import TransactionResult
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
 from kafkacompat.txn.transaction import (
-    MAX_EPOCH,
     NO_PARTITIONS,
     NO_TIMESTAMP,
     Transaction,
@@ -98,10 +97,7 @@ def _next_epoch(
     machine: TransactionMachine, values: TransactionValues, expected: ProducerIdAndEpoch
 ) -> TransactionValues:
     expects = expected != NO_EXPECTATION
-    # The very last epoch is for fencing only: a client that had it nobody could fence. So whoever had the one before it
-    # gets a fresh id too, where Kafka fails the request.
-    is_before_the_last = values.epoch == MAX_EPOCH and expected.epoch == values.last_epoch
-    if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch or is_before_the_last):
+    if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch):
         return replace(
             values,
             producer_id=machine.fresh_producer_id(),

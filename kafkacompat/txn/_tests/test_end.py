@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.txn.end import EndAction, EndRequest, decide
-from kafkacompat.txn.environment import Environment, TransactionSettings
+from kafkacompat.txn.end import EndAction, Ended, EndRequest, decide, end_transaction
+from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
+from kafkacompat.txn.expiry import abort_timed_out
 from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import TransactionState as S
 from kafkacompat.txn.transaction import LAST_EPOCH_FOR_CLIENTS, MAX_EPOCH, Transaction, TransactionValues
 from kafkacompat.wire.errors import ErrorCode as E
 
+T = TypeVar("T")
 STATES = [S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT]
 Outcome = E | EndAction
 
@@ -87,6 +90,14 @@ def test_t43_t42_new_protocol(state: S, committed: bool) -> None:
     assert outcome(each, EndRequest(7, 5, committed, 2)) is E.CONCURRENT_TRANSACTIONS
 
 
+@pytest.mark.parametrize(("state", "committed"), list(itertools.product(STATES, [True, False])))
+def test_the_new_protocol_is_the_same_after_a_transaction_of_the_old(state: S, committed: bool) -> None:
+    """A producer may change its version between two transactions; Kafka 4.3 goes by the request alone."""
+    each = transaction(state, client_version=0)
+    assert outcome(each, EndRequest(7, 5, committed, 2)) == SAME_EPOCH[state][not committed]
+    assert outcome(each, EndRequest(7, 4, committed, 2)) == ONE_BEFORE[state][not committed]
+
+
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_retry_after_the_epochs_overflowed_into_a_new_producer_id(committed: bool) -> None:
     state = S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT
@@ -106,25 +117,65 @@ def test_the_coordinators_own_abort_passes_its_own_fence(version: int) -> None:
     assert each.values == replace(each.values, epoch=5)
 
 
-def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
-    """A transaction at the last epoch that clients have times out: its fence takes the one above. Who then comes back as the
-    producer it was (KIP-360) gets a fresh id; with the fence's epoch nobody could ever fence it."""
-    ids = iter((7, 8))
-    machine = TransactionMachine(
-        Environment(TransactionSettings(), lambda: next(ids), lambda: 2, lambda markers: None)
-    )
+class Coordinator:
+    """A machine whose writes succeed at once, with one id, "tx"."""
 
-    def initialised(expected: ProducerIdAndEpoch) -> Initialised:
-        result = init_producer_id(machine, "tx", 60_000, expected, 1)
+    def __init__(self, transaction_version: int) -> None:
+        ids = iter((7, 8, 9))
+        self.sent: list[Markers] = []
+        self.machine = TransactionMachine(
+            Environment(
+                TransactionSettings(), lambda: next(ids), lambda: transaction_version, self.sent.append
+            )
+        )
+        assert self.initialised(NO_EXPECTATION) == Initialised(E.NONE, 7, 0)
+
+    def initialised(self, expected: ProducerIdAndEpoch) -> Initialised:
+        return self.written(init_producer_id(self.machine, "tx", 60_000, expected, 1))
+
+    def written(self, result: TransactionResult[T]) -> T:
         if result.committed is not None:
             result.committed(E.NONE, 1)
         return result.response
 
-    assert initialised(NO_EXPECTATION) == Initialised(E.NONE, 7, 0)
-    known = machine.transactions["tx"]
-    known.values = replace(
-        known.values, state=S.COMPLETE_ABORT, epoch=MAX_EPOCH, last_epoch=LAST_EPOCH_FOR_CLIENTS
-    )
-    before = ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS)
-    assert initialised(before) == Initialised(E.NONE, 8, 0)
-    assert initialised(before) == Initialised(E.NONE, 8, 0), "the answer to the same question was lost"
+    def open_at_the_last_epoch(self, client_version: int) -> None:
+        known = self.machine.transactions["tx"]
+        known.values = replace(
+            known.values,
+            state=S.ONGOING,
+            epoch=LAST_EPOCH_FOR_CLIENTS,
+            start_ms=1,
+            client_version=client_version,
+        )
+
+    def time_out(self) -> TransactionValues:
+        """And have the markers written."""
+        self.written(abort_timed_out(self.machine, "tx", 100_000))
+        self.written(self.machine.complete("tx"))
+        return self.machine.transactions["tx"].values
+
+
+BEFORE = ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS)
+
+
+def test_a_fence_at_the_last_epoch_of_clients_goes_on_with_a_fresh_id() -> None:
+    """As every end there does with transaction.version 2: the markers bear the epoch above, and nobody is given it."""
+    coordinator = Coordinator(2)
+    coordinator.open_at_the_last_epoch(2)
+    after = coordinator.time_out()
+    assert [(each.producer_id, each.epoch) for each in coordinator.sent] == [(7, MAX_EPOCH)]
+    assert (after.state, after.producer_id, after.epoch) == (S.COMPLETE_ABORT, 8, 0)
+    again = EndRequest(7, LAST_EPOCH_FOR_CLIENTS, False, 2)
+    assert coordinator.written(end_transaction(coordinator.machine, "tx", again, 1)) == Ended(8, 0)
+    assert coordinator.initialised(BEFORE) == Initialised(E.NONE, 8, 0)
+
+
+def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
+    """Before transaction.version 2 the fence takes the last epoch. Who then comes back as the producer it was (KIP-360) gets a
+    fresh id; with the fence's epoch nobody could ever fence it."""
+    coordinator = Coordinator(1)
+    coordinator.open_at_the_last_epoch(0)
+    after = coordinator.time_out()
+    assert (after.producer_id, after.epoch) == (7, MAX_EPOCH)
+    with pytest.raises(Refused, match="PRODUCER_FENCED"):
+        coordinator.initialised(BEFORE)
