@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_producers_response import (
@@ -36,6 +37,10 @@ def handle(
 
 
 def _describe(node: Node, partition: TopicPartition) -> PartitionResponse:
+    if not is_legal_topic_name(partition.topic):
+        return PartitionResponse(
+            partition_index=partition.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
     log = node.partitions.log(partition)
     if log is None:
         error = node.partitions.leader_error(partition)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.context import ProduceResult
 from kafkacompat.api.endpoints import endpoints_of
 from kafkacompat.api.handler import Handler, HoldingDeferred, NoResponse
-from kafkacompat.api.transactional_produce import Verdicts, judge
+from kafkacompat.api.transactional_produce import Verdicts, judge, producers_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import ErrorCode
@@ -97,6 +97,7 @@ def _handle_transactional(
     node: Node, context: RequestContext, request: ProduceRequest, topics: list[TopicProduceData]
 ) -> ProduceResponse | Deferred[ProduceResponse] | NoResponse:
     version = context.api_version
+    request.topic_data = topics  # each partition once in what refuses all
     if request.transactional_id is None:
         return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, version)
     batches = {
@@ -106,7 +107,10 @@ def _handle_transactional(
         for one in topic.partition_data
         if is_transactional(one.records)
     }
-    verdicts = judge(node, request.transactional_id, batches, version, request.timeout_ms)
+    producers = producers_of(batches)
+    if len({each[:2] for each in producers.values()}) > 1:
+        return error_response(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, version)
+    verdicts = judge(node, request.transactional_id, producers, version, request.timeout_ms)
     if not isinstance(verdicts, Deferred):
         return _append(node, context, request, topics, True, verdicts)
     answer: Deferred[Any] = HoldingDeferred()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.api.handler import HoldingDeferred
 from kafkacompat.deferred import Deferred
@@ -38,6 +38,14 @@ _RETRIABLE_HERE = frozenset(
 """Told as NOT_ENOUGH_REPLICAS, which makes a producer try again without asking for metadata."""
 
 
+class ProducerAndSequence(NamedTuple):
+    """Of one batch: whose it is, and its first sequence number."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
 @dataclass(slots=True)
 class Verdicts:
     """What is known of a request's transactional partitions before the append."""
@@ -46,20 +54,27 @@ class Verdicts:
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
 
 
-def producer_of(records: Buffer) -> tuple[int, int, int]:
-    """(producer id, epoch, first sequence) of the batch at the beginning, which has a whole header."""
-    header = parse_header(records)
-    return header.producer_id, header.producer_epoch, header.base_sequence
+def producers_of(batches: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, ProducerAndSequence]:
+    """Of transactional batches. Those too short for a header are left to validation; those of no producer open no transaction."""
+    found = {}
+    for partition, records in batches.items():
+        if len(records) >= HEADER_SIZE:
+            header = parse_header(records)
+            if header.producer_id >= 0:
+                found[partition] = ProducerAndSequence(
+                    header.producer_id, header.producer_epoch, header.base_sequence
+                )
+    return found
 
 
 def judge(
     node: Node,
     transactional_id: str,
-    batches: Mapping[TopicPartition, Buffer],
+    producers: Mapping[TopicPartition, ProducerAndSequence],
     version: int,
     timeout_ms: int,
 ) -> Verdicts | Deferred[Verdicts]:
-    """`batches`: the transactional ones, by partition; those too short for a header are left to validation."""
+    """`producers`: of all of them one id and epoch."""
     verdicts = Verdicts()
     adds = version >= ADDS_SINCE
     if not adds and not node.dynamic.bool("transaction.partition.verification.enable"):
@@ -67,15 +82,8 @@ def judge(
     owner: tuple[int, int] | None = None
     asked: list[TopicPartition] = []
     now_ms = node.clock.now_ms()
-    for partition, records in batches.items():
-        if len(records) < HEADER_SIZE:
-            continue
-        producer_id, epoch, sequence = producer_of(records)
-        if owner is None:
-            owner = producer_id, epoch
-        elif owner != (producer_id, epoch):
-            verdicts.refused = dict.fromkeys(batches, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-            return verdicts
+    for partition, (producer_id, epoch, sequence) in producers.items():
+        owner = producer_id, epoch
         log = node.partitions.log(partition)
         if log is None:
             continue  # refused by the append

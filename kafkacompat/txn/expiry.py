@@ -14,8 +14,8 @@ from kafkacompat.txn.states import AT_REST, TransactionState
 from kafkacompat.txn.transaction import Transaction
 from kafkacompat.wire.errors import ErrorCode
 
-TOMBSTONES_BYTES_MAX = 65_536
-"""Of keys, in one batch; a batch holds one at least."""
+TOMBSTONES_BYTES_MAX = 16_384
+"""Of keys, in one batch, as in Kafka; a batch holds one at least."""
 TOMBSTONE_OVERHEAD_BYTES = 32
 
 

@@ -62,7 +62,8 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """None for a key of a kind that is not known. Raises LoadFailure, WireError."""
+    """None for a key or a value of a kind that is not known: an upgrade that was taken back may have left it, and Kafka passes it
+    over as well. Raises LoadFailure, WireError."""
     if int.from_bytes(key[:2], "big", signed=True) != KEY_VERSION:
         return None
     transactional_id = decode(TransactionLogKey, KEY_VERSION, key, 2).transactional_id
@@ -70,7 +71,7 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
         return TransactionRecord(transactional_id, None)
     version = int.from_bytes(value[:2], "big", signed=True)
     if not 0 <= version <= TransactionLogValue.MAX_VERSION:
-        raise LoadFailure(f"transactional id {transactional_id!r} has a record of version {version}")
+        return None
     message = decode(TransactionLogValue, version, value, 2)
     try:
         state = TransactionState(message.transaction_status)

@@ -177,6 +177,14 @@ def test_g15_describe_producers() -> None:
         producer.last_timestamp,
     ) == (7, 1, 9, 1234)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    absent = DescribeProducersRequest(
+        topics=[ProducersTopic(name=name, partition_indexes=[0]) for name in ("absent", "not/legal", "")]
+    )
+    assert [topic.partitions[0].error_code for topic in api.call(absent, 0).topics] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
 
 
 @pytest.mark.parametrize("version", range(1, 6))

@@ -134,7 +134,9 @@ def test_transactional_batches_need_a_transactional_id() -> None:
     api = Api(topic_image("t", 2))
     parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
     without = api.call(request(*parts, api=api), 9)
-    assert {error for _, error, _ in results(without)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    assert [error for _, error, _ in results(without)] == [
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -161,12 +163,26 @@ def test_a_transaction_is_verified_before_it_is_written(
     assert api.verifier.asked == [("tx", 4, 0, [TopicPartition("t", 0)], version >= 12)]
 
 
-def test_a_transactional_request_has_one_producer() -> None:
-    api = Api(topic_image("t", 2))
-    parts = (("t", 0, transactional(b"a")), ("t", 1, transactional(b"a", producer_epoch=1)))
-    answer = api.call(request(*parts, transactional_id="tx", api=api), 12)
-    assert {error for _, error, _ in results(answer)} == {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+@pytest.mark.parametrize(("version", "verified"), [(9, "false"), (11, "true"), (12, "true")])
+def test_a_transactional_request_has_one_producer(version: int, verified: str) -> None:
+    """Else nothing of it is written, what is outside the transactions neither."""
+    overrides = {"transaction.partition.verification.enable": verified}
+    api = Api(topic_image("t", 3), overrides=overrides)
+    plain = ("t", 2, batch_of(b"b"))
+    parts = (("t", 0, transactional(b"a")), ("t", 1, transactional(b"a", producer_epoch=1)), plain)
+    answer = api.call(request(*parts, transactional_id="tx", api=api), version)
+    assert [error for _, error, _ in results(answer)] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 3
     assert api.verifier.asked == []
+    assert [api.world.log(partition=index).log_end_offset for index in range(3)] == [0, 0, 0]
+
+
+def test_a_transactional_batch_of_no_producer_opens_no_transaction() -> None:
+    """As in Kafka: the bit alone says nothing."""
+    api = Api(topic_image("t", 2))
+    parts = (("t", 0, transactional(b"a", producer_id=-1, producer_epoch=-1, base_sequence=-1)),)
+    answer = api.call(request(*parts, ("t", 1, transactional(b"b")), transactional_id="tx", api=api), 12)
+    assert [error for _, error, _ in results(answer)] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert api.verifier.asked == [("tx", 4, 0, [TopicPartition("t", 1)], True)]
 
 
 def test_nobody_is_asked_where_verification_is_off_and_the_client_adds_partitions_itself() -> None:
