@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.compaction.files import check_files
@@ -27,8 +27,8 @@ from interop_tests.compaction.keyed import (
 from interop_tests.compaction.killing import environment
 from interop_tests.harness.broker import APACHE, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.waiting import wait_until
-from interop_tests.storage.contents import consumer
 
 pytestmark = pytest.mark.needs_control
 
@@ -105,19 +105,11 @@ class Transactions:
         return [one._replace(offset=place_of[self.written[COPY][one.offset]]) for one in copy]
 
 
-def is_stable(bootstrap: str, topic: str) -> bool:
-    """Whether the markers of all transactions are in it: a commit is answered before."""
-    ends = []
-    for isolation in ("read_committed", "read_uncommitted"):
-        with consumer(bootstrap, **{"isolation.level": isolation}) as reader:
-            ends.append(reader.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)[1])
-    return ends[0] == ends[1]
-
-
 def assert_agree(bootstrap: str, transactions: Transactions, retention_ms: int) -> list[Message]:
     """The same last committed record of each key where it always was, and nothing that the copy does not have at all. Only
     tombstones older than delete.retention.ms may be gone. The last of each key."""
-    wait_until(lambda: all(is_stable(bootstrap, topic) for topic in (KEPT, COPY)), "all have ended", WAIT_S)
+    for topic in (KEPT, COPY):
+        wait_until_stable(bootstrap, topic, timeout_s=WAIT_S)
     kept = read_messages(bootstrap, KEPT, "read_committed")
     now_ms = time.time() * 1000
     expected = transactions.expected(read_messages(bootstrap, COPY, "read_committed"))

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
-from interop_tests.harness.wire import Connection, ConnectionClosed
+from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 
 KAFKACOMPAT = "kafkacompat"
 APACHE = "apache"
@@ -166,7 +166,8 @@ class BrokerProcess:
 
     def _is_ready(self) -> bool:
         with (
-            contextlib.suppress(OSError, ConnectionClosed),
+            # It may listen before it answers.
+            contextlib.suppress(OSError, ConnectionClosed, Silence),
             Connection(self.bootstrap, timeout_s=2.0) as connection,
         ):
             if connection.call("ApiVersions", 0, {})["ErrorCode"] != 0:

@@ -386,7 +386,7 @@ def test_an_old_transaction_times_out(make_broker: Any, unique: Any, protocol: P
 
     create_topic(broker.bootstrap, "t")
     with Connection(broker.bootstrap) as connection:
-        producer = Producer(connection, unique("tx"), protocol).init(timeout_ms=500)
+        producer = Producer(connection, unique("tx"), protocol).init(timeout_ms=2000)
         producer.send("t", b"forgotten")
         epoch = producer.epoch
         producer.wait_for("CompleteAbort")

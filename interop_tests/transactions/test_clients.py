@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.waiting import wait_until
 
 MakeTopic = Callable[..., str]
@@ -26,7 +27,9 @@ def confluent_producer(bootstrap: str, transactional_id: str, **settings: Any) -
 def read_all(
     bootstrap: str, topic: str, partitions: int = 1, isolation: str = "read_committed"
 ) -> list[bytes]:
-    """Every value up to the end, as librdkafka gives it to an application; by partition, in order."""
+    """Every value up to the end when all transactions have ended, as librdkafka gives it to an application; by partition, in
+    order."""
+    wait_until_stable(bootstrap, topic, partitions, TIMEOUT_S)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -45,6 +48,7 @@ def read_all(
             if message.error() is None:
                 values[message.partition()].append(message.value())
             else:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
                 ended.add(message.partition())
         return len(ended) == partitions
 

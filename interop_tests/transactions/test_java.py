@@ -49,9 +49,14 @@ def test_java_producer_commits_one_transaction_after_another(
     )
     assert output.status == 0, output
     assert len(read_all(bootstrap, topic)) == 2000
-    (described,) = rows(tools, bootstrap, "describe", "--transactional-id", name)
-    assert described["TransactionState"] == "CompleteCommit"
-    assert described["TransactionalId"] == name
+
+    def described() -> dict[str, str]:
+        (found,) = rows(tools, bootstrap, "describe", "--transactional-id", name)
+        return found
+
+    # The markers are written a moment before that is noted.
+    wait_until(lambda: described()["TransactionState"] == "CompleteCommit", "the transaction is complete", 30)
+    assert described()["TransactionalId"] == name
     ids = [row for row in rows(tools, bootstrap, "list") if row["TransactionalId"] == name]
     assert [row["TransactionState"] for row in ids] == ["CompleteCommit"]
 

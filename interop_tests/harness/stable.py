@@ -1,0 +1,35 @@
+"""When the transactions of a topic have ended: the answer to a commit comes before its markers, so what is read right after it
+with read_committed may lack the last records."""
+
+from __future__ import annotations
+
+import contextlib
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from interop_tests.harness.waiting import wait_until
+
+ASK_TIMEOUT_S = 10.0
+
+
+def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1, timeout_s: float = 60.0) -> None:
+    """Until every partition's last stable offset is its high watermark. Nobody may write meanwhile."""
+    with contextlib.ExitStack() as stack:
+        readers = []
+        # In this order: what the second one tells is not less than what the first one told of.
+        for isolation in ("read_committed", "read_uncommitted"):
+            settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation}
+            readers.append(Consumer(settings | {"log_level": 0}))
+            stack.callback(readers[-1].close)
+
+        def end(reader: Consumer, number: int) -> int:
+            return int(reader.get_watermark_offsets(TopicPartition(topic, number), ASK_TIMEOUT_S)[1])
+
+        def is_stable() -> bool:
+            try:
+                return all(end(readers[0], number) == end(readers[1], number) for number in range(partitions))
+            except KafkaException:
+                # Its leader moves, or is not known yet.
+                return False
+
+        wait_until(is_stable, f"the transactions of {topic} have ended", timeout_s, 0.1)
