@@ -57,6 +57,8 @@ class KnownInput:
     """Records that are copies of earlier ones, by job."""
     late: dict[str, int] = field(default_factory=dict)
     """Events that come an hour behind everything, by job."""
+    hostile: list[tuple[Entry, str]] = field(default_factory=list)
+    """More bad records, sent before all others, each with the reason to be given for it."""
 
     def send(
         self, bootstrap: str, jobs: tuple[str, ...] = tuple(INPUTS), partitions: int = PARTITIONS
@@ -67,7 +69,8 @@ class KnownInput:
         new = [NewTopic(name, partitions, 1, config={"retention.ms": "-1"}) for name in names]
         for future in admin.create_topics(new).values():
             future.result(PRODUCE_TIMEOUT_S)
-        self.send_some(bootstrap, [entry for entry in self.entries if entry.topic in names], partitions)
+        entries = [entry for entry, _ in self.hostile] + self.entries
+        self.send_some(bootstrap, [entry for entry in entries if entry.topic in names], partitions)
 
     @staticmethod
     def send_some(bootstrap: str, entries: list[Entry], partitions: int = PARTITIONS) -> None:
@@ -132,6 +135,15 @@ def known_input(
             recent.append(entry)
             made.entries.append(entry)
     return made
+
+
+def more_activity(given: KnownInput, length_ms: int, events: int = 200) -> list[Entry]:
+    """Good events of activity that come after all that is given, in order, over so much time."""
+    chance = random.Random("more activity")
+    before = [entry for entry in given.entries if entry.topic in INPUTS["activity"]]
+    start_ms = max(entry.timestamp_ms for entry in before)
+    times = [start_ms + length_ms * step // events for step in range(1, events + 1)]
+    return [_activity(len(before) + step, at_ms, at_ms, chance) for step, at_ms in enumerate(times)]
 
 
 def _log(number: int, event_ms: int, arrives_ms: int, chance: random.Random) -> Entry:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment
+from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +26,16 @@ READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
 OUTPUT_CHARACTERS = 4000
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
+# Two executors on one machine with their driver.
+SUBMIT_CONF = {
+    "spark.jars.ivy": str(IVY_DIR),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "800m",
+    "spark.ui.enabled": "false",
+}
 QUICK_SPARK = (
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
@@ -51,7 +60,7 @@ EVENTS = {
 
 
 class JobRun:
-    """One `kafkacompat pipeline run` over a checkpoint and an output folder, begun as often as need be."""
+    """One run of a job over a checkpoint and an output folder, begun as often as need be."""
 
     def __init__(
         self,
@@ -62,21 +71,27 @@ class JobRun:
         master: str = "local[2]",
         is_short: bool = True,
         is_endless: bool = False,
+        is_submitted: bool = False,
     ) -> None:
-        """A short run ends before compiling much would have paid; an endless one goes on when all is read."""
+        """A short run ends before compiling much would have paid; an endless one goes on when all is read.
+
+        One that is submitted is `spark-submit`'s, the others are `kafkacompat pipeline run`.
+        """
         require_program("java")
-        self._environment = spark_environment() | ({"JAVA_TOOL_OPTIONS": QUICK_JVM} if is_short else {})
+        self._environment = spark_environment() | {"PYSPARK_PYTHON": sys.executable}
+        if is_short:
+            self._environment["JAVA_TOOL_OPTIONS"] = QUICK_JVM
         self.root = root
         self.checkpoint, self.output = root / "checkpoint", root / "tables"
         self.progress = root / "progress.jsonl"
         self.log = root / "run.log"
+        conf = QUICK_SPARK if is_short else ()
         self._command = [
-            *(sys.executable, "-m", "kafkacompat", "pipeline", "run", job),
-            *("--bootstrap", bootstrap, "--master", master),
+            *(submitted(master, conf) if is_submitted else run_by_hand(master, conf)),
+            *(job, "--bootstrap", bootstrap),
             *(() if is_endless else ("--until-caught-up",)),
             *("--checkpoint", str(self.checkpoint), "--output", str(self.output)),
-            *("--progress", str(self.progress), "--ivy", str(IVY_DIR)),
-            *(QUICK_SPARK if is_short else ()),
+            *("--progress", str(self.progress)),
             *options,
         ]
         self._process: subprocess.Popen[bytes] | None = None
@@ -147,52 +162,80 @@ class JobRun:
         return self.is_alive
 
 
+def run_by_hand(master: str, conf: tuple[str, ...]) -> list[str]:
+    """The command up to the job's name."""
+    command = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "--master", master]
+    return [*command, "--ivy", str(IVY_DIR), *conf]
+
+
+def submitted(master: str, conf: tuple[str, ...]) -> list[str]:
+    """The command up to the job's name."""
+    given = [word for name, value in SUBMIT_CONF.items() for word in ("--conf", f"{name}={value}")]
+    command = [str(spark_home() / "bin" / "spark-submit"), "--packages", CONNECTOR, "--master", master]
+    return [*command, *given, *conf, str(SUBMIT)]
+
+
 @dataclass
 class Results:
-    """What a run left. Rows and values are JSON text with sorted keys, so that they compare."""
+    """What a run left."""
 
     tables: dict[str, list[str]] = field(default_factory=dict)
-    """Every committed row, sorted: one that is there twice is there twice."""
-    latest: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Last value of each key of the topics that tell the latest."""
-    events: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Value of each event id of the topics of events."""
-    copies: int = 0
-    """Records of result topics whose event id came before: what at least once means, and consumers leave out."""
+    """Every committed row as JSON text with sorted keys, in order: one that is there twice is there twice."""
+    topics: dict[str, list[tuple[str, dict[str, Any]]]] = field(default_factory=dict)
+    """(key, value) of every record of the result topics, partition by partition."""
+
+    def of(self, jobs: tuple[str, ...]) -> Results:
+        """The part of these jobs."""
+        return Results(
+            {name: self.tables[name] for job in jobs for name in TABLES[job]},
+            {name: self.topics[name] for job in jobs for name in (*LATEST_BY_KEY[job], *EVENTS[job])},
+        )
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return [json.loads(row) for row in self.tables[table]]
+
+    def latest(self, topic: str) -> dict[str, dict[str, Any]]:
+        """Last value of each key."""
+        return dict(self.topics[topic])
+
+    def events(self, topic: str) -> dict[str, dict[str, Any]]:
+        """Value of each event id. Of the same id the first counts; a later one may tell more of the same event."""
+        return {value["event_id"]: value for _, value in reversed(self.topics[topic])}
+
+    def copies(self) -> int:
+        """Records whose event id came before: what at least once means, and consumers leave out."""
+        return sum(copies_among(topic, records) for topic, records in self.topics.items())
 
 
 def read_results(spark: SparkSession, bootstrap: str, run: JobRun, jobs: tuple[str, ...]) -> Results:
     """Tables by Spark's commit log, topics from the first record on."""
-    found = Results()
-    for table in (each for job in jobs for each in TABLES[job]):
-        folder = run.output / table
-        assert (folder / "_spark_metadata").is_dir(), f"{table} has no commit log"
-        rows = spark.read.parquet(str(folder)).selectExpr("to_json(struct(*)) AS row").collect()
-        found.tables[table] = sorted(row["row"] for row in rows)
-    for topic in (each for job in jobs for each in LATEST_BY_KEY[job]):
-        records = read_topic(bootstrap, topic)
-        found.latest[topic] = {key: canonical(value) for key, value in records}
-        found.copies += copies_among(topic, records)
-    for topic in (each for job in jobs for each in EVENTS[job]):
-        records = read_topic(bootstrap, topic)
-        # Of the same id the first counts; a later one may tell more of the same event.
-        found.events[topic] = {value["event_id"]: canonical(value) for _, value in reversed(records)}
-        found.copies += copies_among(topic, records)
-    return found
+    return Results(
+        {table: read_table(spark, run, table) for job in jobs for table in TABLES[job]},
+        {
+            topic: read_topic(bootstrap, topic)
+            for job in jobs
+            for topic in (*LATEST_BY_KEY[job], *EVENTS[job])
+        },
+    )
 
 
-def forget_last_commits(checkpoint: Path) -> None:
-    """As a driver leaves it that dies between a batch's work and its commit: each query runs its last batch again."""
-    for commits in checkpoint.glob("*/commits"):
+def read_table(spark: SparkSession, run: JobRun, table: str) -> list[str]:
+    """Every committed row as JSON text, sorted."""
+    folder = run.output / table
+    assert (folder / "_spark_metadata").is_dir(), f"{table} has no commit log"
+    as_json = "to_json(struct(*), map('ignoreNullFields', 'false')) AS row"
+    rows = spark.read.parquet(str(folder)).selectExpr(as_json).collect()
+    return sorted(json.dumps(json.loads(row["row"]), sort_keys=True) for row in rows)
+
+
+def forget_last_commits(checkpoint: Path, job: str) -> None:
+    """As a driver leaves it that dies between a batch's work and its commit: each query of the job runs its last batch again."""
+    for commits in checkpoint.glob(f"{job}-*/commits"):
         last = max(
             (path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
         )
         last.unlink()
         commits.joinpath(f".{last.name}.crc").unlink(missing_ok=True)
-
-
-def canonical(value: dict[str, Any]) -> str:
-    return json.dumps(value, sort_keys=True)
 
 
 def copies_among(topic: str, records: list[tuple[str, dict[str, Any]]]) -> int:
@@ -234,23 +277,6 @@ def read_topic(bootstrap: str, topic: str) -> list[tuple[str, dict[str, Any]]]:
     finally:
         reader.close()
     return [pair for number in sorted(found) for pair in found[number]]
-
-
-def kill_at(
-    run: JobRun, moments: list[int], kill: Callable[[], object], restart: Callable[[], object]
-) -> list[tuple[int, int]]:
-    """Kill when so many batches are planned, for each moment in order; (planned, done) as they were at each kill.
-
-    `restart` is called after each kill. A moment that the run did not live to see is left out.
-    """
-    seen = []
-    for moment in moments:
-        if not run.wait_for_batches(moment):
-            break
-        kill()
-        seen.append((run.batches("offsets"), run.batches("commits")))
-        restart()
-    return seen
 
 
 def is_soak() -> bool:

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import spark_environment
+from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment
 from interop_tests.harness.waiting import wait_until
 from interop_tests.pipeline.runs import IVY_DIR
 
@@ -47,7 +47,10 @@ class DemoRun:
     def __init__(self, root: Path, *options: str) -> None:
         self.log = root / "demo.log"
         command = [sys.executable, "-m", "kafkacompat", "pipeline", "demo", "--no-browser", *options]
-        environment = spark_environment() | {"KAFKACOMPAT_IVY": str(IVY_DIR)}
+        environment = spark_environment() | {
+            "KAFKACOMPAT_IVY": str(IVY_DIR),
+            "JAVA_TOOL_OPTIONS": QUICK_JVM,
+        }
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=root)
         self.family: list[psutil.Process] = []
