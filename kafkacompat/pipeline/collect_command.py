@@ -137,6 +137,8 @@ def described(figures: Figures, lines_per_s: float | None) -> str:
         parts.append(f"{figures.given_up_bytes:,} bytes not shipped of files that are gone")
     if figures.beyond_files:
         parts.append(f"{figures.beyond_files} files more than {MAX_FILES} held open for lines not shipped")
+    if figures.lost_files:
+        parts.append(f"{figures.lost_files} files of the run before not found again")
     if figures.refused_files:
         parts.append(f"{figures.refused_files} files too many are not followed")
     return ", ".join(parts)

@@ -5,6 +5,7 @@ Time is handed in; what arrives is what the stand-in for the producer was given.
 
 from __future__ import annotations
 
+import gzip
 import os
 import tempfile
 from collections import Counter, defaultdict
@@ -64,7 +65,8 @@ class State:
 
     path = "in memory"
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
         self.text: str | None = None
 
     def load(self) -> str | None:
@@ -93,7 +95,8 @@ class World:
         self.count = 0
         self.arrived: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.excused: set[bytes] = set()
-        self.state = State()
+        self.troubles = ""
+        self.state = State(folder)
         self.files: list[Written] = []
         self.rotated: list[tuple[Path, Written]] = []
         self.reopen()
@@ -119,6 +122,7 @@ class World:
     def turn(self) -> None:
         self.now_s += TURN_S
         self.collector.turn(self.now_s)
+        self.troubles += str(self.collector.figures().trouble)
 
     def wait(self, seconds: float) -> None:
         self.now_s += seconds
@@ -167,13 +171,36 @@ class World:
             file.deleted = True
         self.rotated.clear()
 
-    def crash(self) -> None:
+    def die(self) -> None:
         """What only the open handle had is lost with it."""
         for file in self.files:
             if file.deleted:
                 self.excused.update(file.lines)
         self.disk.close()
+
+    def crash(self) -> None:
+        self.die()
         self.begin()
+
+    def pack_while_down(self, lines: int) -> None:
+        """Between two runs of the collector more is written, the log is rotated, and all that is rotated is packed."""
+        if not self.log.stat().st_size:
+            self.append(1)
+        self.turn()
+        self.die()
+        if lines:
+            self.append(lines)
+            self.rename_within(0)
+        for path, _ in self.rotated:
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+        self.rotated.clear()
+        self.begin()
+
+    def drain_some(self, chunks: int) -> None:
+        for _ in range(chunks):
+            self.shipper.deliver(0)
+        self.collector.turn(self.now_s)
 
     def drain(self) -> None:
         self.shipper.allowed = 1 << 30

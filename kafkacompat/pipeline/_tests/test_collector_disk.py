@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 from collections.abc import Iterator
 
@@ -51,6 +52,7 @@ OPERATION = st.one_of(
     st.tuples(st.just("allow"), st.sampled_from([0, 1, 3, 1 << 30])),
     st.tuples(st.just("deliver"), st.integers(0, 5)),
     st.tuples(st.sampled_from(["delete_rotated", "crash", "turn"])),
+    st.tuples(st.just("pack_while_down"), LINES),
 )
 
 
@@ -155,6 +157,69 @@ def test_a_file_that_was_out_of_sight_goes_on_under_its_event_ids(world: World) 
     assert world.missing() == []
     assert set(world.values().values()) == {1}
     assert len({identity for identity, _ in world.arrived}) == 1
+
+
+def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world: World) -> None:
+    world.append(100)
+    world.shipper.allowed = 5
+    world.turn()
+    world.drain_some(2)
+    world.pack_while_down(30)
+    world.append(3)
+    # It dies again over what it has unpacked.
+    world.shipper.allowed = 4
+    world.turn()
+    world.turn()
+    world.drain_some(1)
+    assert world.missing() != []
+    world.crash()
+    world.drain()
+    assert world.missing() == []
+    assert set(world.values().values()) == {1}
+    assert len({identity for identity, _ in world.arrived}) == 2
+    assert world.collector.figures().lost_files == 0
+    # Once it is shipped, it is not looked for any more.
+    world.wait(6.0)
+    world.crash()
+    for path in world.folder.glob("*.gz"):
+        path.unlink()
+    world.drain()
+    assert world.collector.figures().lost_files == 0
+
+
+def test_packed_files_that_were_shipped_or_never_followed_are_not_shipped(world: World) -> None:
+    for name in ("access.log.7.gz", "other.gz", "access.log.8.zst"):
+        (world.folder / name).write_bytes(gzip.compress(b"%s was here before\n" % name.encode()))
+    world.append(40)
+    world.drain()
+    world.pack_while_down(0)
+    world.append(1)
+    world.rename_within(0)
+    world.drain()
+    world.pack_while_down(0)
+    world.drain()
+    assert world.missing() == []
+    assert len(world.values()) == 42
+    assert set(world.values().values()) == {1}
+
+
+@pytest.mark.parametrize("content", [b"", b"no packed file", gzip.compress(b"other\n"), None])
+def test_a_file_that_is_not_found_again_is_counted(world: World, content: bytes | None) -> None:
+    world.append(40)
+    world.drain()
+    world.append(1)
+    packed = gzip.compress(world.log.read_bytes())[:-20]
+    world.die()
+    world.log.unlink()
+    (world.folder / "access.log.1.gz").write_bytes(packed if content is None else content)
+    world.begin()
+    world.reopen()
+    world.append(1)
+    world.drain()
+    assert len(world.missing()) == 1
+    assert world.collector.figures().lost_files == 1
+    if content is None:
+        assert "access.log.1.gz" in world.troubles
 
 
 def test_an_inode_of_an_earlier_run_given_to_another_file_is_not_shipped(world: World) -> None:

@@ -254,6 +254,9 @@ def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
         "2 truncations, 3,000 bytes not read before them, if no copy has them, "
         "77 bytes not shipped of files that are gone, 8 files more than 1000 held open for lines not shipped"
     )
+    assert described(usual._replace(lost_files=1), None).endswith(
+        ", 1 files of the run before not found again"
+    )
 
 
 @pytest.mark.parametrize(

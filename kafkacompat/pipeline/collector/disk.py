@@ -6,6 +6,7 @@ patterns or deleted is read to its end.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import os
@@ -56,6 +57,8 @@ class Disk:
         """Matching files beyond MAX_FILES, or beyond max_handles, at the last scan."""
         self.beyond = 0
         """Files held open beyond MAX_FILES, at the last scan: their names are gone, their lines not shipped."""
+        self.packed: set[str] = set()
+        """Names of packed leftovers that the patterns found at the last scan."""
         self.troubles: dict[str, str] = {}
         """Path to what the system said about it, at the last scan."""
 
@@ -68,6 +71,7 @@ class Disk:
         those followed already have a place among MAX_FILES before others.
         """
         self.refused = 0
+        self.packed = set()
         self.troubles = {}
         found = self._matching()
         looks: list[Look] = []
@@ -133,6 +137,21 @@ class Disk:
                 self.troubles[saved.path] = error.strerror or str(error)
         return answer
 
+    def packed_beside(self, path: str) -> set[str]:
+        """Names of packed leftovers that the patterns found, or that lie where a file of this name lay."""
+        listed = set(self.packed)
+        for folder in _folders(path):
+            with contextlib.suppress(OSError):
+                listed |= {entry.path for entry in os.scandir(folder) if is_compressed(entry.path)}
+        return listed
+
+    def take_in(self, descriptor: int, path: str, now_s: float) -> Look:
+        """Follow an open file that has no name, as if it had lost this one."""
+        status = os.fstat(descriptor)
+        key = status.st_dev, status.st_ino
+        self._handles[key] = _Handle(descriptor, path, now_s)
+        return Look(path, *key, status.st_size, status.st_mtime_ns)
+
     def holds(self, key: Key) -> bool:
         """Whether this file is open."""
         return key in self._handles
@@ -153,6 +172,7 @@ class Disk:
             {path for pattern in self._patterns for path in glob.glob(pattern, recursive=True)}
         ):
             if is_compressed(path):
+                self.packed.add(path)
                 continue
             try:
                 status = os.stat(path)

@@ -42,6 +42,8 @@ class Saved(NamedTuple):
     while nothing of it was read: then it goes by its fingerprint."""
     left: bool
     """Its content is no longer under device and inode: truncated, or gone from sight."""
+    sought: bool = False
+    """It is still to be looked for in packed files."""
 
 
 class Likeness(NamedTuple):

@@ -154,6 +154,15 @@ class Following:
             self.must_save = True
         return answer
 
+    def resume(self, look: Look, saved: Saved) -> None:
+        """Go on with a file of the run before: the shell has found that its content is what it looked at here."""
+        self._left = [other for other in self._left if other.identity != saved.identity]
+        file = self._files[look.device, look.inode] = Followed(look.device, look.inode, saved.path)
+        file.begin(saved.identity, saved.fingerprint, self._max_line_bytes, saved.position, saved.marks)
+        file.size_bytes = look.size_bytes
+        file.modified_ns = look.modified_ns
+        self.must_save = True
+
     def gone(self, key: Key) -> None:
         """The shell has no way to it any more: no name and no open handle. What is known of it is kept as left behind."""
         newcomer = self._newcomers.pop(key, None)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafkacompat.pipeline.collector.disk import Disk
-from kafkacompat.pipeline.collector.followed import Followed
+from kafkacompat.pipeline.collector.followed import Followed, Saved
 from kafkacompat.pipeline.collector.following import Following, Key, Look
+from kafkacompat.pipeline.collector.packed import beginnings, unpacked
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -49,6 +50,8 @@ class Figures(NamedTuple):
     beyond_files: int
     """Held open beyond the bound, for lines not shipped yet."""
     trouble: str | None
+    lost_files: int = 0
+    """Begun by the run before and not found again, whole or packed."""
 
 
 class Collector:
@@ -64,8 +67,14 @@ class Collector:
             saved, held = decode(text) if text is not None else ([], [])
         except StateUnreadable as error:
             raise PipelineFailed(f"{state.path} is no state of a collector: {error}") from None
-        self._following = Following(saved, held)
+        # Of what is sought and nothing was shipped of, there is nothing to compare others with.
+        self._following = Following([entry for entry in saved if entry.marks or not entry.left], held)
         self._earlier = {(entry.device, entry.inode): entry for entry in saved if not entry.left}
+        self._unfound = [
+            entry for entry in saved if not entry.left or entry.sought or entry.position < _known(entry)
+        ]
+        """Of the run before: perhaps packed meanwhile. Empty once that was looked into."""
+        self._lost_files = 0
         self._looks: dict[Key, Look] = {}
         self._scanned_s = float("-inf")
         self._saved_s = float("-inf")
@@ -119,6 +128,7 @@ class Collector:
             self._disk.refused,
             self._disk.beyond,
             shipper.trouble or next((f"{path}: {why}" for path, why in self._disk.troubles.items()), None),
+            self._lost_files,
         )
 
     def _scan(self, now_s: float) -> None:
@@ -137,6 +147,35 @@ class Collector:
                 self._following.look(look, self._disk.reader(look))
             except OSError as error:
                 self._disk.troubles[look.path] = error.strerror or str(error)
+        if self._unfound and not self._following.undecided and all(map(self._disk.holds, self._earlier)):
+            self._look_into_packed(now_s)
+
+    def _look_into_packed(self, now_s: float) -> None:
+        """Take up what the run before had begun and nothing has turned out to be: by its content, out of packed files."""
+        missing = self._missing()
+        self._unfound = []
+        packed: dict[str, str] = {}
+        for entry in missing:
+            packed |= beginnings(self._disk.packed_beside(entry.path) - packed.keys())
+        for entry in missing:
+            try:
+                found = unpacked(entry, packed, self._state.folder)
+            except OSError as error:
+                self._disk.troubles[error.filename or entry.path] = error.strerror or str(error)
+                found = None
+            if found is None:
+                self._lost_files += entry.sought or not entry.left
+                continue
+            descriptor, path = found
+            del packed[path]
+            look = self._disk.take_in(descriptor, entry.path, now_s)
+            self._looks[look.device, look.inode] = look
+            self._following.resume(look, entry)
+
+    def _missing(self) -> list[Saved]:
+        """Of the run before, what is not followed again yet."""
+        followed = {file.identity for file in self._following.files()}
+        return [entry for entry in self._unfound if entry.identity not in followed]
 
     def _find_earlier(self, now_s: float) -> list[Look]:
         """Files of the run before that no pattern finds; those that cannot be looked at now are looked for again."""
@@ -178,6 +217,7 @@ class Collector:
         files = list(self._following.files())
         return (
             self._scans > 1
+            and not (self._unfound and all(map(self._disk.holds, self._earlier)))
             and not self._following.undecided
             and self._shipper.on_the_way_bytes == 0
             and not any(file.unread_bytes for file in files if file.identity is not None)
@@ -185,6 +225,15 @@ class Collector:
 
     def _save(self, now_s: float) -> None:
         self._saved_lines = self._shipper.acknowledged_lines
-        self._state.save(encode(self._following.saved(), self._following.held()))
+        # They are to be looked for in packed files also by the next run, if this one ends before.
+        sought = [entry._replace(left=True, sought=True) for entry in self._missing()]
+        others = {entry.identity for entry in sought}
+        saved = [entry for entry in self._following.saved() if entry.identity not in others]
+        self._state.save(encode(saved + sought, self._following.held()))
         self._following.must_save = False
         self._saved_s = now_s
+
+
+def _known(entry: Saved) -> int:
+    """How far the run before had read it; beyond the position is what was on its way."""
+    return entry.marks[-1].position if entry.marks else 0

@@ -51,4 +51,5 @@ def _saved(entry: dict[str, Any]) -> Saved:
         position,
         marks,
         bool(entry["left"]),
+        bool(entry.get("sought", False)),
     )

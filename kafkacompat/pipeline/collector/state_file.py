@@ -17,6 +17,7 @@ class StateFile:
 
     def __init__(self, directory: str) -> None:
         """Create the directory where it is missing, and take it for this process."""
+        self.folder = directory
         self.path = os.path.join(directory, STATE_NAME)
         try:
             os.makedirs(directory, exist_ok=True)
