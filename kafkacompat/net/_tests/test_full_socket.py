@@ -24,7 +24,7 @@ from kafkacompat.net._tests.helpers import (
 from kafkacompat.net._tests.test_connection import CountingFile
 from kafkacompat.net._tests.test_server import HandClock
 from kafkacompat.net.connection import Connection
-from kafkacompat.net.output_queue import PROBED_BYTES, Flushed, OutputQueue
+from kafkacompat.net.output_queue import COPIED_BYTES_MAX, PROBED_BYTES, Flushed, OutputQueue
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
@@ -254,3 +254,80 @@ async def test_a_slice_leaves_in_calls_as_large_as_the_socket_takes(tmp_path: Pa
         assert taken[0] == length
         assert file.read_bytes == 5
     file.close()
+
+
+class Calls:
+    """A socket that takes at most so many bytes in a call, and a file whose slices go to it."""
+
+    def __init__(self, data: bytes, taken_at_once: int) -> None:
+        self.path = "segment"
+        self.data, self.taken_at_once = data, taken_at_once
+        self.cold = False
+        self.sent = b""
+        self.calls: list[str] = []
+
+    def fileno(self) -> int:
+        return -1
+
+    def _take(self, call: str, data: bytes) -> int:
+        self.calls.append(call)
+        self.sent += data[: self.taken_at_once]
+        return min(len(data), self.taken_at_once)
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        return self._take("send", bytes(data))
+
+    def sendmsg(self, buffers: list[bytes], ancillary: list[object], flags: int) -> int:
+        return self._take("sendmsg", b"".join(buffers))
+
+    def send_to(self, fileno: int, position: int, length: int) -> int:
+        return self._take("sendfile", self.data[position : position + length])
+
+    def try_read(self, position: int, length: int) -> bytes | None:
+        return None if self.cold else self.data[position : position + length]
+
+
+def output_of(calls: Calls, *lengths: int) -> tuple[OutputQueue, bytes]:
+    """A reply with slices of these lengths from the file's begin, each with bytes before it, and its bytes."""
+    output = OutputQueue(calls)  # type: ignore[arg-type]
+    parts: list[bytes | FileSlice] = []
+    for length in lengths:
+        parts += [b"before", FileSlice(calls, 0, length)]  # type: ignore[arg-type]
+    parts.append(b"end")
+    output.add(parts)  # type: ignore[arg-type]
+    whole = b"".join(part if isinstance(part, bytes) else calls.data[: part.length] for part in parts)
+    return output, whole
+
+
+def test_small_slices_leave_in_one_call_with_what_is_around_them() -> None:
+    calls = Calls(os.urandom(COPIED_BYTES_MAX), 10**6)
+    output, whole = output_of(calls, 100, COPIED_BYTES_MAX)
+    assert output.flush(10**6) is Flushed.EMPTY
+    assert (calls.calls, calls.sent) == (["sendmsg"], whole)
+
+
+def test_a_slice_too_large_to_be_copied_leaves_by_sendfile() -> None:
+    calls = Calls(os.urandom(COPIED_BYTES_MAX + 1), 10**6)
+    output, whole = output_of(calls, COPIED_BYTES_MAX + 1)
+    assert output.flush(10**6) is Flushed.EMPTY
+    assert (calls.calls, calls.sent) == (["send", "sendfile", "send"], whole)
+
+
+def test_a_small_slice_that_is_partly_sent_goes_on_where_it_stopped() -> None:
+    calls = Calls(os.urandom(100), 45)
+    output, whole = output_of(calls, 100, 70)
+    assert output.flush(10**6) is Flushed.EMPTY
+    assert calls.sent == whole
+    assert output.queued_bytes == 0
+
+
+def test_a_small_slice_that_is_not_in_the_cache_is_waited_for() -> None:
+    calls = Calls(os.urandom(100), 10**6)
+    calls.cold = True
+    output, whole = output_of(calls, 100)
+    assert output.flush(10**6) is Flushed.COLD
+    assert calls.sent == b"before"
+    calls.cold = False
+    output.warmed(output.cold_stretch()[2])
+    assert output.flush(10**6) is Flushed.EMPTY
+    assert (calls.calls, calls.sent) == (["send", "sendmsg"], whole)
