@@ -64,6 +64,10 @@ class Host(Protocol):
         """Call `turn` from the loop, after those who asked before."""
         ...
 
+    def let_woken_go_first(self) -> None:
+        """Give those their turns now who asked for one during this one: a fetch that waited for what is being answered here."""
+        ...
+
     def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
         """Call `readable` whenever the socket has something to read, `writable` whenever it takes bytes, as `now` says.
 
@@ -205,6 +209,8 @@ class Connection:
             if self._replies:
                 self._release_replies()
             more = self._dispatch_frames()
+            # Sending wakes a client, which may take this very core.
+            self._host.let_woken_go_first()
             if self._output.queued_bytes and not self._full and not self._warming:
                 more = self._flush() or more
                 # Sending may have made room below the bound that had stopped dispatch.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import traceback
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.dispatcher import CloseConnection
+from kafkacompat.net.dispatcher import CloseConnection, ReplyPart
 from kafkacompat.net.receive_buffer import INITIAL_BYTES, ReceiveBuffer
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
@@ -420,3 +421,55 @@ def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
         assert buffer.has_frame()
         with pytest.raises(WireError, match=r"socket\.request\.max\.bytes"):
             buffer.next_frame()
+
+
+async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+    flush = output_queue.OutputQueue.flush
+
+    def traced(self: output_queue.OutputQueue, budget_bytes: int) -> output_queue.Flushed:
+        sent.extend(bytes(part)[4:] for part in self._parts if not isinstance(part, FileSlice))
+        return flush(self, budget_bytes)
+
+    monkeypatch.setattr(output_queue.OutputQueue, "flush", traced)
+    dispatcher = ScriptedDispatcher()
+
+    def wake(frame: memoryview) -> list[ReplyPart]:
+        dispatcher.resolve(b"park")
+        return [framed(bytes(frame))]
+
+    dispatcher.answers[b"wake"] = wake
+    async with serving(dispatcher) as server:
+        waiting, other = await dial(server), await dial(server)
+        await waiting.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await other.send_all(framed(b"wake"))
+        assert await receive_frame(other) == b"wake"
+        assert await receive_frame(waiting) == b"done park"
+    assert sent == [b"done park", b"wake"]
+
+
+async def test_many_that_wake_each_other_do_not_stand_within_each_others_turns() -> None:
+    """Each has a request behind the parked one that wakes the next; as deep as they are many Python could not go."""
+    number = 20
+    dispatcher = ScriptedDispatcher()
+    depths: list[int] = []
+
+    def wake(frame: memoryview) -> list[ReplyPart]:
+        depths.append(sum(entry.name == "turn" for entry in traceback.extract_stack()))
+        request = b"park %d" % (int(bytes(frame).split()[1]) + 1)
+        if request in dispatcher.pending:
+            dispatcher.resolve(request)
+        return [framed(bytes(frame))]
+
+    dispatcher.answers[b"wake"] = wake
+    async with serving(dispatcher) as server:
+        streams = [await dial(server) for _ in range(number)]
+        for at, stream in enumerate(streams):
+            await stream.send_all(framed(b"park %d" % at) + framed(b"wake %d" % at))
+        await until(lambda: len(dispatcher.pending) == number)
+        dispatcher.resolve(b"park 0")
+        for at, stream in enumerate(streams):
+            assert await receive_frame(stream) == b"done park %d" % at
+            assert await receive_frame(stream) == b"wake %d" % at
+    assert max(depths) <= 2
