@@ -444,8 +444,23 @@ def test_describe_and_list(
     assert listed(ProducerIdFilters=[producer.id]) == mine
     assert listed(ProducerIdFilters=[producer.id + 1]) == []
     assert listed(DurationFilter=3_600_000) == []
+    wait_until(lambda: listed(DurationFilter=0) == mine, "it has been open for some time", 10)
     assert listed(TransactionalIdPattern="tx-.*") == mine
     assert listed(TransactionalIdPattern="x-.*") == []
+    assert listed(TransactionalIdPattern="(?i)TX-.*", StateFilters=["Ongoing"], DurationFilter=0) == mine
+    # A matcher that tries one way after the other would take years.
+    assert listed(TransactionalIdPattern="(.*)" * 30 + "/") == []
+    both = {
+        "StateFilters": ["Ongoing", "Nonsense"],
+        "ProducerIdFilters": [],
+        "DurationFilter": -1,
+        "TransactionalIdPattern": "",
+    }
+    reply = connection.call("ListTransactions", 2, both)
+    assert (reply["ErrorCode"], reply["UnknownStateFilters"]) == (0, ["Nonsense"])
+    found = {each["TransactionalId"]: each for each in reply["TransactionStates"]}
+    assert {each["TransactionState"] for each in found.values()} == {"Ongoing"}
+    assert found[producer.transactional_id]["ProducerId"] == producer.id
     unknown = connection.call(
         "ListTransactions",
         2,
