@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkacompat.txn.pattern_program import Program
-from kafkacompat.txn.pattern_syntax import InvalidPattern, Reader
+from kafkacompat.txn.pattern_syntax import Reader
+from kafkacompat.txn.pattern_tree import InvalidPattern
 
 __all__ = ["PATTERN_LENGTH_MAX", "InvalidPattern", "id_matcher"]
 

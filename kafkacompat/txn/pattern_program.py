@@ -6,7 +6,7 @@ the pattern's text. What was found of a set of states and a character is remembe
 
 from __future__ import annotations
 
-from kafkacompat.txn.pattern_syntax import Chars, Either, InOrder, InvalidPattern, Node, Place, Repeat
+from kafkacompat.txn.pattern_tree import Chars, Either, InOrder, InvalidPattern, Node, Place, Repeat
 
 STATES_MAX = 4_000
 """Of one pattern: repetitions are written out."""

@@ -7,114 +7,31 @@ Of \\p{...} general categories are known and scripts are not.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+
+from kafkacompat.txn.pattern_tree import (
+    LAST_CODE,
+    PERL,
+    POSIX,
+    Chars,
+    Either,
+    InOrder,
+    InvalidPattern,
+    Node,
+    Place,
+    Repeat,
+    category_test,
+    complement,
+)
 
 REPEAT_MAX = 1_000
 """As in RE2, for one repetition and for nested ones together."""
 DEPTH_MAX = 100
 """Groups within groups."""
-LAST_CODE = 0x10FFFF
 
-Ranges = tuple[tuple[int, int], ...]
-"""Code points, first and last of each range included."""
-
-
-class InvalidPattern(ValueError):
-    """It is no regular expression, or one that is not taken."""
-
-
-class Place(Enum):
-    """What an assertion asks of the place between two characters."""
-
-    TEXT_BEGIN = "\\A"
-    TEXT_END = "\\z"
-    LINE_BEGIN = "(?m)^"
-    LINE_END = "(?m)$"
-    WORD_EDGE = "\\b"
-    NO_WORD_EDGE = "\\B"
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character of a set: within the ranges, or of which a test says so; `negated` turns both round."""
-
-    ranges: Ranges = ()
-    tests: tuple[Callable[[str], bool], ...] = ()
-    negated: bool = False
-    folds_case: bool = False
-
-    def holds(self, character: str) -> bool:
-        if self.folds_case:
-            found = any(map(self._holds, {character, *character.lower(), *character.upper()}))
-        else:
-            found = self._holds(character)
-        return found is not self.negated
-
-    def _holds(self, character: str) -> bool:
-        code = ord(character)
-        return any(low <= code <= high for low, high in self.ranges) or any(
-            test(character) for test in self.tests
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class InOrder:
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repeat:
-    part: Node
-    least: int
-    most: int | None
-    """None: without a bound."""
-
-
-Node = Chars | Place | InOrder | Either | Repeat
-
-DIGITS: Ranges = ((0x30, 0x39),)
-UPPER: Ranges = ((0x41, 0x5A),)
-LOWER: Ranges = ((0x61, 0x7A),)
-LETTERS = UPPER + LOWER
-WORD = DIGITS + LETTERS + ((0x5F, 0x5F),)
-_PERL: dict[str, Ranges] = {"d": DIGITS, "s": ((0x09, 0x0A), (0x0C, 0x0D), (0x20, 0x20)), "w": WORD}
-_POSIX: dict[str, Ranges] = {
-    "alnum": DIGITS + LETTERS,
-    "alpha": LETTERS,
-    "ascii": ((0, 0x7F),),
-    "blank": ((0x09, 0x09), (0x20, 0x20)),
-    "cntrl": ((0, 0x1F), (0x7F, 0x7F)),
-    "digit": DIGITS,
-    "graph": ((0x21, 0x7E),),
-    "lower": LOWER,
-    "print": ((0x20, 0x7E),),
-    "punct": ((0x21, 0x2F), (0x3A, 0x40), (0x5B, 0x60), (0x7B, 0x7E)),
-    "space": ((0x09, 0x0D), (0x20, 0x20)),
-    "upper": UPPER,
-    "word": WORD,
-    "xdigit": (*DIGITS, (0x41, 0x46), (0x61, 0x66)),
-}
 _ESCAPES = {"a": 7, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _PLACES = {"A": Place.TEXT_BEGIN, "z": Place.TEXT_END, "b": Place.WORD_EDGE, "B": Place.NO_WORD_EDGE}
-_CATEGORIES: dict[str, str] = {
-    "C": "cfos",
-    "L": "lmotu",
-    "M": "cen",
-    "N": "dlo",
-    "P": "cdefios",
-    "S": "ckmo",
-    "Z": "lps",
-}
-"""Each may stand with its second letter or without."""
-_UNASSIGNED = "Cn"
 
 
 @dataclass(slots=True)
@@ -128,17 +45,6 @@ class _Group:
     def node(self) -> Node:
         last = InOrder(tuple(self.parts))
         return Either((*self.ended, last)) if self.ended else last
-
-
-def complement(ranges: Ranges) -> Ranges:
-    found, next_code = [], 0
-    for low, high in sorted(ranges):
-        if low > next_code:
-            found.append((next_code, low - 1))
-        next_code = max(next_code, high + 1)
-    if next_code <= LAST_CODE:
-        found.append((next_code, LAST_CODE))
-    return tuple(found)
 
 
 class Reader:
@@ -281,7 +187,7 @@ class Reader:
         letter = self._text[self._at : self._at + 1]
         if letter and letter in "dswDSW":
             self._at += 1
-            return Chars(_PERL[letter.lower()], negated=letter.isupper(), folds_case="i" in self._flags)
+            return Chars(PERL[letter.lower()], negated=letter.isupper(), folds_case="i" in self._flags)
         if letter not in ("p", "P"):
             return None
         self._at += 1
@@ -293,18 +199,10 @@ class Reader:
                 name, negated = name[1:], not negated
         if name == "Any":
             return Chars(((0, LAST_CODE),), negated=negated)
-        if name[:1] not in _CATEGORIES or name[1:] not in ("", *_CATEGORIES[name[:1]]):
+        test = category_test(name)
+        if test is None:
             raise InvalidPattern(f"no category of characters is called {name!r}")
-
-        def is_of_category(character: str) -> bool:
-            found = unicodedata.category(character)
-            return found.startswith(name) and found != _UNASSIGNED
-
-        return Chars(
-            tests=(is_of_category,),
-            negated=negated,
-            folds_case="i" in self._flags,
-        )
+        return Chars(tests=(test,), negated=negated, folds_case="i" in self._flags)
 
     def _set(self) -> Chars:
         """Behind its opening bracket."""
@@ -318,7 +216,7 @@ class Reader:
             if self._looking_at("[:") and ":]" in self._text[self._at :]:
                 self._at += 2
                 name = self._until(":]")
-                known = _POSIX.get(name.removeprefix("^"))
+                known = POSIX.get(name.removeprefix("^"))
                 if known is None:
                     raise InvalidPattern(f"no class of characters is called {name!r}")
                 ranges += complement(known) if name.startswith("^") else known
