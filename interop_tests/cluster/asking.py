@@ -13,7 +13,8 @@ NOT_LEADER_OR_FOLLOWER = 6
 REQUEST_TIMED_OUT = 7
 NOT_ENOUGH_REPLICAS = 19
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-OF_A_LEADER_TO_COME = (3, 5, 6, 56, 74, 75)
+OF_A_LEADER_TO_COME = (3, 5, 6, 56, 74, 75, 78)
+"""The last one, of ListOffsets: its high watermark has not come to where it began to lead."""
 
 
 def write(

@@ -238,7 +238,12 @@ class Cluster:
         return self.wait(lambda: max(probe(), 0), f"{topic}-{number} has a leader", timeout_s)
 
     def quorum(self) -> views.Quorum | None:
+        """None while the broker that is asked knows no active controller."""
         return self.ask(views.quorum)
+
+    def known_quorum(self) -> views.Quorum:
+        """The quorum, waited for."""
+        return self.wait(self.quorum, "the quorum can be described")
 
     def active_controller(self, timeout_s: float = 30.0) -> int:
         """The active controller's id, waited for."""

@@ -93,7 +93,9 @@ def cluster(_shared: list[Cluster], kind: str, tmp_path_factory: pytest.TempPath
         except AssertionError:
             _shared.pop().close()
     if not _shared:
-        _shared.append(Cluster(kind, tmp_path_factory.mktemp("cluster")).start())
+        # Five minutes after an election leaders would go back in the midst of a test that asks who leads.
+        settings = {"auto.leader.rebalance.enable": "false"}
+        _shared.append(Cluster(kind, tmp_path_factory.mktemp("cluster"), settings=settings).start())
     return _shared[0]
 
 

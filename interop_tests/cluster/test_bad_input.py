@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ def uuid_of(text: str) -> uuid.UUID:
 
 def picture(cluster: Cluster) -> dict[str, Any]:
     """What must be the same before and after."""
-    found = cluster.wait(cluster.quorum, "the quorum can be described")
+    found = cluster.known_quorum()
     return {
         "brokers": cluster.ask(views.brokers),
         "partitions": cluster.ask(views.all_partitions),
@@ -252,7 +253,7 @@ def test_a_node_that_does_not_belong_is_refused_and_says_so(
         else:
             assert node.wait_until_ended(20) != 0
             assert "node" in node.log_text()
-            assert "8" in node.log_text().split("--- start", 1)[1]
+            assert re.search(r"\b8\b", node.log_text())
     finally:
         node.kill()
 

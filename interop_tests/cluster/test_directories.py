@@ -31,7 +31,8 @@ ALONE = {
 LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT, UNKNOWN_PARTITION = 57, 39, 3
 STORAGE_ERROR = 56
 FILLING_RECORDS, FILLING_BYTES = 20_000, 1_000
-THROTTLE_BYTES_PER_S = 3_000_000
+SLOW_BYTES_PER_S = 300_000
+QUICK_BYTES_PER_S = 50_000_000
 JOINED = 4
 
 
@@ -59,6 +60,18 @@ def alter(bootstrap: str, path: Path | str, topic: str, partition: int) -> int:
         reply = connection.call("AlterReplicaLogDirs", 2, {"Dirs": [wanted]})
     code: int = reply["Results"][0]["Partitions"][0]["ErrorCode"]
     return code
+
+
+def set_of_broker(bootstrap: str, name: str, value: str) -> None:
+    """A setting of node 1, changed while it runs."""
+    wanted: dict[str, Any] = {
+        "ResourceType": 4,
+        "ResourceName": "1",
+        "Configs": [{"Name": name, "ConfigOperation": 0, "Value": value}],
+    }
+    with Connection(bootstrap) as connection:
+        reply = connection.call("IncrementalAlterConfigs", 1, {"Resources": [wanted], "ValidateOnly": False})
+    assert reply["Responses"][0]["ErrorCode"] == 0, reply
 
 
 def one_node(make_cluster: MakeCluster, folder: Path) -> tuple[Cluster, list[Path]]:
@@ -115,7 +128,8 @@ def test_a_partition_moves_between_three_directories_under_load(
 
         cluster.wait(is_there, f"the replica lies in {path}", 60)
 
-    move(target, "--replica-alter-log-dirs-throttle", str(THROTTLE_BYTES_PER_S))
+    # At this rate it takes a minute: all that follows is seen while it is under way.
+    move(target, "--replica-alter-log-dirs-throttle", str(SLOW_BYTES_PER_S))
     found = Directories(cluster.bootstrap)
     assert (found.current[topic, 0], found.future[topic, 0]) == (origin, target)
     assert f"Reassignment of replica {topic}-0-1 is still in progress." in reassign("--verify")
@@ -136,6 +150,7 @@ def test_a_partition_moves_between_three_directories_under_load(
     node.start()
     for work in works:
         work.wait_for_progress()
+    set_of_broker(cluster.bootstrap, "replica.alter.log.dirs.io.max.bytes.per.second", str(QUICK_BYTES_PER_S))
     wait_until_there(target)
     assert f"Reassignment of replica {topic}-0-1 completed successfully." in reassign("--verify")
     for work in works:
@@ -158,15 +173,8 @@ def test_a_partition_moves_between_three_directories_under_load(
 
 
 def cordon(bootstrap: str, value: str) -> None:
-    """cordoned.log.dirs of node 1, changed while it runs: from its file Kafka 4.3.0 takes it only at the next such change."""
-    wanted: dict[str, Any] = {
-        "ResourceType": 4,
-        "ResourceName": "1",
-        "Configs": [{"Name": "cordoned.log.dirs", "ConfigOperation": 0, "Value": value}],
-    }
-    with Connection(bootstrap) as connection:
-        reply = connection.call("IncrementalAlterConfigs", 1, {"Resources": [wanted], "ValidateOnly": False})
-    assert reply["Responses"][0]["ErrorCode"] == 0, reply
+    """From its file Kafka 4.3.0 takes it only at the next such change."""
+    set_of_broker(bootstrap, "cordoned.log.dirs", value)
 
 
 def test_refusals_and_cordoned_directories(make_cluster: MakeCluster, unique: Unique, tmp_path: Path) -> None:
