@@ -530,19 +530,53 @@ def test_a_batch_larger_than_a_read_is_read_whole() -> None:
     assert last_values(log) == {b"k": bytes([5]) * 200_000}
 
 
+class Throttled:
+    """A throttle whose waits pass at once. `rates`: in bytes a second, the next one after each wait."""
+
+    def __init__(self, *rates: float) -> None:
+        self._rates = list(rates)
+        self._now_s = 100.0
+        self.waited_s = 0.0
+        self.longest_s = 0.0
+        self.throttle = Throttle(lambda: self._rates[0], lambda: self._now_s, self.wait)
+
+    def wait(self, seconds: float) -> bool:
+        self.pass_by(seconds)
+        self.waited_s += seconds
+        self.longest_s = max(self.longest_s, seconds)
+        if len(self._rates) > 1:
+            del self._rates[0]
+        return False
+
+    def pass_by(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
 def test_the_throttle_waits_for_the_rate_and_ends_when_told() -> None:
-    now = 100.0
-    throttle = Throttle(lambda: 1000.0, lambda: now)
-    throttle(500)  # the first read waits for nothing
-    waits: list[float] = []
-    throttle._stopped.wait = lambda timeout=None: waits.append(timeout) or False  # type: ignore[method-assign,assignment,func-returns-value]
+    throttled = Throttled(1000.0)
+    throttle = throttled.throttle
+    throttle(500)
+    assert throttled.waited_s == 0, "the first read waits for nothing"
     throttle(250)
-    now = 110.0
+    assert throttled.waited_s == pytest.approx(0.5)
+    throttled.pass_by(10)
+    throttle(5000)
+    assert throttled.waited_s == pytest.approx(0.5)
     throttle(1)
-    assert waits == [pytest.approx(0.5)]
+    assert throttled.waited_s == pytest.approx(5.5)
     throttle.stop()
     with pytest.raises(CleaningStopped):
         throttle(1)
+
+
+@pytest.mark.parametrize("rate", [0.0, -5.0, 1e-300, float("nan")])
+def test_a_throttle_that_lets_nothing_through_waits_for_another_rate(rate: float) -> None:
+    """Any number may be set while the broker runs; what waits goes on soon after it is set right."""
+    throttled = Throttled(rate, rate, rate, 1e308)
+    throttled.throttle(1000)
+    throttled.throttle(1000)
+    assert 0 < throttled.waited_s <= 4
+    assert throttled.longest_s <= 1
 
 
 @pytest.mark.parametrize("magic", [0, 1])
