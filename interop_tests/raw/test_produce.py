@@ -172,9 +172,10 @@ def test_D8_T24_larger_than_max_message_bytes(connection: Connection, make_topic
     assert produce(connection, topic, squeezed)["ErrorCode"] == 0, "the limit is on the batch as sent"
 
 
-def test_D9_T24_a_keyless_record_names_itself(connection: Connection, make_topic: Any) -> None:
+@pytest.mark.parametrize("codec", CODECS)
+def test_D9_T24_a_keyless_record_names_itself(codec: str, connection: Connection, make_topic: Any) -> None:
     topic = make_topic(configs={"cleanup.policy": "compact"})
-    plan = BatchPlan(values=[b"a", b"b", b"c"], keys=[b"k", None, None])
+    plan = BatchPlan(values=[b"a", b"b", b"c"], keys=[b"k", None, None], codec=codec)
     result = produce(connection, topic, plan, version=8)
     assert result["ErrorCode"] == ErrorCode.INVALID_RECORD
     assert [each["BatchIndex"] for each in result["RecordErrors"]] == [1, 2]
