@@ -4,10 +4,11 @@ Duty: wait for the set with trio, hand ready connections their turns. Must not k
 that waits for each socket: registering a socket for every wait and switching tasks costs about as much as a small
 request itself, or as a piece of a large reply. A socket stays registered for as long as it is read; sending is waited for only
 while a full socket holds output back, because a socket that takes more is always ready.
-Under load the loop's thread stays here for a while: when requests follow each other closely it asks for the next one again
-and again for SPIN_S, because waking a core that sleeps costs more than a small request, then waits in the kernel, LINGER_S
-at most, instead of going through the loop. After a longer lull it does neither, so a quiet broker stays quiet. So that the
-loop's other tasks (timers, workers' results, new connections) are not kept waiting it goes back after BUSY_S at the latest.
+Under load the loop's thread stays here for a while: when requests follow each other closely, as the last few did, it asks for
+the next one again and again for SPIN_S, because waking a core that sleeps costs more than a small request. Then, or when they
+come further apart, it waits in the kernel, LINGER_S at most, instead of going through the loop. After a longer lull it does
+neither, so a quiet broker stays quiet. So that the loop's other tasks (timers, workers' results, new connections) are not kept
+waiting it goes back after BUSY_S at the latest.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from typing import Protocol
 import trio
 
 SPIN_S = 0.00006
+SHORT_WAIT_S = 0.00012
+SHORT_WAITS_MIN = 2
+"""So many waits of less than SHORT_WAIT_S one after another make the next one worth asking for without sleeping."""
 LINGER_S = 0.0002
 BUSY_S = 0.001
 EVENTS_MAX = 256
@@ -134,7 +138,16 @@ class SelectorSet:
 class Poller:
     """`run` in a task of its own; `close` when no connection is left."""
 
-    __slots__ = ("_after_all", "_after_each", "_last_end_s", "_may_linger", "_readers", "_set", "serving")
+    __slots__ = (
+        "_after_all",
+        "_after_each",
+        "_last_end_s",
+        "_may_linger",
+        "_readers",
+        "_set",
+        "_short_waits",
+        "serving",
+    )
 
     def __init__(
         self,
@@ -151,6 +164,8 @@ class Poller:
         self._readers: dict[int, Reader] = {}
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
+        self._short_waits = 0
+        """How many waits were short one after another."""
 
     def add(self, fd: int, reader: Reader, events: int) -> None:
         """Whenever and as long as the socket is ready for one of `events`, call the method that it is for."""
@@ -208,9 +223,16 @@ class Poller:
     def _linger(self) -> list[tuple[int, int]]:
         """The next that are ready: at once, or after a sleep in the kernel; none when nobody comes."""
         ready = self._set.ready
-        until_s = monotonic() + SPIN_S
-        while monotonic() < until_s:
+        began_s = monotonic()
+        fds: list[tuple[int, int]] = []
+        if self._short_waits >= SHORT_WAITS_MIN:
+            until_s = began_s + SPIN_S
+            while not fds and monotonic() < until_s:
+                fds = ready()
+        if not fds and select.select([self._set.fileno()], (), (), LINGER_S)[0]:
             fds = ready()
-            if fds:
-                return fds
-        return ready() if select.select([self._set.fileno()], (), (), LINGER_S)[0] else []
+        if monotonic() - began_s < SHORT_WAIT_S:
+            self._short_waits += 1
+        else:
+            self._short_waits = 0
+        return fds

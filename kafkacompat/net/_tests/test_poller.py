@@ -209,3 +209,44 @@ async def test_other_tasks_get_their_turns_while_requests_never_end(monkeypatch:
                 await trio.sleep(0)
             nursery.cancel_scope.cancel()
     poller.close()
+
+
+@pytest.mark.parametrize(("apart_s", "asks_again"), [(0.00003, True), (0.00015, False)])
+def test_the_next_request_is_asked_for_again_and_again_only_where_the_last_ones_came_soon(
+    monkeypatch: pytest.MonkeyPatch, apart_s: float, asks_again: bool
+) -> None:
+    now = 100.0
+    questions = 0
+    near, far = pair()
+
+    class Counting(EpollSet):
+        def ready(self) -> list[tuple[int, int]]:
+            nonlocal now, questions
+            now += 0.00001
+            questions += 1
+            return super().ready()
+
+    def sleep(readers: list[int], *others: object) -> tuple[list[int], tuple[()], tuple[()]]:
+        nonlocal now
+        now += apart_s
+        far.send(b"x")
+        return readers, (), ()
+
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr(module.select, "select", sleep)
+    monkeypatch.setattr(module, "BUSY_S", 0.01)
+    poller = Poller(lambda: None, lambda: None, Counting())
+    asked: list[int] = []
+
+    def count(data: bytes) -> None:
+        nonlocal questions
+        asked.append(questions)
+        questions = 0
+
+    poller.add(near.fileno(), Echo(near, count), READ)
+    poller._last_end_s = now
+    assert poller.serve()
+    # Once for nothing, once after the sleep, and in between for SPIN_S.
+    assert set(asked[: module.SHORT_WAITS_MIN]) == {2}
+    assert set(asked[module.SHORT_WAITS_MIN :]) == {2 + round(module.SPIN_S / 0.00001) if asks_again else 2}
+    poller.close()
