@@ -3,9 +3,9 @@
 Duty: receive, dispatch every whole frame in the buffer, hold replies in order, send. Must not know what a request is.
 
 The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`) or a full
-socket takes more (`writable`), or the server's turn-taker when a pending reply is there. So a request costs no task,
-no cancel scope and no lock. What one turn may do is bounded; a connection with more to do goes to the end of the
-turn-taker's line.
+socket takes more (`writable`), or the server's turn-taker when a pending reply is there. A reply to a blocking request is sent
+by whoever gives it. So a request costs no task, no cancel scope and no lock. What one turn may do is bounded; a connection with
+more to do goes to the end of the turn-taker's line.
 
 Order and bounds (traps A1-A4, A17 of Kafka's network layer):
 - A blocking Pending stops dispatch until its reply is there; bytes behind it are taken while the buffer has room, which is
@@ -62,10 +62,6 @@ class Host(Protocol):
 
     def take_turn_soon(self, connection: Connection) -> None:
         """Call `turn` from the loop, after those who asked before."""
-        ...
-
-    def let_woken_go_first(self) -> None:
-        """Give those their turns now who asked for one during this one: a fetch that waited for what is being answered here."""
         ...
 
     def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
@@ -147,7 +143,7 @@ class Connection:
         taken = 0
         try:
             while taken < TURN_RECEIVED_BYTES and self._watched & READ:
-                room = self._room()
+                room = self._buffer.room(self._must_hold())
                 if room is None:
                     break
                 received = receive_into(room)
@@ -209,8 +205,6 @@ class Connection:
             if self._replies:
                 self._release_replies()
             more = self._dispatch_frames()
-            # Sending wakes a client, which may take this very core.
-            self._host.let_woken_go_first()
             if self._output.queued_bytes and not self._full and not self._warming:
                 more = self._flush() or more
                 # Sending may have made room below the bound that had stopped dispatch.
@@ -329,9 +323,33 @@ class Connection:
 
         self._host.workers.submit(lambda: warm(file, position, length)).on_done(warmed)
 
-    def _reply_done(self, _reply: Deferred[Reply | None]) -> None:
-        if self._stage is not Stage.CLOSED:
-            self._host.take_turn_soon(self)
+    def _reply_done(self, reply: Deferred[Reply | None]) -> None:
+        if self._stage is Stage.CLOSED or (reply is self._parked and self._send_parked()):
+            return
+        self._host.take_turn_soon(self)
+
+    def _send_parked(self) -> bool:
+        """Send the reply that all behind it waits for, within the turn of whoever gives it; True when nothing is left to do.
+
+        That one's own reply comes later and wakes a client, which may take this very core. Here nothing else is done: the core
+        that gives the reply is in the middle of a request. Whatever goes wrong the next turn meets again.
+        """
+        if self._full or self._warming:
+            return False
+        try:
+            self._release_replies()
+            flushed = self._output.flush(TURN_SENT_BYTES)
+        except Exception:
+            return False
+        if (
+            flushed is not Flushed.EMPTY
+            or self._buffer
+            or self._stage is not Stage.OPEN
+            or self._watched != READ
+        ):
+            return False
+        self.last_active_ms = self._host.clock.monotonic_ms()
+        return True
 
     def _may_dispatch(self) -> bool:
         return (
@@ -348,9 +366,6 @@ class Connection:
 
     def _must_hold(self) -> bool:
         return self._parked is not None or self._buffer.has_frame()
-
-    def _room(self) -> memoryview | None:
-        return self._buffer.room(self._must_hold())
 
     def _is_over(self) -> bool:
         """Whether nothing is left to do in a stage that ends."""

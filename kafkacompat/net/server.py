@@ -42,8 +42,6 @@ class Server:
         self._next_connection_id = 1
         self._line: list[Connection] = []
         """Connections that want a turn; each stands in it once."""
-        self._giving_turns = False
-        """A turn that wakes others must not give them theirs within its own, and so on: they would be as deep as they are many."""
         self._poller = Poller(self._give_turns_once, self._wake_turn_taker)
         self._turn_taker: trio.lowlevel.Task | None = None
         """Set while it waits for the line to fill."""
@@ -130,10 +128,6 @@ class Server:
         if not self._poller.serving:
             self._wake_turn_taker()
 
-    def let_woken_go_first(self) -> None:
-        if self._line and not self._giving_turns:
-            self._give_turns_once()
-
     def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
         if not before:
             self._poller.add(fd, connection, now)
@@ -162,11 +156,9 @@ class Server:
         line = self._line
         if line:
             self._line = []
-            self._giving_turns = True
             for connection in line:
                 connection.in_line = False
                 connection.turn()
-            self._giving_turns = False
 
     def _wake_turn_taker(self) -> None:
         if self._line:

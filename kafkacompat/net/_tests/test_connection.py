@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import traceback
 from pathlib import Path
 
 import pytest
@@ -423,6 +422,16 @@ def test_sizes_out_of_bounds_are_the_peers_fault(size: int) -> None:
             buffer.next_frame()
 
 
+def waking(dispatcher: ScriptedDispatcher, parked: bytes) -> None:
+    """`wake` gives the parked request its reply before it has its own."""
+
+    def wake(frame: memoryview) -> list[ReplyPart]:
+        dispatcher.resolve(parked)
+        return [framed(bytes(frame))]
+
+    dispatcher.answers[b"wake"] = wake
+
+
 async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
     flush = output_queue.OutputQueue.flush
@@ -433,12 +442,7 @@ async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest
 
     monkeypatch.setattr(output_queue.OutputQueue, "flush", traced)
     dispatcher = ScriptedDispatcher()
-
-    def wake(frame: memoryview) -> list[ReplyPart]:
-        dispatcher.resolve(b"park")
-        return [framed(bytes(frame))]
-
-    dispatcher.answers[b"wake"] = wake
+    waking(dispatcher, b"park")
     async with serving(dispatcher) as server:
         waiting, other = await dial(server), await dial(server)
         await waiting.send_all(framed(b"park"))
@@ -446,30 +450,47 @@ async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest
         await other.send_all(framed(b"wake"))
         assert await receive_frame(other) == b"wake"
         assert await receive_frame(waiting) == b"done park"
-    assert sent == [b"done park", b"wake"]
+        assert sent == [b"done park", b"wake"]
+        await waiting.send_all(framed(b"next"))
+        assert await receive_frame(waiting) == b"next"
 
 
-async def test_many_that_wake_each_other_do_not_stand_within_each_others_turns() -> None:
-    """Each has a request behind the parked one that wakes the next; as deep as they are many Python could not go."""
-    number = 20
+async def test_a_reply_given_at_once_waits_for_those_before_it_and_is_followed_by_those_behind() -> None:
     dispatcher = ScriptedDispatcher()
-    depths: list[int] = []
-
-    def wake(frame: memoryview) -> list[ReplyPart]:
-        depths.append(sum(entry.name == "turn" for entry in traceback.extract_stack()))
-        request = b"park %d" % (int(bytes(frame).split()[1]) + 1)
-        if request in dispatcher.pending:
-            dispatcher.resolve(request)
-        return [framed(bytes(frame))]
-
-    dispatcher.answers[b"wake"] = wake
+    waking(dispatcher, b"park")
     async with serving(dispatcher) as server:
-        streams = [await dial(server) for _ in range(number)]
-        for at, stream in enumerate(streams):
-            await stream.send_all(framed(b"park %d" % at) + framed(b"wake %d" % at))
-        await until(lambda: len(dispatcher.pending) == number)
-        dispatcher.resolve(b"park 0")
-        for at, stream in enumerate(streams):
-            assert await receive_frame(stream) == b"done park %d" % at
-            assert await receive_frame(stream) == b"wake %d" % at
-    assert max(depths) <= 2
+        waiting, other = await dial(server), await dial(server)
+        await waiting.send_all(framed(b"later") + framed(b"park") + framed(b"behind"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await other.send_all(framed(b"wake"))
+        assert await receive_frame(other) == b"wake"
+        await until(lambda: b"behind" in dispatcher.requests)
+        dispatcher.resolve(b"later")
+        replies = [await receive_frame(waiting) for _ in range(3)]
+        assert replies == [b"done later", b"done park", b"behind"]
+
+
+async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flush = output_queue.OutputQueue.flush
+    failed: list[output_queue.OutputQueue] = []
+
+    def failing(self: output_queue.OutputQueue, budget_bytes: int) -> output_queue.Flushed:
+        if self._parts and b"done park" in bytes(self._parts[0]):  # type: ignore[arg-type]
+            failed.append(self)
+            raise ConnectionResetError("gone")
+        return flush(self, budget_bytes)
+
+    monkeypatch.setattr(output_queue.OutputQueue, "flush", failing)
+    dispatcher = ScriptedDispatcher()
+    waking(dispatcher, b"park")
+    async with serving(dispatcher) as server:
+        waiting, other = await dial(server), await dial(server)
+        await waiting.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await other.send_all(framed(b"wake"))
+        assert await receive_frame(other) == b"wake"
+        await expect_closed(waiting)
+        assert len(dispatcher.closed) == 1
+        assert len(failed) == 2
