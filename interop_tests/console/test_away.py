@@ -72,6 +72,7 @@ def test_a_killed_broker_is_said_and_its_return_noticed(
 
     assert console.stop() == 0
     page.wait_for("#banner", "The console itself does not answer since")
+    page.wait_for("#health", "console does not answer")
     page.complaints()  # Chromium notes each request that was refused.
     assert (tmp_path / "console-0.log").read_text() == ""
 

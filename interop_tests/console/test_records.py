@@ -122,6 +122,42 @@ def test_the_address_holds_what_is_shown(page: Page) -> None:
     assert page.script("return document.querySelector('#browse-topic').value") == MIXED_TOPIC
 
 
+def test_the_form_says_what_the_address_asked_for_and_leads_on_from_it(page: Page) -> None:
+    """Also a number of records that is not among the choices."""
+
+    def form() -> list[str]:
+        found: list[str] = page.script(
+            "return ['start', 'at', 'limit'].map(each => document.querySelector(`#browse-${each}`).value)"
+        )
+        return found
+
+    page.open(f"#/browse?topic={MIXED_TOPIC}&partition=0&offset=5&limit=7")
+    at_offsets(page, 5, 11)
+    assert form() == ["offset", "5", "7"]
+    page.click("#browse-newer")
+    at_offsets(page, 12, 18)
+    assert form() == ["offset", "12", "7"]
+    page.click("#browse-form button[type=submit]")
+    at_offsets(page, 12, 18)
+    page.open(f"#/browse?topic={MIXED_TOPIC}&time_ms={BASE_MS + 12 * MINUTE_MS}")
+    at_offsets(page, 12, 36)
+    assert form() == ["time", "2026-09-21 14:26:00.000", "25"]
+    page.click("#browse-form button[type=submit]")
+    at_offsets(page, 12, 36)
+    page.click("#browse-newest")
+    at_offsets(page, 35, 59)
+    assert form()[:2] == ["latest", ""]
+
+
+def test_a_value_that_cannot_be_read_on_is_said(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    page.click("[data-key='59']")
+    page.script("window.fetch = () => Promise.reject(new TypeError('nobody there'))")
+    page.click("[data-key='whole 59']")
+    page.wait_for("#browse-records .record", "No more of the value: nobody there", "only its beginning")
+
+
 def test_a_committed_offset_is_told_in_words(console: ConsoleProcess) -> None:
     found = []
     for partition in range(50):

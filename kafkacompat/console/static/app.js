@@ -19,13 +19,16 @@ let consoleAwaySince = null;
 
 function showHealth(view) {
   broker = view;
-  byId("health").className = `pill ${view.health.level}`;
-  setText(byId("health"), view.health.text);
   setText(byId("where"), view.broker.bootstrap);
   showBanner();
 }
 
 function showBanner() {
+  const health = consoleAwaySince === null ? broker?.health : { level: "bad", text: "console does not answer" };
+  if (health) {
+    byId("health").className = `pill ${health.level}`;
+    setText(byId("health"), health.text);
+  }
   let text = "";
   let from = null;
   if (consoleAwaySince !== null) {

@@ -47,7 +47,8 @@ export class BrowseView {
     }
     if (this.topics.some((each) => each.topic === topic)) byId("browse-topic").value = topic;
     this.fillPartitions(query.get("partition") ?? "0");
-    if (query.has("limit")) byId("browse-limit").value = query.get("limit");
+    if (query.has("limit")) this.fillLimit(query.get("limit"));
+    this.fillStart(query);
     byId("browse-uncommitted").checked = query.get("uncommitted") === "true";
     this.load(query);
   }
@@ -56,6 +57,22 @@ export class BrowseView {
     const topic = this.topics.find((each) => each.topic === byId("browse-topic").value);
     replace(byId("browse-partition"), (topic?.partitions ?? []).map((each) => h("option", { value: each.partition }, each.partition)));
     if (topic?.partitions.some((each) => String(each.partition) === chosen)) byId("browse-partition").value = chosen;
+  }
+
+  // An address may ask for what is not among the choices.
+  fillLimit(limit) {
+    const choices = byId("browse-limit");
+    if ([...choices.options].every((option) => option.value !== limit)) choices.append(h("option", {}, limit));
+    choices.value = limit;
+  }
+
+  // Where the page that is shown was asked to start; paging back leaves it as it is.
+  fillStart(query) {
+    if (query.has("before")) return;
+    const time = query.has("time_ms");
+    byId("browse-start").value = time ? "time" : query.has("offset") ? "offset" : "latest";
+    byId("browse-at").value = time ? precise(Number(query.get("time_ms"))) : query.get("offset") ?? "";
+    this.showAt();
   }
 
   showAt() {
@@ -150,6 +167,7 @@ export class BrowseView {
     ];
     return h("div", { class: "record" },
       part("Key", row.key), part("Value", row.value),
+      row.trouble && h("p", { class: "banner", role: "alert" }, `No more of the value: ${row.trouble}`),
       row.value.truncated && h("button", { type: "button", "data-key": `whole ${row.offset}`, onclick: () => this.whole(row) }, "Show more of the value"),
       row.headers.length > 0 && table("Headers", [
         { title: "Header", cell: (each) => each.name },
@@ -162,12 +180,16 @@ export class BrowseView {
   async whole(row) {
     const { topic, partition } = this.page;
     const query = new URLSearchParams({ topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_VALUE_BYTES, uncommitted: byId("browse-uncommitted").checked });
-    const response = await fetch(`/api/records?${query}`);
-    const answer = await response.json();
-    if (response.ok && answer.records[0]?.offset === row.offset) {
-      row.value = answer.records[0].value;
-      this.draw();
+    try {
+      const response = await fetch(`/api/records?${query}`);
+      const answer = await response.json();
+      if (!response.ok) throw new Error(answer.error);
+      if (answer.records[0]?.offset !== row.offset) throw new Error("the record is gone");
+      [row.value, row.trouble] = [answer.records[0].value, null];
+    } catch (error) {
+      row.trouble = error.message;
     }
+    if (this.page?.records.includes(row)) this.draw();
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { byId, empty, h, replace, setText, table, track } from "./dom.js";
 import { TimeChart, chartTable, spark } from "./charts.js";
-import { bytes, clock, count, decimal, duration, milliseconds, moment, percent, plural, rate, seconds } from "./format.js";
+import { bytes, clock, count, decimal, duration, milliseconds, moment, percent, plural, rate, seconds, when } from "./format.js";
 
 const STATUS = [
   { name: "2xx", tone: "tone-ok" }, { name: "3xx", tone: "tone-info" }, { name: "4xx", tone: "tone-warn" }, { name: "5xx", tone: "tone-bad" },
@@ -65,7 +65,7 @@ export class PipelineView {
     const alert = metrics.alerts.latest[0];
     const throughput = this.rateHistory.at(-1);
     replace(byId("tiles"),
-      tile("Requests", request && decimal(request.requests_per_s), "per second", request ? `minute from ${clock(request.start_ms)}` : "no requests yet", "", spark(logs.windows.map((each) => each.requests_per_s))),
+      tile("Requests", request && decimal(request.requests_per_s), "per second", request ? `minute from ${when(request.start_ms)}` : "no requests yet", "", spark(logs.windows.map((each) => each.requests_per_s))),
       tile("Server errors", request && percent(request.server_error_share), "of requests", request ? `${rate(request.status[3])} with 5xx` : "no requests yet", request ? level(request.server_error_share) : "", spark(logs.windows.map((each) => each.server_error_share), "tone-bad")),
       tile("Visitors", visit && count(visit.visitors), "", visit ? `${clock(visit.start_ms)}–${clock(visit.end_ms)}, ${plural(visit.views, "view")}` : "no page views yet", "", spark(activity.windows.map((each) => each.visitors), "tone-3")),
       tile("Slowest service", slowest && milliseconds(slowest.last.p95_ms), "p95", slowest ? slowest.service : "no samples yet", "", slowest && spark(slowest.windows.map((each) => each.p95_ms), "tone-2")),
