@@ -192,7 +192,9 @@ class TransactionIndex(Index):
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
         """(entries that overlap the range, True when later segments cannot add any)."""
-        found = []
+        found: list[AbortedEntry] = []
+        if not self.data:
+            return found, False
         entries = range(len(self))
         for at in entries[bisect_left(entries, fetch_offset, key=lambda at: self._entry(at).last_offset) :]:
             entry = self._entry(at)

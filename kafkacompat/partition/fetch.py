@@ -131,6 +131,8 @@ class FetchEngine:
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """`read_all` of a fetch that has just come, and once more of what moved while it was read: a follower's fetch lets high
         watermarks move, and whoever waited for that, a coordinator say, may have appended to partitions passed by before."""
+        if parameters.replica_id < 0:
+            return self.read_all(context, parameters, context.partitions, arrived=True)
         moved: dict[tuple[str, int], PartitionCore] = {}
         self._reading.append(moved)
         try:
@@ -150,7 +152,12 @@ class FetchEngine:
     def _advanced(self, core: PartitionCore) -> None:
         """A partition's high watermark or role moved: answer the consumers that now have enough."""
         for waiter in self.consumers.on(core.topic_partition):
-            if self._is_due(waiter, core, waiter.asked[core.topic_partition]):
+            asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
+            # Of one that takes any byte it need not be asked how many there are: it has come further, or cannot.
+            takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
+                core, parameters
+            )
+            if takes_what_there_is or self._is_due(waiter, core, asked):
                 self.consumers.remove(waiter)
                 waiter.expire()
 
