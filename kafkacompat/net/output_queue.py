@@ -29,8 +29,8 @@ PROBED_AHEAD_BYTES = 1024 * 1024
 """What is asked for in one go, so that whatever a socket takes at once leaves in one call."""
 WARMED_BYTES = 1024 * 1024
 """What one job of a worker thread brings into the page cache."""
-COPIED_BYTES_MAX = 16 * 1024
-"""A slice up to this size is read and sent together with what is around it."""
+COPIED_BYTES_MAX = 32 * 1024
+"""A slice up to this size is read and sent together with what is around it: 9 us instead of 15, at a few bytes 7."""
 GATHERED_PARTS_MAX = 64
 GATHERED_BYTES_MAX = 256 * 1024
 
