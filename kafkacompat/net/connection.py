@@ -37,6 +37,8 @@ TURN_FRAMES = 64
 TURN_RECEIVED_BYTES = 256 * 1024
 """What a connection whose socket never runs dry takes in before others get their turn."""
 TURN_SENT_BYTES = 1024 * 1024
+SENT_AT_ONCE_BYTES = 64 * 1024
+"""A longer reply waits for its connection's turn: whoever gives it has other work to do."""
 WARMTH_TRUSTED_MS = 100
 """How long a full socket may hold back a slice without its being asked for in the page cache again."""
 REPLIES_WAITING_MAX = 128
@@ -336,17 +338,14 @@ class Connection:
         """
         if self._full or self._warming:
             return False
+        output = self._output
         try:
             self._release_replies()
-            flushed = self._output.flush(TURN_SENT_BYTES)
+            if output.queued_bytes > SENT_AT_ONCE_BYTES or output.flush(TURN_SENT_BYTES) is not Flushed.EMPTY:
+                return False
         except Exception:
             return False
-        if (
-            flushed is not Flushed.EMPTY
-            or self._buffer
-            or self._stage is not Stage.OPEN
-            or self._watched != READ
-        ):
+        if self._buffer or self._stage is not Stage.OPEN or self._watched != READ:
             return False
         self.last_active_ms = self._host.clock.monotonic_ms()
         return True

@@ -494,3 +494,24 @@ async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection
         await expect_closed(waiting)
         assert len(dispatcher.closed) == 1
         assert len(failed) == 2
+
+
+async def test_a_long_reply_leaves_in_its_connections_own_turn() -> None:
+    dispatcher = ScriptedDispatcher()
+    unsent: list[int] = []
+    long = framed(bytes(connection.SENT_AT_ONCE_BYTES))
+
+    def wake(frame: memoryview) -> list[ReplyPart]:
+        dispatcher.pending.pop(b"park").resolve([long])
+        unsent.extend(each.unsent_bytes for each in server._connections.values())
+        return [framed(bytes(frame))]
+
+    dispatcher.answers[b"wake"] = wake
+    async with serving(dispatcher) as server:
+        waiting, other = await dial(server), await dial(server)
+        await waiting.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await other.send_all(framed(b"wake"))
+        assert await receive_frame(waiting) == long[4:]
+        assert await receive_frame(other) == b"wake"
+        assert unsent == [len(long), 0]
