@@ -8,7 +8,7 @@ from pathlib import Path
 from selenium import webdriver
 
 from interop_tests.cluster.clusters import Cluster
-from interop_tests.console.page import Page
+from interop_tests.console.page import PHONE, Page
 from interop_tests.console.process import ConsoleProcess
 from interop_tests.console.samples import RESULT_TOPICS
 from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
@@ -27,6 +27,19 @@ def test_topics_are_listed_with_records_rates_and_sizes(page: Page, console: Con
     assert not any(name.startswith("__") for name in rows)
     page.click("#internal")
     page.wait_for("#topics", "__consumer_offsets")
+
+
+def test_names_rates_and_sizes_are_to_be_seen_on_a_phone(page: Page, console: ConsoleProcess) -> None:
+    """Without a push to the side, which nothing on a phone tells of."""
+    console.wait_for("/api/cluster", lambda view: sized(view, MIXED_TOPIC))
+    page.open("#/cluster", size=PHONE).wait_for("#topics", MIXED_TOPIC, "KiB", "/s")
+    shown = """return [...document.querySelector('#topics tbody tr').cells]
+        .filter(each => each.offsetWidth).map(each => each.innerText)"""
+    name, rate, size = page.script(shown)[:3]
+    assert rate.endswith("/s")
+    assert size.endswith("B")
+    for box in page.boxes("#topics tbody tr:first-child td")[:3]:
+        assert box["x"] + box["width"] <= PHONE[0] - 20, name
 
 
 def sized(view: dict[str, object], name: str) -> bool:

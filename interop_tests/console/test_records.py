@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interop_tests.console.page import Page
+from interop_tests.console.page import PHONE, Page
 from interop_tests.console.process import ConsoleProcess
 from interop_tests.console.samples import BASE_MS
 from interop_tests.console.writing import GROUP, MIXED_RECORDS, MIXED_TOPIC, Writer
@@ -147,6 +147,15 @@ def test_the_form_says_what_the_address_asked_for_and_leads_on_from_it(page: Pag
     page.click("#browse-newest")
     at_offsets(page, 35, 59)
     assert form()[:2] == ["latest", ""]
+
+
+def test_values_are_to_be_seen_on_a_phone(page: Page) -> None:
+    """Without a push to the side, which nothing on a phone tells of."""
+    page.open(f"#/browse?topic={MIXED_TOPIC}&offset=5&limit=10", size=PHONE)
+    at_offsets(page, 5, 14)
+    for box in page.boxes("#browse-records td.value"):
+        assert box["width"] > 80
+        assert box["x"] + box["width"] <= PHONE[0] - 20
 
 
 def test_a_value_that_cannot_be_read_on_is_said(page: Page) -> None:

@@ -146,10 +146,10 @@ export class BrowseView {
     }
     replace(byId("browse-records"), table(`Records of ${topic}, partition ${partition}`, [
       { title: "Offset", class: "nowrap", cell: (row) => this.fold(row) },
-      { title: "Time (UTC)", class: "nowrap", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
+      { title: "Time (UTC)", class: "nowrap time", cell: (row) => h("span", { title: row.timestamp_type ?? "" }, precise(row.timestamp_ms)) },
       { title: "Key", class: "clip mono key", cell: (row) => short(row.key) },
       { title: "Value", class: "clip mono value", cell: (row) => short(row.value) },
-      { title: "Size", number: true, cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
+      { title: "Size", number: true, class: "hide-small", cell: (row) => (row.value.kind === "null" ? "null" : bytes(row.value.size_bytes)) },
     ], records, (row) => this.open.has(row.offset) && this.detail(row)));
   }
 

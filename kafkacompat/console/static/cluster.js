@@ -83,11 +83,11 @@ export class ClusterView {
     replace(byId("topics"), table("Topics", [
       { title: "Topic", class: "nowrap", cell: (topic) => this.fold(`topic ${topic.topic}`, topic.topic) },
       { title: "Partitions", number: true, class: "hide-small", cell: (topic) => count(topic.partitions.length) },
-      { title: "State", cell: (topic) => topicState(topic) },
-      { title: "Records", number: true, cell: (topic) => h("span", { title: "offsets between start and end; compaction leaves fewer records" }, count(topic.records)) },
+      { title: "State", class: "hide-small", cell: (topic) => topicState(topic) },
+      { title: "Records", number: true, class: "hide-small", cell: (topic) => h("span", { title: "offsets between start and end; compaction leaves fewer records" }, count(topic.records)) },
       { title: "Records/s", number: true, cell: (topic) => rate(topic.records_per_s) },
       { title: "On disk", number: true, cell: (topic) => bytes(topic.size_bytes) },
-      { title: "", number: true, cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}`, "aria-label": `records of ${topic.topic}` }, "records") },
+      { title: "", number: true, class: "hide-small", cell: (topic) => h("a", { href: `#/browse?topic=${encodeURIComponent(topic.topic)}`, "aria-label": `records of ${topic.topic}` }, "records") },
     ], shown, (topic) => this.open.has(`topic ${topic.topic}`) && partitionTable(topic)), more > 0 ? h("p", { class: "muted" }, `${more} more topics are not shown.`) : null);
   }
 

@@ -107,7 +107,7 @@ export class PipelineView {
         { title: "", class: "bar-cell", cell: (row) => track(row.views / most) },
         { title: "Views", number: true, cell: (row) => count(row.views) },
         { title: "Visitors", number: true, cell: (row) => count(row.visitors) },
-        { title: "Move", number: true, cell: (row) => moved(row) },
+        { title: "Move", number: true, class: "hide-small", cell: (row) => moved(row) },
       ], top.pages.map((page, number) => ({ ...page, rank: number + 1 }))));
     this.visitors.update({
       series: [{ name: "views", tone: "tone-1" }, { name: "visitors", tone: "tone-3" }, { name: "searches", tone: "tone-2" }],
@@ -152,9 +152,9 @@ export class PipelineView {
       : table("Services: latency, errors and load of the latest full window", [
         { title: "Service", class: "nowrap", cell: (row) => [h("span", { class: `swatch ${row.tone}` }), row.service] },
         { title: "State", cell: (row) => serviceState(row, alarmed) },
-        { title: "p50", number: true, cell: (row) => milliseconds(row.last?.p50_ms) },
+        { title: "p50", number: true, class: "hide-small", cell: (row) => milliseconds(row.last?.p50_ms) },
         { title: "p95", number: true, cell: (row) => milliseconds(row.last?.p95_ms) },
-        { title: "p99", number: true, cell: (row) => milliseconds(row.last?.p99_ms) },
+        { title: "p99", number: true, class: "hide-small", cell: (row) => milliseconds(row.last?.p99_ms) },
         { title: "Errors", number: true, cell: (row) => percent(row.last?.error_rate) },
         { title: "CPU", number: true, cell: (row) => percent((row.sample?.cpu_percent ?? row.last?.cpu_percent ?? NaN) / 100) },
         { title: "Memory", number: true, cell: (row) => bytes(row.sample?.memory_bytes) },
