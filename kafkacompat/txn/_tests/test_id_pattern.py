@@ -57,9 +57,8 @@ from kafkacompat.txn.id_pattern import PATTERN_LENGTH_MAX, InvalidPattern, id_ma
 )
 def test_a_whole_id_matches(pattern: str, matching: list[str], others: list[str]) -> None:
     matches = id_matcher(pattern)
-    for _ in range(2):  # the second time from memory
-        assert [text for text in matching if not matches(text)] == []
-        assert [text for text in others if matches(text)] == []
+    assert [text for text in matching if not matches(text)] == []
+    assert [text for text in others if matches(text)] == []
 
 
 @pytest.mark.parametrize(
@@ -95,15 +94,12 @@ def test_a_whole_id_matches(pattern: str, matching: list[str], others: list[str]
         "(?!a)b",
         "(?<=a)b",
         "(?P<n>a)(?P=n)",
-        "(?P<n>a)(?P<n>b)",
         "(?P<>a)",
         "(?i-)a",
         "(?",
         "(?i",
-        "(" * 150 + ")" * 150,
         "(a{500}b){3}",
         "|{1}",
-        "(abcdefgh){999}",
         "a" * (PATTERN_LENGTH_MAX + 1),
     ],
 )
@@ -113,7 +109,16 @@ def test_what_is_no_pattern_here(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", [".*" * 400 + "x", "(a*)*b", "((a+))+b", "(a|a)*b", "(a|b|ab)*c", "(?:a?){500}a{500}"]
+    "pattern",
+    [
+        ".*" * 400 + "x",
+        "(a*)*b",
+        "((a+))+b",
+        "(a|a)*b",
+        "(a|b|ab)*c",
+        "(?:a?){500}a{500}",
+        "(.{0,10}){0,100}c",
+    ],
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Matchers that try one way after the other would not come to an end."""
@@ -121,13 +126,9 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     assert not any(matches(text * 100) for text in ("a", "ab", "ba"))
 
 
-def test_a_pattern_that_takes_too_many_steps_is_refused() -> None:
-    """What was found of a character is remembered, so it takes many."""
-    pattern = "(.{0,10}){0,100}"
-    assert id_matcher(pattern)("a" * 300)
-    matches = id_matcher(pattern)
+def test_a_pattern_that_takes_too_much_memory_is_refused() -> None:
     with pytest.raises(InvalidPattern):
-        matches("".join(map(chr, range(0x3000, 0x3800))))
+        id_matcher(r"(?:\pL{30}){30}(?:\pN{30}){30}")
 
 
 def either_of(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
