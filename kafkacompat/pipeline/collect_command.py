@@ -13,13 +13,16 @@ from kafkacompat.pipeline.collector.disk import MAX_FILES, MAX_HANDLES, Disk
 from kafkacompat.pipeline.collector.running import Collector, Figures
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
-from kafkacompat.pipeline.failure import require_extra
+from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.quantities import positive
 from kafkacompat.pipeline.saying import Voice
-from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, LOGS_RAW, create_missing, plans
+from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
 
 DEFAULT_STATE: Final = "kafkacompat-collector"
 TELL_INTERVAL_S: Final = 5.0
+TOPICS_AGAIN_TIMEOUT_S: Final = 3.0
+"""For asking the broker while files are followed: nobody looks at them meanwhile."""
+
 OTHER_HANDLES: Final = 96
 """Kept free for the state, the connections to brokers and what the interpreter opens."""
 
@@ -55,12 +58,22 @@ def run(arguments: argparse.Namespace) -> int:
             signal.signal(number, lambda number, frame: stopping.append(number))
         voice = Voice(lambda: stopping.append(signal.SIGPIPE))
 
-        def ensure_topics() -> None:
-            create_missing(arguments.bootstrap, plans([LOGS_RAW]))
+        def ensure_topics(timeout_s: float = TOPICS_AGAIN_TIMEOUT_S) -> None:
+            create_missing(arguments.bootstrap, plans([LOGS_RAW]), timeout_s)
 
-        ensure_topics()
+        away = None
+        try:
+            ensure_topics(DEFAULT_TIMEOUT_S)
+        except PipelineFailed as failure:
+            # On a first run that is most likely a wrong address. Later the files must be held before rotation takes them.
+            if arguments.until_end or state.load() is None:
+                raise
+            away = failure
         disk = Disk(arguments.files, allow_handles())
         shipper = Shipper(arguments.bootstrap, arguments.host, ensure_topics)
+        if away is not None:
+            voice.warn(f"collector: {away}; follows the files meanwhile")
+            shipper.seek_topic()
         teller = Teller(arguments.interval, voice)
         collector = Collector(disk, state, shipper)
         voice.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {arguments.bootstrap}")

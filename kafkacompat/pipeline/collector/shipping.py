@@ -32,7 +32,7 @@ CUT_HEADER: Final = "cut_from_bytes"
 TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 ALONE_TIMEOUT_S: Final = 2.0
-TOPIC_TIMEOUT_S: Final = 5.0
+TOPIC_TIMEOUT_S: Final = 3.0
 RECONNECT_MAX_MS: Final = 2000
 
 Headers = list[tuple[str, bytes]]
@@ -67,6 +67,10 @@ class Shipper:
     def room(self) -> bool:
         """Whether more may be handed over."""
         return self.on_the_way_bytes < MAX_ON_THE_WAY_BYTES
+
+    def seek_topic(self) -> None:
+        """The broker could not be asked for the topic yet: each turn asks, until it answers."""
+        self._topic_missing = True
 
     def ship(self, chunk: Chunk, lines: list[Line], identity: str, path: str) -> None:
         """Hand these lines of one chunk over."""

@@ -1,0 +1,92 @@
+"""The collector's command where the broker is away when it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from kafkacompat.pipeline import collect_command
+from kafkacompat.pipeline.collector import running
+from kafkacompat.pipeline.failure import PipelineFailed
+
+STATE = '{"version": 1, "files": [], "held": []}'
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
+    return SimpleNamespace(
+        state=str(tmp_path / "state"),
+        files=[str(tmp_path / "a.log")],
+        bootstrap="127.0.0.1:1",
+        host="web",
+        interval=1e6,
+        until_end=until_end,
+    )
+
+
+def test_a_first_run_says_that_nobody_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(collect_command, "DEFAULT_TIMEOUT_S", 0.2)
+    with pytest.raises(PipelineFailed, match=r"no broker answers at 127\.0\.0\.1:1"):
+        collect_command.run(words(tmp_path))  # type: ignore[arg-type]
+    (tmp_path / "state" / "positions.json").write_text(STATE)
+    with pytest.raises(PipelineFailed, match=r"no broker answers at 127\.0\.0\.1:1"):
+        collect_command.run(words(tmp_path, until_end=True))  # type: ignore[arg-type]
+
+
+def test_a_later_run_holds_the_files_and_asks_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[float] = []
+    log = tmp_path / "a.log"
+    log.write_text("a line\n")
+    held: list[bool] = []
+
+    def nobody(bootstrap: str, topics: object, timeout_s: float) -> None:
+        asked.append(timeout_s)
+        if len(asked) == 2:
+            log.unlink()
+        if len(asked) == 4:
+            held.append(any(f"{log} (deleted)" == target for target in open_files()))
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise PipelineFailed("no broker answers")
+
+    monkeypatch.setattr(collect_command, "create_missing", nobody)
+    monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.1)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "positions.json").write_text(STATE)
+    watchdog = threading.Timer(60.0, os.kill, (os.getpid(), signal.SIGTERM))
+    watchdog.start()
+    try:
+        assert collect_command.run(words(tmp_path)) == 0  # type: ignore[arg-type]
+    finally:
+        watchdog.cancel()
+    assert asked == [collect_command.DEFAULT_TIMEOUT_S, *[collect_command.TOPICS_AGAIN_TIMEOUT_S] * 3]
+    assert held == [True]
+    said = capsys.readouterr()
+    assert "collector: no broker answers; follows the files meanwhile\n" in said.err
+    assert "collector stopped: 0 lines, 0.0 MB shipped, lag 0 bytes in 1 files" in said.out
+
+
+def open_files() -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            found.append(str(descriptor.readlink()))
+        except OSError:
+            continue
+    return found
