@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Unique = Callable[[str], str]
+START_TIMEOUT_S = 60.0
+"""Of two JVMs at once."""
 __all__ = ["spark"]
 
 
@@ -66,10 +68,10 @@ def test_the_java_clients(cluster: Cluster, tools: KafkaTools, unique: Unique, t
         def acknowledged() -> int:
             return len(events(produced, "producer_send_success"))
 
-        wait_until(lambda: acknowledged() > 200, "the producer works", 30)
+        wait_until(lambda: acknowledged() > 200, "the producer works", START_TIMEOUT_S)
         disturb(cluster, topic)
         before = acknowledged()
-        wait_until(lambda: acknowledged() > before + 200, "the producer goes on", 30)
+        wait_until(lambda: acknowledged() > before + 200, "the producer goes on", 60)
         producer.terminate()
         producer.wait(30)
         sent = events(produced, "producer_send_success")
@@ -112,7 +114,7 @@ def test_a_spark_query(cluster: Cluster, spark: SparkSession, unique: Unique, tm
     work = ConfluentWork(cluster.bootstrap, topic, 3, "for-spark")
     try:
         work.start()
-        wait_until(lambda: (sink / "_spark_metadata" / "0").exists(), "the query works", 60)
+        wait_until(lambda: (sink / "_spark_metadata" / "0").exists(), "the query works", 2 * START_TIMEOUT_S)
         disturb(cluster, topic)
         work.wait_for_progress()
         work.stop()
@@ -122,7 +124,7 @@ def test_a_spark_query(cluster: Cluster, spark: SparkSession, unique: Unique, tm
             return sorted((row["partition"], row["offset"], row["value"]) for row in found)
 
         count = sum(work.sent.values())
-        wait_until(lambda: len(copied()) >= count, "everything is copied", 60, 0.5)
+        wait_until(lambda: len(copied()) >= count, "everything is copied", 120, 0.5)
         assert query.isActive, query.exception()
     finally:
         work._ended.set()

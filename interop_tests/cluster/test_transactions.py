@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, Producer, TopicPartition
 
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.cluster.copier import Copier
 from interop_tests.cluster.workload import closing_consumer
 from interop_tests.harness.chance import seeded_chance
 from interop_tests.harness.java_tools import tool_command
+from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
@@ -52,7 +53,8 @@ def fill(bootstrap: str, topic: str, inputs: int = INPUTS) -> None:
 
 
 def committed_values(bootstrap: str, topic: str) -> dict[int, list[int]]:
-    """What a read_committed application sees, by partition."""
+    """What a read_committed application sees, by partition, when all transactions have ended."""
+    wait_until_stable(bootstrap, topic, PARTITIONS, TIMEOUT_S)
     values: dict[int, list[int]] = {each: [] for each in range(PARTITIONS)}
     with closing_consumer(
         bootstrap, **{"isolation.level": "read_committed", "enable.partition.eof": True}
@@ -64,7 +66,7 @@ def committed_values(bootstrap: str, topic: str) -> dict[int, list[int]]:
             for message in consumer.consume(500, 1.0):
                 if message.error() is None:
                     values[message.partition()].append(int(message.value()))
-                else:
+                elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
             return len(ended) == PARTITIONS
 
