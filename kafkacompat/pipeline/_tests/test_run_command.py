@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +97,47 @@ def test_the_connector_comes_by_package_unless_jars_are_given() -> None:
 def test_only_a_local_master_is_bound_to_loopback() -> None:
     assert session.settings(options())["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in session.settings(options(master="spark://h:1"))
+
+
+class Builder:
+    """Stands for Spark's: keeps what it is told, and is the session as well."""
+
+    def __init__(self) -> None:
+        self.masters: list[str] = []
+        self.configs: dict[str, str] = {}
+
+    def master(self, address: str) -> Builder:
+        self.masters.append(address)
+        return self
+
+    def config(self, key: str, value: str) -> Builder:
+        self.configs[key] = value
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name in ("sparkContext", "read") else lambda *words: self
+
+
+@pytest.mark.parametrize(
+    "master", ["yarn", "k8s://https://api:6443", "spark://one:7077,two:7077", "local[3]"]
+)
+def test_the_master_is_handed_to_spark_as_it_is(
+    master: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sql = pytest.importorskip("pyspark.sql")
+    monkeypatch.setattr(session, "require_java", lambda: None)
+    # Set first, so that what the call leaves behind goes with the test.
+    monkeypatch.setenv("SPARK_LOCAL_IP", "")
+    monkeypatch.delenv("SPARK_LOCAL_IP")
+    builder = Builder()
+    monkeypatch.setattr(sql, "SparkSession", SimpleNamespace(builder=builder))
+    session.start_session(parsed("logs", "--master", master, "--checkpoint", str(tmp_path)))
+    assert builder.masters == [master]
+    assert builder.configs["spark.jars.packages"] == CONNECTOR
+    # Executors on other machines must reach the driver.
+    is_local = master.startswith("local")
+    assert ("SPARK_LOCAL_IP" in os.environ) is is_local
+    assert ("spark.driver.host" in builder.configs) is is_local
 
 
 def test_the_callers_own_settings_come_last() -> None:
