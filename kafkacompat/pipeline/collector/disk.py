@@ -141,8 +141,8 @@ class Disk:
         """Names of packed leftovers that the patterns found, or that lie where a file of this name lay."""
         listed = set(self.packed)
         for folder in _folders(path):
-            with contextlib.suppress(OSError):
-                listed |= {entry.path for entry in os.scandir(folder) if is_compressed(entry.path)}
+            with contextlib.suppress(OSError), os.scandir(folder) as entries:
+                listed |= {entry.path for entry in entries if is_compressed(entry.path)}
         return listed
 
     def take_in(self, descriptor: int, path: str, now_s: float) -> Look:
