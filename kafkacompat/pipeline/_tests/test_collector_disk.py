@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.pipeline._tests.collector_world import World, a_world
+from kafkacompat.pipeline._tests.collector_world import World, Written, a_world
 from kafkacompat.pipeline.collector import running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
@@ -157,6 +157,29 @@ def test_a_file_that_was_out_of_sight_goes_on_under_its_event_ids(world: World) 
     assert world.missing() == []
     assert set(world.values().values()) == {1}
     assert len({identity for identity, _ in world.arrived}) == 1
+
+
+def test_a_log_that_is_a_link_to_the_file_of_the_day_is_read_through_every_switch(world: World) -> None:
+    """Also of the day before, which the pattern finds no more, when the collector dies after the switch."""
+    world.drain()
+    world.log.unlink()
+    for day in range(3):
+        world.files[-1].stream.close()
+        path = world.folder / f"{day}.txt"
+        world.files.append(Written(path))
+        world.append(20)
+        link = world.folder / "link"
+        link.symlink_to(path)
+        link.replace(world.log)
+        world.shipper.allowed = 2
+        world.turn()
+        world.append(5)
+        if day:
+            world.crash()
+    world.drain()
+    assert world.missing() == []
+    assert len(world.values()) == 75
+    assert set(world.values().values()) == {1}
 
 
 def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world: World) -> None:
