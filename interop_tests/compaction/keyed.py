@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from interop_tests.harness.waiting import wait_until
 
@@ -36,6 +43,17 @@ def create_compacted(bootstrap: str, topic: str, **config: str) -> None:
     settings = EAGER_TOPIC | {key.replace("_", "."): value for key, value in config.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, 1, 1, config=settings)]).values():
+        future.result(WAIT_S)
+
+
+def set_cleaners_pace(bootstrap: str, bytes_per_second: str) -> None:
+    """While the broker, of id 1, runs."""
+    pace = ConfigEntry(
+        "log.cleaner.io.max.bytes.per.second", bytes_per_second, incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[pace])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
 
 

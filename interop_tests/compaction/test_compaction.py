@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,7 @@ from interop_tests.compaction.keyed import (
     read_all,
     wait_until_clean,
 )
-from interop_tests.compaction.killing import environment
+from interop_tests.compaction.killing import SLOW_PACE, environment, kill_during_a_cleaning
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.switching import SwitchingBroker
@@ -171,20 +172,24 @@ def test_kills_between_the_renames_of_a_swap(
 
 
 def test_kills_at_random_moments_of_cleaning(make_broker: MakeBroker) -> None:
-    broker = make_broker(EAGER_CLEANER)
+    broker = make_broker(EAGER_CLEANER | {"log.cleaner.io.max.bytes.per.second": SLOW_PACE})
     create_compacted(broker.bootstrap, "kept")
     updates = Updates(broker.bootstrap, "kept", **{"message.timeout.ms": 60_000})
-    for number in range(KILLS_AT_RANDOM):
-        writer = threading.Thread(target=updates.write, args=(20_000, KEYS, 400, TOMBSTONES_EVERY))
+    chance, kills, tries = random.Random(3), 0, 0
+    ends: set[bytes | None] = set()
+    while kills < KILLS_AT_RANDOM:
+        tries += 1
+        assert tries <= 2 * KILLS_AT_RANDOM + 2, f"only {kills} of {tries - 1} kills fell into a cleaning"
+        writer = threading.Thread(target=updates.write, args=(6000, KEYS, 400, TOMBSTONES_EVERY))
         writer.start()
-        start = cleaned_to(broker.data_dir, "kept")
-        wait_until(lambda: cleaned_to(broker.data_dir, "kept") != start, "cleaning goes on", WAIT_S)  # noqa: B023
-        writer.join(0.05 * (number % 9))
-        broker.kill()
+        kills += kill_during_a_cleaning(broker, "kept", 0.4 * chance.random())
         broker.start()
         writer.join(WAIT_S)
         assert_last_values(broker.bootstrap, updates)
-    assert None in {value for _, value in updates.last.values()}, "no key ended with a tombstone"
+        wait_until_clean(broker.data_dir, "kept")
+        assert_last_values(broker.bootstrap, updates)
+        ends |= {value for _, value in updates.last.values()}
+    assert None in ends, "no key ended with a tombstone"
 
 
 @pytest.mark.parametrize("first", [KAFKACOMPAT, APACHE])

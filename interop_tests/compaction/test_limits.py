@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
@@ -17,6 +16,7 @@ from interop_tests.compaction.keyed import (
     cleaned_to,
     create_compacted,
     read_all,
+    set_cleaners_pace,
     wait_until_clean,
 )
 from interop_tests.harness.broker import BrokerProcess
@@ -112,12 +112,6 @@ def test_the_throttle_holds_the_cleaner_back(make_broker: MakeBroker) -> None:
     for _ in range(50):
         assert cleaned_to(broker.data_dir, "kept") == -1
         time.sleep(0.1)
-    entry = ConfigEntry(
-        "log.cleaner.io.max.bytes.per.second", "1.0E9", incremental_operation=AlterConfigOpType.SET
-    )
-    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(WAIT_S)
+    set_cleaners_pace(broker.bootstrap, "1.0E9")
     wait_until_clean(broker.data_dir, "kept")
     assert_last_values(broker.bootstrap, updates)

@@ -22,9 +22,10 @@ from interop_tests.compaction.keyed import (
     cleaned_to,
     create_compacted,
     read_messages,
+    set_cleaners_pace,
     wait_until_clean,
 )
-from interop_tests.compaction.killing import environment
+from interop_tests.compaction.killing import FAST_PACE, SLOW_PACE, environment, kill_during_a_cleaning
 from interop_tests.harness.broker import APACHE, BrokerProcess
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.stable import wait_until_stable
@@ -146,7 +147,7 @@ def test_read_committed_of_a_cleaned_topic_across_kills(
     tools: KafkaTools, make_broker: MakeBroker, monkeypatch: pytest.MonkeyPatch, retention_ms: int
 ) -> None:
     """Ended by kill -9 right after the n-th rename of a swap, and at any moment while cleaning goes on."""
-    broker = make_broker(EAGER_CLEANER)
+    broker, chance = make_broker(EAGER_CLEANER), random.Random(retention_ms)
     create_compacted(broker.bootstrap, KEPT, delete_retention_ms=str(retention_ms))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(COPY, 1, 1)])[COPY].result(WAIT_S)
@@ -176,14 +177,18 @@ def test_read_committed_of_a_cleaned_topic_across_kills(
             broker.kill()
             broker.start()
         go_on_after_the_kill()
-    for number in range(KILLS_AT_RANDOM):
-        with going_on(transactions) as writer:
-            start = cleaned_to(broker.data_dir, KEPT)
-            wait_until(lambda: cleaned_to(broker.data_dir, KEPT) != start, "cleaning goes on", WAIT_S)  # noqa: B023
-            writer.join(0.05 * (number % 9))
-            broker.kill()
+    set_cleaners_pace(broker.bootstrap, SLOW_PACE)
+    kills = tries = 0
+    while kills < KILLS_AT_RANDOM:
+        tries += 1
+        assert tries <= 2 * KILLS_AT_RANDOM + 2, f"only {kills} of {tries - 1} kills fell into a cleaning"
+        with going_on(transactions):
+            kills += kill_during_a_cleaning(broker, KEPT, 0.4 * chance.random())
             broker.start()
         go_on_after_the_kill()
+        wait_until_clean(broker.data_dir, KEPT)
+        assert_agree(broker.bootstrap, transactions, retention_ms)
+    set_cleaners_pace(broker.bootstrap, FAST_PACE)
     for _ in range(10):
         transactions.carry_out()
     wait_until_clean(broker.data_dir, KEPT)
