@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
@@ -21,6 +21,7 @@ from interop_tests.compaction.keyed import (
 )
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.waiting import wait_until
+from interop_tests.storage.contents import consumer
 
 pytestmark = pytest.mark.needs_control
 
@@ -54,6 +55,50 @@ def test_young_records_wait_for_min_compaction_lag(make_broker: MakeBroker) -> N
     offsets, _ = read_all(broker.bootstrap, "kept")
     assert [offset for offset in offsets if offset >= 5000] == list(range(5000, 10_000))
     assert len([offset for offset in offsets if offset < clean]) <= KEYS
+
+
+def test_a_log_of_both_policies_is_cleaned_and_loses_what_is_too_old(make_broker: MakeBroker) -> None:
+    """Keys that were written once stay for ever with compaction alone; with both policies they go when their segment is old."""
+    broker = make_broker(EAGER_CLEANER | {"log.retention.check.interval.ms": "300"})
+    hour_ms, now_ms = 3_600_000, int(time.time() * 1000)
+    topics = {"both": "compact,delete", "kept": "compact"}
+    for topic, policy in topics.items():
+        create_compacted(
+            broker.bootstrap,
+            topic,
+            cleanup_policy=policy,
+            retention_ms=str(hour_ms),
+            message_timestamp_before_max_ms=str(2**63 - 1),
+        )
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    once, often = 5000, 6000
+    for topic in topics:
+        for number in range(once + often):
+            key = b"once-%d" % number if number < once else b"key-%d" % (number % KEYS)
+            stamp_ms = now_ms - (2 * hour_ms if number < once else 0)
+            producer.produce(topic, b"%d " % number + b"v" * 500, key, timestamp=stamp_ms)
+            producer.poll(0)
+        assert producer.flush(WAIT_S) == 0
+
+    def begins_at(topic: str) -> int:
+        with consumer(broker.bootstrap) as reader:
+            return int(reader.get_watermark_offsets(TopicPartition(topic, 0), WAIT_S)[0])
+
+    wait_until(lambda: begins_at("both") > once // 2, "old segments are deleted", WAIT_S)
+    for topic in topics:
+        wait_until_clean(broker.data_dir, topic)
+    expected = {b"key-%d" % (number % KEYS): number for number in range(once, once + often)}
+    found = {}
+    for topic in topics:
+        offsets, found[topic] = read_all(broker.bootstrap, topic, start=begins_at(topic))
+        below = [offset for offset in offsets if once <= offset < cleaned_to(broker.data_dir, topic)]
+        assert len(below) <= KEYS, "it is cleaned"
+        assert {key: found[topic][key][0] for key in expected} == expected
+    assert found["kept"].keys() - expected.keys() == {b"once-%d" % number for number in range(once)}
+    assert begins_at("kept") == 0
+    # Only those that share a segment with young ones are still there.
+    assert begins_at("both") <= min(offset for offset, _ in found["both"].values())
+    assert len(found["both"]) < once // 2 + KEYS
 
 
 def test_max_compaction_lag_cleans_what_is_not_dirty_enough(make_broker: MakeBroker) -> None:

@@ -479,6 +479,51 @@ def test_describe_and_list(
     producer.finish(False)
 
 
+def test_describe_producers(
+    connection: Connection, make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol
+) -> None:
+    """While its transaction is open, and after the marker, which bears the next epoch in the new protocol."""
+    topic = make_topic()
+    producer = make_producer()
+    began_ms = time.time_ns() // 1_000_000
+
+    def described() -> dict[str, Any]:
+        body = {"Topics": [{"Name": topic, "PartitionIndexes": [0]}]}
+        ((partition,),) = (
+            each["Partitions"] for each in connection.call("DescribeProducers", 0, body)["Topics"]
+        )
+        assert partition["ErrorCode"] == 0
+        (found,) = partition["ActiveProducers"]
+        assert found["ProducerId"] == producer.id
+        assert began_ms <= found["LastTimestamp"] <= time.time_ns() // 1_000_000
+        return {name: found[name] for name in ("ProducerEpoch", "LastSequence", "CurrentTxnStartOffset")} | {
+            "knows its coordinator": found["CoordinatorEpoch"] >= 0
+        }
+
+    epoch = producer.epoch
+    produce(connection, topic, BatchPlan([b"plain"], base_timestamp_ms=began_ms))
+    producer.send(topic, b"a", b"b")
+    producer.send(topic, b"c")
+    assert described() == {
+        "ProducerEpoch": epoch,
+        "LastSequence": 2,
+        "CurrentTxnStartOffset": 1,
+        "knows its coordinator": False,
+    }
+    producer.finish(True)
+    producer.wait_for("CompleteCommit")
+    assert described() == {
+        "ProducerEpoch": epoch + 1 if protocol.adds else epoch,
+        "LastSequence": -1 if protocol.adds else 2,
+        "CurrentTxnStartOffset": -1,
+        "knows its coordinator": True,
+    }
+    for name, code in (("no-such-topic", 3), ("not/legal", 17)):
+        body = {"Topics": [{"Name": name, "PartitionIndexes": [0]}]}
+        (refused,) = connection.call("DescribeProducers", 0, body)["Topics"]
+        assert refused["Partitions"][0]["ErrorCode"] == code
+
+
 def commit_offsets(
     producer: Producer, group: str, topic: str, offset: int, *, partition: int = 0, **member: Any
 ) -> int:
