@@ -73,7 +73,7 @@ def _cleanable_end(log: PartitionLog, first_dirty: int, now_ms: int) -> tuple[in
         for at in range(count):
             if (
                 segments[at + 1].base_offset > first_dirty
-                and segments[at].largest_timestamp()[0] > now_ms - lag_ms
+                and segments[at].retention_timestamp_ms() > now_ms - lag_ms
             ):
                 count = at
                 break

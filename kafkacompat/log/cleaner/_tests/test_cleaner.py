@@ -260,6 +260,17 @@ def test_ratio_lag_and_policy_decide() -> None:
     assert dirtiest([log], NOW_MS + 2000) is None
 
 
+def test_records_without_a_time_are_as_young_as_their_file() -> None:
+    """min.compaction.lag.ms holds for them as well."""
+    disk = MemoryDisk()
+    disk.now_ms = NOW_MS
+    log = new_log(disk, dataclasses.replace(COMPACT, min_compaction_lag_ms=1000))
+    while len(log.segments) < 3:
+        append(log, [(b"k", FILLER)], timestamp_ms=-1)
+    assert candidate(log, NOW_MS + 999) is None
+    assert candidate(log, NOW_MS + 1000) is not None
+
+
 def test_a_checkpoint_outside_the_log_means_its_start() -> None:
     disk = MemoryDisk()
     log = new_log(disk)
