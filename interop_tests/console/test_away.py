@@ -35,6 +35,8 @@ def test_a_killed_broker_is_said_and_its_return_noticed(
     page.wait_for("#health", "healthy")
     page.wait_for("#logs-chart", "kafkacompat pipeline run logs --bootstrap " + broker.bootstrap)
     page.wait_for("#services", "kafkacompat pipeline run metrics")
+    page.wait_for("#services", "kafkacompat pipeline generate --bootstrap " + broker.bootstrap)
+    page.wait_for("#sessions-bars", "kafkacompat pipeline run activity")
     assert "–" in page.text("#tiles")
     page.script("window.untouched = true")
 
@@ -42,6 +44,7 @@ def test_a_killed_broker_is_said_and_its_return_noticed(
     writer.create("activity.visitors", partitions=1, cleanup_policy="compact")
     writer.send([visitors(0, 41), visitors(1, 42)])
     page.wait_for("#tiles", "Visitors\n41")
+    assert "kafkacompat" not in page.wait_for("#sessions-bars", "No session has ended yet"), "the job runs"
 
     broker.kill()
     said = page.wait_for(

@@ -64,7 +64,7 @@ def test_top_pages_sessions_services_and_alerts_are_listed(page: Page) -> None:
     assert page.rows("#sessions")[0][0] == latest.fields["user_id"]
     alerts = page.text("#alerts")
     assert "critical payments" in alerts
-    assert "error_rate: 18 % over 5 %" in alerts
+    assert "error_rate: 18 %, threshold 5 %" in alerts
     assert page.text("#sessions-note") == "latest session of 300 users"
 
 
@@ -105,6 +105,11 @@ def test_lines_are_drawn_for_every_service(page: Page) -> None:
     payments = heights[SERVICES.index("payments")]
     assert payments > 5 * max(height for height in heights if height != payments), "its outage stands out"
     assert page.text("#latency-chart .legend").split("\n") == list(SERVICES)
+    for chart, lines in (("visitors", 3), ("latency", len(SERVICES)), ("errors", len(SERVICES))):
+        pale = page.boxes(f"#{chart}-chart path.newest")
+        assert len(pale) == lines, "the newest window still fills: it is no fall of the line"
+        full = page.boxes(f"#{chart}-chart path.line")
+        assert max(box["x"] + box["width"] for box in full) <= min(box["x"] for box in pale) + 2.5
 
 
 def test_the_screenshot_has_ink_where_it_should_be(page: Page, tmp_path: Path) -> None:
@@ -200,6 +205,7 @@ def test_new_results_appear_without_a_reload(page: Page, shown_broker: BrokerPro
     )
     page.wait_for("#rejected", "wrong type: latency_ms · 1")
     assert [row[0].strip() for row in page.rows("#services")] == [*SERVICES, "zebra"]
+    assert page.rows("#services")[-1][1] == "waiting", "no window of it was counted"
     assert page.script("return window.untouched") is True
     writer.write("metrics.latest", None, "zebra")
     writer.written()

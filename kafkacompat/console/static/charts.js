@@ -114,18 +114,23 @@ export class TimeChart {
     return this.data.series.map((series, number) => {
       let path = "";
       let pen = "M";
+      let newest = null;
       const here = [];
       for (const point of points) {
         const value = point.values[number];
         if (value === null) { pen = "M"; continue; }
         const at = this.middle(point);
-        path += `${pen}${at.toFixed(1)} ${y(value).toFixed(1)}`;
+        const place = `${at.toFixed(1)} ${y(value).toFixed(1)}`;
+        // What still fills is no fall: it is drawn pale, from the end of the line on.
+        if (point.open && pen === "L") { newest = `M${path.split(/[ML]/).at(-1)}L${place}`; continue; }
+        path += pen + place;
         pen = "L";
         here.push(at);
       }
       if (here.length === 0) return null;
-      const whole = here.length === points.length && here.length > 1 && this.data.series.length <= 2;
+      const whole = here.length + (newest ? 1 : 0) === points.length && here.length > 1 && this.data.series.length <= 2;
       return [
+        newest && s("path", { class: `newest open ${series.tone}`, d: newest }),
         whole && s("path", { class: `area ${series.tone}`, d: `${path}L${here.at(-1)} ${y(0)}L${here[0]} ${y(0)}Z` }),
         here.length === 1 ? s("circle", { class: `dot ${series.tone}`, cx: here[0], cy: path.split(" ")[1], r: 4 }) : s("path", { class: `line ${series.tone}`, d: path }),
       ];

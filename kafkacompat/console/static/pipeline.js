@@ -12,7 +12,8 @@ const ERROR_SHARE_BAD = 0.05;
 const SERVICE_TONES = 8;
 
 const level = (share) => (share >= ERROR_SHARE_BAD ? "bad" : share >= ERROR_SHARE_WARNING ? "warning" : "");
-const run = (job) => `kafkacompat pipeline run ${job} --bootstrap ${bootstrap}`;
+const command = (words) => `kafkacompat pipeline ${words} --bootstrap ${bootstrap}`;
+const run = (job) => command(`run ${job}`);
 let bootstrap = "HOST:PORT";
 
 // The newest window still fills, so figures are taken from the one before it.
@@ -82,7 +83,7 @@ export class PipelineView {
     });
     const last = settled(windows);
     setText(byId("logs-note"), last ? `${rate(last.requests_per_s)} · ${bytes(last.bytes_per_s)}/s · latest window still fills` : "");
-    hint(host, windows.length === 0, "No requests counted yet. Ship a log and run the job:", "kafkacompat pipeline collect ACCESS.LOG", run("logs"), "kafkacompat pipeline demo");
+    hint(host, windows.length === 0, "No requests counted yet. Ship a log and run the job:", command("collect ACCESS.LOG"), run("logs"), "kafkacompat pipeline demo");
   }
 
   drawRejected({ kept, reasons, latest }) {
@@ -100,7 +101,7 @@ export class PipelineView {
     setText(byId("pages-note"), top.pages.length ? `${clock(top.start_ms)}–${clock(top.end_ms)}` : "");
     const most = top.pages[0]?.views ?? 1;
     replace(byId("pages"), top.pages.length === 0
-      ? empty("No page views yet. Generate some and run the job:", "kafkacompat pipeline generate", run("activity"))
+      ? empty("No page views yet. Generate some and run the job:", command("generate"), run("activity"))
       : table("Most seen pages of the latest full window", [
         { title: "#", number: true, cell: (row) => row.rank },
         { title: "Page", class: "clip mono", cell: (row) => h("span", { title: row.page }, row.page) },
@@ -115,14 +116,16 @@ export class PipelineView {
     });
     setText(byId("visitors-note"), windows.length ? `${plural(windows.length, "window")} of ${duration(windows.at(-1).end_ms - windows.at(-1).start_ms)}` : "");
     hint(byId("visitors-chart"), windows.length === 0, "No visitors counted yet.", run("activity"));
-    this.drawSessions(sessions);
+    this.drawSessions(sessions, windows.length > 0);
   }
 
-  drawSessions({ users, mean_duration_ms: mean, mean_page_views: depth, durations, recent }) {
+  drawSessions({ users, mean_duration_ms: mean, mean_page_views: depth, durations, recent }, counting) {
     setText(byId("sessions-note"), users ? `latest session of ${plural(users, "user")}` : "");
     if (users === 0) {
-      replace(byId("sessions-bars"), empty("No session has been seen yet.", run("activity")));
-      replace(byId("sessions"), empty("No session has been seen yet."));
+      replace(byId("sessions-bars"), counting
+        ? empty("No session has ended yet: one ends when its user is silent for the session gap, and is told when the watermark, too, has passed.")
+        : empty("No session has been seen yet.", run("activity")));
+      replace(byId("sessions"), empty(`No session has ${counting ? "ended" : "been seen"} yet.`));
       return;
     }
     const most = Math.max(1, ...durations.map((each) => each.sessions));
@@ -148,7 +151,7 @@ export class PipelineView {
     setText(byId("services-note"), services.length ? `latest full window${more > 0 ? `; ${more} more services` : ""}` : "");
     const rows = services.map((each, number) => ({ ...each, last: settled(each.windows), tone: `tone-${(number % SERVICE_TONES) + 1}` }));
     replace(byId("services"), rows.length === 0
-      ? empty("No service has been measured yet. Generate samples and run the job:", "kafkacompat pipeline generate", run("metrics"))
+      ? empty("No service has been measured yet. Generate samples and run the job:", command("generate"), run("metrics"))
       : table("Services: latency, errors and load of the latest full window", [
         { title: "Service", class: "nowrap", cell: (row) => [h("span", { class: `swatch ${row.tone}` }), row.service] },
         { title: "State", cell: (row) => serviceState(row, alarmed) },
@@ -165,7 +168,7 @@ export class PipelineView {
       ? empty("None: no service has gone over a threshold.")
       : h("ul", { class: "list" }, alerts.latest.map((each) => h("li", {},
         h("div", { class: "line" }, h("span", {}, h("span", { class: `tag ${each.severity === "critical" ? "bad" : "warning"}` }, each.severity ?? "alert"), " ", h("b", {}, each.service)), h("span", { class: "muted" }, moment(each.window_start_ms).slice(5, 16))),
-        h("span", { class: "clip" }, `${each.rule}: ${measured(each.rule, each.value)} over ${measured(each.rule, each.threshold)}`)))));
+        h("span", { class: "clip" }, `${each.rule}: ${measured(each.rule, each.value)}, threshold ${measured(each.rule, each.threshold)}`)))));
     this.drawServiceCharts(rows);
   }
 
@@ -175,7 +178,7 @@ export class PipelineView {
     rows.forEach((row) => row.windows.forEach((each) => windows.set(each.start_ms, each.end_ms)));
     const starts = [...windows.keys()].sort((one, other) => one - other);
     const found = rows.map((row) => new Map(row.windows.map((each) => [each.start_ms, each])));
-    const points = (field) => starts.map((start) => ({ start, end: windows.get(start), values: found.map((each) => each.get(start)?.[field] ?? null), open: false }));
+    const points = (field) => starts.map((start, number) => ({ start, end: windows.get(start), values: found.map((each) => each.get(start)?.[field] ?? null), open: number === starts.length - 1 }));
     this.latency.update({ series, points: points("p95_ms") });
     this.errors.update({ series, points: points("error_rate") });
     hint(byId("latency-chart"), starts.length === 0, "No latency measured yet.");
@@ -197,7 +200,8 @@ function moved(row) {
 function serviceState(row, alarmed) {
   const recent = row.windows.slice(-3).some((each) => alarmed.has(`${row.service}|${each.start_ms}`));
   if (recent) return h("span", { class: "tag bad" }, "alert");
-  const mood = level(row.last?.error_rate ?? 0);
+  if (!row.last) return h("span", { class: "tag", title: "no window has been counted yet" }, "waiting");
+  const mood = level(row.last.error_rate);
   return mood ? h("span", { class: `tag ${mood}` }, "errors") : h("span", { class: "tag good" }, "ok");
 }
 
