@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import InTransaction, Refused
+from kafkacompat.coordinator.core import InTransaction, Refused, client_error
 from kafkacompat.coordinator.refusals import or_refused, transactional_commit_refusal
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.deferred import Deferred
@@ -69,7 +69,7 @@ class TransactionalOffsets:
         def verified(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
             code = done.result()[partition]
             if code is not ErrorCode.NONE:
-                answer.resolve(refused(Refused(code)))
+                answer.resolve(refused(Refused(client_error(code))))
                 return
             written = or_refused(self._write(shard, request, verification), refused)
             written.on_done(lambda finished: _pass_on(finished, answer))
@@ -133,8 +133,6 @@ class TransactionalOffsets:
 
 def _for_version(code: ErrorCode, version: int) -> ErrorCode:
     """What a client of that version makes sense of."""
-    if code is ErrorCode.NETWORK_EXCEPTION:
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOAD_IN_PROGRESS_SINCE:
