@@ -38,7 +38,7 @@ def test_the_figures_are_those_that_were_written(page: Page, shown_broker: Broke
     assert tiles[tiles.index("Requests") + 1] == f"{number(settled, 'requests') / 60:.0f}per second"
     began = datetime.fromtimestamp(number(settled, "window_start_ms") / 1000, UTC)
     # Chromium's words for months differ in length.
-    assert tiles[tiles.index("Requests") + 2].startswith(f"minute from {began:%H:%M}, {began:%d %b}")
+    assert tiles[tiles.index("Requests") + 2].startswith(f"from {began:%H:%M}, {began:%d %b}")
     share = 100 * number(settled, "status_5xx") / number(settled, "requests")
     assert tiles[tiles.index("Server errors") + 1] == f"{share:.1f} %of requests"
     assert tiles[tiles.index("Visitors") + 1] == f"{number(of('activity.visitors')[-2], 'visitors'):,.0f}"

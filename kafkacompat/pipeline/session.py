@@ -123,7 +123,10 @@ def _why(log: Path | None, start: int) -> str:
             f"the Kafka connector {CONNECTOR} could not be had: without network give its jars with "
             f"--conf spark.jars=FILES, or a filled cache with --ivy DIR (Spark's words: {log})"
         )
-    telling = [line.strip() for line in lines if "Exception" in line or "rror:" in line]
+    # A warning's own line says only that there is one below.
+    telling = [
+        line.strip() for line in lines if ("Exception" in line or "rror:" in line) and " WARN " not in line
+    ]
     said = telling[0][:SAID_CHARACTERS_MAX] if telling else "it said nothing"
     return f"{said} (all of its words: {log})"
 

@@ -66,7 +66,7 @@ export class PipelineView {
     const alert = metrics.alerts.latest[0];
     const throughput = this.rateHistory.at(-1);
     replace(byId("tiles"),
-      tile("Requests", request && decimal(request.requests_per_s), "per second", request ? `minute from ${when(request.start_ms)}` : "no requests yet", "", spark(logs.windows.map((each) => each.requests_per_s))),
+      tile("Requests", request && decimal(request.requests_per_s), "per second", request ? `${when(request.start_ms) === clock(request.start_ms) ? "minute " : ""}from ${when(request.start_ms)}` : "no requests yet", "", spark(logs.windows.map((each) => each.requests_per_s))),
       tile("Server errors", request && percent(request.server_error_share), "of requests", request ? `${rate(request.status[3])} with 5xx` : "no requests yet", request ? level(request.server_error_share) : "", spark(logs.windows.map((each) => each.server_error_share), "tone-bad")),
       tile("Visitors", visit && count(visit.visitors), "", visit ? `${clock(visit.start_ms)}–${clock(visit.end_ms)}, ${plural(visit.views, "view")}` : "no page views yet", "", spark(activity.windows.map((each) => each.visitors), "tone-3")),
       tile("Slowest service", slowest && milliseconds(slowest.last.p95_ms), "p95", slowest ? slowest.service : "no samples yet", "", slowest && spark(slowest.windows.map((each) => each.p95_ms), "tone-2")),

@@ -211,6 +211,10 @@ BAD_LINES = {
     LINE.encode() + b" trailing": "malformed line",
     LINE.replace(" 512 ", " 9999999999999 ").encode(): "malformed line",
     LINE.replace("GET", "\u0001GET").encode(): "malformed line",
+    # No log format at all, but cut up as the job cuts its lines.
+    "::1|-|21/Sep/2026:14:13:20 +0000|GET / HTTP/1.1|200|3|-|-".replace(
+        "|", "\u0001"
+    ).encode(): "malformed line",
     LINE.replace("2026", "2027").encode(): "future timestamp",
     LINE.replace("2026", "1999").encode(): "ancient timestamp",
     LINE.encode() + b"x" * 65536: "oversized record",

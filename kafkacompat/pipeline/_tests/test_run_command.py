@@ -212,6 +212,11 @@ def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
     with log.open("a") as file:
         file.write('Exception in thread "main" java.lang.Error: no\n')
     assert session._why(log, start).startswith('Exception in thread "main" java.lang.Error: no (')
+    start = log.stat().st_size
+    with log.open("a") as file:
+        file.write("26/11/21 18:48:34 WARN ExecutorPodsSnapshotsStoreImpl: Exception when notifying.\n")
+        file.write("org.apache.spark.SparkException: Must specify the executor container image\n")
+    assert session._why(log, start).startswith("org.apache.spark.SparkException: Must specify the executor")
     with log.open("a") as file:
         file.write(f"unresolved dependency: {CONNECTOR}: not found\n")
     assert "--conf spark.jars=FILES" in session._why(log, start)

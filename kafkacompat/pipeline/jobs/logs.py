@@ -66,7 +66,9 @@ def judge(records: DataFrame) -> DataFrame:
     lines = envelope(records)
     text = F.make_valid_utf8(F.col("value").cast("string"))
     replaced = F.regexp_replace(text, LINE_PATTERN, PARTS_TEMPLATE)
-    matched = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.split(replaced, PART_MARK))
+    # A line that has the mark already could pass for one that was matched.
+    unmarked = (F.col("size_bytes") <= RECORD_BYTES_MAX) & (F.locate(PART_MARK, text) == 0)
+    matched = F.when(unmarked, F.split(replaced, PART_MARK))
     position = F.concat(_header("file"), F.lit("@"), _header("position"))
     lines = behind_a_wall(
         lines,
