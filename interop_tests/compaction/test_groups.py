@@ -1,0 +1,74 @@
+"""__consumer_offsets is compacted: what a deleted group has left goes, and nothing of it comes back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from interop_tests.compaction.keyed import EAGER_CLEANER, WAIT_S, cleaned_to, read_messages, wait_until_clean
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.storage.contents import consumer
+
+pytestmark = pytest.mark.needs_control
+
+MakeBroker = Callable[..., BrokerProcess]
+OFFSETS = "__consumer_offsets"
+PARTITIONS = 100
+NO_OFFSET = -1001
+
+
+def group_of(key: bytes | None) -> str:
+    """Offsets' keys (versions 0 and 1) and groups' own (2) begin with the group."""
+    assert key is not None
+    version, length = struct.unpack_from(">hh", key)
+    assert version in (0, 1, 2)
+    return key[4 : 4 + length].decode()
+
+
+def test_a_deleted_group_is_gone_for_good(make_broker: MakeBroker) -> None:
+    settings = {
+        "offsets.topic.segment.bytes": str(1 << 20),
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    broker = make_broker(EAGER_CLEANER | settings)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("read", PARTITIONS, 1)])["read"].result(WAIT_S)
+    places = [TopicPartition("read", partition, 7) for partition in range(PARTITIONS)]
+
+    def commit(group: str, times: int) -> None:
+        with consumer(broker.bootstrap, **{"group.id": group}) as member:
+            for _ in range(times):
+                member.commit(offsets=places, asynchronous=False)
+
+    def committed(group: str) -> set[int]:
+        asked = [TopicPartition("read", partition) for partition in range(PARTITIONS)]
+        with consumer(broker.bootstrap, **{"group.id": group}) as member:
+            return {place.offset for place in member.committed(asked, WAIT_S)}
+
+    for group in ("gone", "again", "stays"):
+        commit(group, 3)
+    for future in admin.delete_consumer_groups(["gone", "again"]).values():
+        future.result(WAIT_S)
+    commit("again", 1)
+    for _ in range(2):
+        commit("busy", 150)  # enough to close a segment
+        wait_until_clean(broker.data_dir, OFFSETS)
+        clean = cleaned_to(broker.data_dir, OFFSETS)
+        left = [
+            message
+            for message in read_messages(broker.bootstrap, OFFSETS)
+            if message.offset < clean and group_of(message.key) == "gone"
+        ]
+        assert [message for message in left if message.value is not None] == []
+        assert len(left) >= PARTITIONS, "tombstones stay for a day, so that nobody misses them"
+        broker.kill()
+        broker.start()
+        found = {group: committed(group) for group in ("gone", "again", "stays", "busy")}
+        assert found == {"gone": {NO_OFFSET}, "again": {7}, "stays": {7}, "busy": {7}}
+        listed = admin.list_consumer_groups().result(WAIT_S)
+        assert {group.group_id for group in listed.valid} == {"again", "stays", "busy"}
