@@ -148,6 +148,11 @@ def test_the_map_knows_the_last_offset_of_each_key(puts: list[list[int]], width:
     assert offset_map.find(asked) == [*model.values(), -1, -1]
 
 
+@pytest.mark.parametrize(("load_factor", "as_much_as"), [(7.0, 1.0), (1e300, 1.0), (0.0, -3.0)])
+def test_no_load_factor_takes_more_than_the_memory(load_factor: float, as_much_as: float) -> None:
+    assert OffsetMap(1 << 20, load_factor).capacity == OffsetMap(1 << 20, as_much_as).capacity
+
+
 def test_the_map_stays_within_its_memory() -> None:
     """Measured with tracemalloc: what a full map holds is no more than it was given."""
     import tracemalloc
