@@ -22,10 +22,9 @@ from typing import Protocol
 import trio
 
 SPIN_S = 0.00006
-SHORT_WAIT_S = 0.00012
-SHORT_WAITS_MIN = 2
-"""So many waits of less than SHORT_WAIT_S one after another make the next one worth asking for without sleeping."""
 LINGER_S = 0.0002
+REWARDED_MIN = 2
+"""When so many waits one after another each brought a request, the next is asked for without sleeping first."""
 BUSY_S = 0.001
 EVENTS_MAX = 256
 """Connections taken from the set at once."""
@@ -144,8 +143,8 @@ class Poller:
         "_last_end_s",
         "_may_linger",
         "_readers",
+        "_rewarded",
         "_set",
-        "_short_waits",
         "serving",
     )
 
@@ -164,8 +163,8 @@ class Poller:
         self._readers: dict[int, Reader] = {}
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
-        self._short_waits = 0
-        """How many waits were short one after another."""
+        self._rewarded = 0
+        """How many waits one after another were not in vain."""
 
     def add(self, fd: int, reader: Reader, events: int) -> None:
         """Whenever and as long as the socket is ready for one of `events`, call the method that it is for."""
@@ -223,16 +222,12 @@ class Poller:
     def _linger(self) -> list[tuple[int, int]]:
         """The next that are ready: at once, or after a sleep in the kernel; none when nobody comes."""
         ready = self._set.ready
-        began_s = monotonic()
         fds: list[tuple[int, int]] = []
-        if self._short_waits >= SHORT_WAITS_MIN:
-            until_s = began_s + SPIN_S
+        if self._rewarded >= REWARDED_MIN:
+            until_s = monotonic() + SPIN_S
             while not fds and monotonic() < until_s:
                 fds = ready()
         if not fds and select.select([self._set.fileno()], (), (), LINGER_S)[0]:
             fds = ready()
-        if monotonic() - began_s < SHORT_WAIT_S:
-            self._short_waits += 1
-        else:
-            self._short_waits = 0
+        self._rewarded = self._rewarded + 1 if fds else 0
         return fds

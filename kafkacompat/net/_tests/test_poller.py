@@ -211,24 +211,29 @@ async def test_other_tasks_get_their_turns_while_requests_never_end(monkeypatch:
     poller.close()
 
 
-@pytest.mark.parametrize(("apart_s", "asks_again"), [(0.00003, True), (0.00015, False)])
-def test_the_next_request_is_asked_for_again_and_again_only_where_the_last_ones_came_soon(
-    monkeypatch: pytest.MonkeyPatch, apart_s: float, asks_again: bool
-) -> None:
+def counted(
+    monkeypatch: pytest.MonkeyPatch, comes: Callable[[], bool]
+) -> tuple[Poller, socket.socket, list[int]]:
+    """A poller with one socket, the socket's far end, and how often it was asked about before each request that it brought.
+
+    Asking takes 10 us, a sleep as long as it may; `comes` says whether a request has come then.
+    """
     now = 100.0
-    questions = 0
+    questions = [0]
     near, far = pair()
 
     class Counting(EpollSet):
         def ready(self) -> list[tuple[int, int]]:
-            nonlocal now, questions
+            nonlocal now
             now += 0.00001
-            questions += 1
+            questions[-1] += 1
             return super().ready()
 
     def sleep(readers: list[int], *others: object) -> tuple[list[int], tuple[()], tuple[()]]:
         nonlocal now
-        now += apart_s
+        now += module.LINGER_S * 0.9
+        if not comes():
+            return [], (), ()
         far.send(b"x")
         return readers, (), ()
 
@@ -236,17 +241,37 @@ def test_the_next_request_is_asked_for_again_and_again_only_where_the_last_ones_
     monkeypatch.setattr(module.select, "select", sleep)
     monkeypatch.setattr(module, "BUSY_S", 0.01)
     poller = Poller(lambda: None, lambda: None, Counting())
-    asked: list[int] = []
-
-    def count(data: bytes) -> None:
-        nonlocal questions
-        asked.append(questions)
-        questions = 0
-
-    poller.add(near.fileno(), Echo(near, count), READ)
     poller._last_end_s = now
+    poller.add(near.fileno(), Echo(near, lambda data: questions.append(0)), READ)
+    return poller, far, questions
+
+
+def test_when_waiting_pays_the_next_request_is_asked_for_without_sleeping_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    poller, _, questions = counted(monkeypatch, lambda: True)
     assert poller.serve()
-    # Once for nothing, once after the sleep, and in between for SPIN_S.
-    assert set(asked[: module.SHORT_WAITS_MIN]) == {2}
-    assert set(asked[module.SHORT_WAITS_MIN :]) == {2 + round(module.SPIN_S / 0.00001) if asks_again else 2}
+    spun = questions[module.REWARDED_MIN : -1]
+    assert questions[: module.REWARDED_MIN] == [2] * module.REWARDED_MIN  # for nothing, and after the sleep
+    assert len(spun) > 10
+    assert min(spun) >= module.SPIN_S / 0.00001
+    poller.close()
+
+
+def test_where_every_other_wait_is_in_vain_nothing_is_asked_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A produce, the waiting fetch's next request soon after, and nothing for long."""
+    brings = [False]
+
+    def comes() -> bool:
+        brings.append(not brings[-1])
+        return brings[-1]
+
+    poller, far, questions = counted(monkeypatch, comes)
+    for _ in range(10):
+        far.send(b"x")
+        assert not poller.serve()
+    assert len(questions) == 21
+    assert max(questions) <= 3
     poller.close()
