@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any
 
@@ -201,11 +202,17 @@ class Run:
                 raise
 
     def _stop_all(self) -> None:
-        for query in self._running:
-            try:
-                query.stop()
-            except Exception as error:
-                # One that does not stop in time must not keep the others running.
-                if not is_jvm_gone(error):
-                    said = str(error).partition("\n")[0]
-                    print(f"kafkacompat: query {query.name} did not stop: {said}", file=sys.stderr)
+        """Side by side: a query that is in the midst of a batch takes seconds, and whoever asked waits for all of them."""
+        if self._running:
+            with ThreadPoolExecutor(len(self._running)) as stopping:
+                list(stopping.map(_stop, self._running))
+
+
+def _stop(query: StreamingQuery) -> None:
+    try:
+        query.stop()
+    except Exception as error:
+        # One that does not stop in time must not keep the others running.
+        if not is_jvm_gone(error):
+            said = str(error).partition("\n")[0]
+            print(f"kafkacompat: query {query.name} did not stop: {said}", file=sys.stderr)

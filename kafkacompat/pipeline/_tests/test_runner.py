@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -115,6 +116,18 @@ def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None
     said, _ = run(monkeypatch, [*queries], Polls(until_stop=4))
     assert said[-1].startswith("stopped; by query")
     assert [query.stopped for query in queries] == [1, 1]
+
+
+def test_queries_are_stopped_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for its batch; one after the other they would take longer than a service manager waits."""
+    together = threading.Barrier(3, timeout=10.0)
+    queries = [Scripted(name, 1000) for name in ("logs-events", "logs-summary", "logs-rejected")]
+    for query in queries:
+        monkeypatch.setattr(
+            query, "stop", lambda query=query: setattr(query, "stopped", together.wait() >= 0)
+        )
+    run(monkeypatch, [*queries], Polls(until_stop=3))
+    assert [query.stopped for query in queries] == [True, True, True]
 
 
 def test_a_run_that_nobody_reads_any_more_stops_cleanly(
