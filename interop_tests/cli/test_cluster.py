@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from interop_tests.cli.command import command_line, output_of, refusal_of, run
-from interop_tests.cluster.node import PORTS, node_port
 from interop_tests.cluster.workload import ConfluentWork, assert_exact
 from interop_tests.harness.broker import APACHE, chosen_kind
+from interop_tests.harness.ports import PORTS, free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
@@ -40,7 +40,7 @@ def base_port() -> int:
     """The first of ports in a row for nodes and their controllers."""
 
     def probe() -> int:
-        port = node_port()
+        port = free_port()
         wanted = [
             port + each + distance for each in range(NODES_MAX) for distance in (0, CONTROLLER_PORT_DISTANCE)
         ]

@@ -67,7 +67,7 @@ def test_addresses_that_nobody_answers_are_named(free_port: int) -> None:
 
 @pytest.fixture
 def free_port() -> int:
-    from interop_tests.harness.broker import free_port
+    from interop_tests.harness.ports import free_port
 
     return free_port()
 

@@ -17,9 +17,9 @@ from interop_tests.harness.broker import (
     APACHE,
     BrokerProcess,
     chosen_kind,
-    free_port,
     single_node_settings,
 )
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.raw_kafka import create_topic, produce
 from interop_tests.harness.records import BatchPlan
 from interop_tests.harness.wire import Connection

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interop_tests.cluster import views
-from interop_tests.cluster.node import ClusterNode, node_port
+from interop_tests.cluster.node import ClusterNode
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
@@ -97,7 +98,7 @@ class Cluster:
         self, node_id: int, kind: str, roles: str, place: Place, settings: dict[str, str]
     ) -> ClusterNode:
         taken = {port for node in self.nodes.values() for port in (node.port, node.controller_port)}
-        ports = iter(lambda: node_port(place.host), 0)
+        ports = iter(lambda: free_port(place.host), 0)
         port, controller_port = (next(each for each in ports if each not in taken) for _ in range(2))
         # A node that came and went leaves its folder and its log.
         tries = (self.root / f"node-{node_id}{suffix}" for suffix in ("", *(f"-{n}" for n in range(2, 100))))

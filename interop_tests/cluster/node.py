@@ -6,10 +6,8 @@ Duty: format, start, stop, kill, pause and resume it. Must not know: the other n
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,20 +22,6 @@ from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 FORMAT_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 40.0
-# Below the range that outgoing connections take ports from: a node's port stays free while the node is down.
-PORTS = range(15_000, 32_000)
-
-
-def node_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on now and that no outgoing connection will take."""
-    while True:
-        port = random.choice(PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind((host if host.startswith("127.") else "0.0.0.0", port))
-            except OSError:
-                continue
-            return port
 
 
 @dataclass

@@ -14,7 +14,7 @@ from interop_tests.console.page import Page
 from interop_tests.console.process import ConsoleProcess
 from interop_tests.console.samples import result, window
 from interop_tests.console.writing import Writer
-from interop_tests.harness.broker import free_port
+from interop_tests.harness.ports import free_port
 
 MakeConsole = Callable[[str], ConsoleProcess]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 
 KAFKACOMPAT = "kafkacompat"
@@ -26,13 +26,6 @@ LOG_TAIL_CHARACTERS = 4000
 
 # A cluster id in Kafka's text form of a UUID.
 CLUSTER_ID = "aW50ZXJvcC1jbHVzdGVyLQ"
-
-
-def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def single_node_settings(port: int, controller_port: int, data_dir: Path) -> dict[str, str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from interop_tests.harness.broker import free_port
 from interop_tests.harness.kafka_jars import MissingTool, require_program
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

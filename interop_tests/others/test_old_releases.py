@@ -10,8 +10,8 @@ import confluent_kafka
 import pytest
 
 from interop_tests.conftest import MakeBroker
-from interop_tests.harness.broker import free_port
 from interop_tests.harness.capped import KAFKA_2_6, Relay
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.programs import OTHERS, run_program
 from interop_tests.harness.releases import java_release, python_release
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from interop_tests.harness.broker import free_port
 from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.spark_cluster import spark_environment
 from interop_tests.pipeline.runs import IVY_DIR, JobRun
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from interop_tests.harness.broker import BrokerProcess, chosen_kind, free_port
+from interop_tests.harness.broker import BrokerProcess, chosen_kind
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.raw_kafka import ErrorCode, create_topic, fetch_batches, list_offset, produce
 from interop_tests.harness.records import CODECS, BatchPlan
 from interop_tests.harness.waiting import wait_until

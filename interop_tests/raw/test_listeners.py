@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from interop_tests.conftest import MakeBroker
-from interop_tests.harness.broker import BrokerProcess, free_port
+from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.ports import free_port
 from interop_tests.harness.wire import Connection, ConnectionClosed
 
 pytestmark = pytest.mark.needs_control
