@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from interop_tests.console.samples import BASE_MS, RESULT_TOPICS, Result, all_results
 from interop_tests.harness.waiting import wait_without_error
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 GROUP = "billing"
 MIXED_TOPIC = "orders.mixed"
 MIXED_RECORDS = 60
