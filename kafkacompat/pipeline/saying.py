@@ -5,6 +5,7 @@ Then a command is to end as cleanly as when it is asked to. Knows nothing of wha
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -31,7 +32,10 @@ class Voice:
     def _write(self, stream: TextIO, text: str, end: str) -> None:
         try:
             print(text, end=end, file=stream, flush=True)
-        except OSError:
+        except OSError as error:
+            # A disk that is full, say, takes nothing either; that is no clean end.
+            if not isinstance(error, ConnectionError) and error.errno != errno.EIO:
+                raise
             # What waits in the stream's buffer goes there too, else the interpreter's end would trip over it.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())

@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import signal
 from collections.abc import Iterator
+from io import BufferedIOBase
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.pipeline._tests.collector_world import World, Written, a_world
-from kafkacompat.pipeline.collector import running
+from kafkacompat.pipeline.collector import packed, running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
 
@@ -243,6 +247,84 @@ def test_a_file_that_is_not_found_again_is_counted(world: World, content: bytes 
     assert world.collector.figures().lost_files == 1
     if content is None:
         assert "access.log.1.gz" in world.troubles
+
+
+def packed_while_down(world: World) -> Path:
+    """The log, of which a line is not shipped, is packed between two runs; its packed leftover."""
+    world.append(40)
+    world.drain()
+    world.append(1)
+    path = world.folder / "access.log.5.gz"
+    path.write_bytes(gzip.compress(world.log.read_bytes()))
+    world.die()
+    world.log.unlink()
+    return path
+
+
+@pytest.mark.parametrize("failure", [None, MemoryError("no room for the dictionary")])
+def test_a_packed_file_that_cannot_be_read_does_not_hide_another(
+    world: World, failure: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = packed_while_down(world)
+    names = [world.folder / f"access.log.{number}.gz" for number in (1, 2, 8, 9)]
+    for name in names:
+        name.write_bytes(path.read_bytes()[:-20])
+    if failure is not None:
+
+        def refuse(file: BinaryIO) -> BufferedIOBase:
+            raise failure
+
+        for name in names:
+            name.rename(name.with_suffix(".xz"))
+        monkeypatch.setitem(packed.OPENERS, ".xz", refuse)
+    world.begin()
+    world.reopen()
+    world.drain()
+    assert world.missing() == []
+    assert world.collector.figures().lost_files == 0
+
+
+def test_a_pipe_by_the_name_of_a_packed_file_keeps_nobody_waiting(world: World) -> None:
+    packed_while_down(world)
+    os.mkfifo(world.folder / "access.log.1.gz")
+
+    def waited(number: int, frame: object) -> None:
+        raise AssertionError("it waits for somebody to write into the pipe")
+
+    kept = signal.signal(signal.SIGALRM, waited)
+    signal.setitimer(signal.ITIMER_REAL, 30.0)
+    try:
+        world.begin()
+        world.reopen()
+        world.drain()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, kept)
+    assert world.missing() == []
+
+
+def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed_while_down(world)
+
+    def full(source: object, target: object, length: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packed.shutil, "copyfileobj", full)
+        world.begin()
+        world.reopen()
+        world.append(1)
+        world.drain()
+    assert len(world.missing()) == 1
+    assert world.collector.figures().lost_files == 1
+    assert "No space left" in world.troubles
+    world.crash()
+    world.drain()
+    assert world.missing() == []
+    assert set(world.values().values()) == {1}
+    assert world.collector.figures().lost_files == 0
 
 
 def test_an_inode_of_an_earlier_run_given_to_another_file_is_not_shipped(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -45,6 +46,20 @@ def test_who_reads_no_more_is_noticed_once_and_the_rest_goes_nowhere() -> None:
         for _ in range(3):
             voice.say("not heard")
     assert noticed == ["gone"]
+
+
+def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that ended with status 0 for it would not be started again."""
+    noticed: list[str] = []
+    voice = Voice(lambda: noticed.append("gone"))
+    full = open("/dev/full", "w")  # noqa: SIM115 - closing it fails too
+    monkeypatch.setattr(sys, "stdout", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        voice.say("to a file")
+    monkeypatch.undo()
+    with contextlib.suppress(OSError):
+        full.close()
+    assert noticed == []
 
 
 def test_a_line_goes_out_at_once(capfd: pytest.CaptureFixture[str]) -> None:

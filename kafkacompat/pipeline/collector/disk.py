@@ -137,10 +137,10 @@ class Disk:
                 self.troubles[saved.path] = error.strerror or str(error)
         return answer
 
-    def packed_beside(self, path: str) -> set[str]:
-        """Names of packed leftovers that the patterns found, or that lie where a file of this name lay."""
+    def packed_beside(self, paths: Iterable[str]) -> set[str]:
+        """Names of packed leftovers that the patterns found, or that lie where files of these names lay."""
         listed = set(self.packed)
-        for folder in _folders(path):
+        for folder in {folder for path in paths for folder in _folders(path)}:
             with contextlib.suppress(OSError), os.scandir(folder) as entries:
                 listed |= {entry.path for entry in entries if is_compressed(entry.path)}
         return listed

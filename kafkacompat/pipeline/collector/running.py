@@ -74,6 +74,8 @@ class Collector:
             entry for entry in saved if not entry.left or entry.sought or entry.position < _known(entry)
         ]
         """Of the run before: perhaps packed meanwhile. Empty once that was looked into."""
+        self._put_off: list[Saved] = []
+        """Of these, what could not be unpacked now."""
         self._lost_files = 0
         self._looks: dict[Key, Look] = {}
         self._scanned_s = float("-inf")
@@ -154,15 +156,16 @@ class Collector:
         """Take up what the run before had begun and nothing has turned out to be: by its content, out of packed files."""
         missing = self._missing()
         self._unfound = []
-        packed: dict[str, str] = {}
-        for entry in missing:
-            packed |= beginnings(self._disk.packed_beside(entry.path) - packed.keys())
+        packed = beginnings(self._disk.packed_beside(entry.path for entry in missing))
         for entry in missing:
             try:
                 found = unpacked(entry, packed, self._state.folder)
             except OSError as error:
                 self._disk.troubles[error.filename or entry.path] = error.strerror or str(error)
                 found = None
+                if error.errno is not None:
+                    # It may be whole: the disk is full, or too much is open. The next run looks again.
+                    self._put_off.append(entry)
             if found is None:
                 self._lost_files += entry.sought or not entry.left
                 continue
@@ -175,7 +178,7 @@ class Collector:
     def _missing(self) -> list[Saved]:
         """Of the run before, what is not followed again yet."""
         followed = {file.identity for file in self._following.files()}
-        return [entry for entry in self._unfound if entry.identity not in followed]
+        return [entry for entry in (*self._unfound, *self._put_off) if entry.identity not in followed]
 
     def _find_earlier(self, now_s: float) -> list[Look]:
         """Files of the run before that no pattern finds; those that cannot be looked at now are looked for again."""
