@@ -11,9 +11,14 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
+from kafkacompat.pipeline.failure import PipelineFailed
+
 
 class Voice:
-    """Standard output and standard error, until one of them takes nothing more."""
+    """Standard output and standard error, until one of them takes nothing more.
+
+    PipelineFailed, once, when that is for another reason than that nobody reads, as on a full disk.
+    """
 
     __slots__ = ("_gone",)
 
@@ -33,11 +38,11 @@ class Voice:
         try:
             print(text, end=end, file=stream, flush=True)
         except OSError as error:
-            # A disk that is full, say, takes nothing either; that is no clean end.
-            if not isinstance(error, ConnectionError) and error.errno != errno.EIO:
-                raise
             # What waits in the stream's buffer goes there too, else the interpreter's end would trip over it.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
+            if not isinstance(error, ConnectionError) and error.errno != errno.EIO:
+                # A full disk is no reader that went away, and no reason to end with status 0.
+                raise PipelineFailed(f"what it says cannot be written: {error.strerror}") from None
             self._gone()

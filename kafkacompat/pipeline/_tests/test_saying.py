@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
@@ -16,6 +15,7 @@ import pytest
 from kafkacompat.pipeline import demo_command
 from kafkacompat.pipeline.demo.plan import ENDING_ORDER, DemoPlan
 from kafkacompat.pipeline.demo_command import READY_WORDS, Demo, listen
+from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.topics import CONFIGS
 
@@ -52,13 +52,12 @@ def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytes
     """A command that ended with status 0 for it would not be started again."""
     noticed: list[str] = []
     voice = Voice(lambda: noticed.append("gone"))
-    full = open("/dev/full", "w")  # noqa: SIM115 - closing it fails too
-    monkeypatch.setattr(sys, "stdout", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        voice.say("to a file")
-    monkeypatch.undo()
-    with contextlib.suppress(OSError):
-        full.close()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(PipelineFailed, match="cannot be written: No space left on device"):
+            voice.say("to a file")
+        voice.say("what is said while it ends")
+        monkeypatch.undo()
     assert noticed == []
 
 
