@@ -6,8 +6,10 @@ or above the last stable offset, nothing younger than min.compaction.lag.ms. Fol
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
@@ -92,13 +94,20 @@ def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> boo
     return False
 
 
-def dirtiest(logs: Iterable[PartitionLog], now_ms: int) -> Candidate | None:
-    """The one with the highest ratio of those that are dirty enough or overdue."""
+def dirtiest(
+    logs: Iterable[PartitionLog], now_ms: int, failed: Callable[[PartitionLog, Exception], None]
+) -> Candidate | None:
+    """The one with the highest ratio of those that are dirty enough or overdue. `failed` is told of those whose files cannot be
+    read, by OSError or BatchCorrupt; the rest is looked at all the same."""
     best: Candidate | None = None
     for log in logs:
         if not log.config.compact or len(log.segments) < 2:
             continue
-        found = candidate(log, now_ms)
+        try:
+            found = candidate(log, now_ms)
+        except (OSError, BatchCorrupt) as error:
+            failed(log, error)
+            continue
         if (
             found is not None
             and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)

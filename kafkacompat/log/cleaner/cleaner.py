@@ -185,16 +185,15 @@ class LogCleaner:
         """The dirtiest log that nobody cleans yet; None when there is none to be cleaned. OSError takes its directory along."""
         manager = self._manager
         self.uncleanable &= manager.logs.keys()
-        found = dirtiest(
-            (
-                log
-                for name, log in manager.logs.items()
-                if name not in self._in_progress and name not in self.uncleanable
-            ),
-            now_ms,
-        )
-        if found is None:
-            return None
+        # A list, because a directory that fails takes its logs out of the manager's.
+        logs = [
+            log
+            for name, log in manager.logs.items()
+            if name not in self._in_progress and name not in self.uncleanable
+        ]
+        found = dirtiest(logs, now_ms, lambda log, error: self._leave(log.topic_partition, error))
+        if found is None or not self.serves(found.log):
+            return None  # or its directory has failed by another log; the next look finds one elsewhere
         log = found.log
         closed = [
             SegmentFile(segment.stem, segment.base_offset, following.base_offset, segment.size)
@@ -254,13 +253,16 @@ class LogCleaner:
             self._own_process_bytes = None
         if isinstance(error, CleaningStopped) or not cleaning.intact():
             return
+        self._leave(name, error)
+        if not isinstance(error, (OSError, *UNREADABLE)):
+            raise error
+
+    def _leave(self, name: TopicPartition, error: Exception) -> None:
         if isinstance(error, OSError):
             self._manager.partition_failed(name, error)
             return
         self.uncleanable.add(name)
         self._note(f"{name} cannot be cleaned and is left as it is until the next start: {error}")
-        if not isinstance(error, UNREADABLE):
-            raise error
 
     def checkpoint(self) -> CheckpointPlan | None:
         """The checkpoint of every directory where something has moved."""

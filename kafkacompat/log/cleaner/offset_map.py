@@ -87,8 +87,8 @@ class OffsetMap:
     )
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """The load factor is Kafka's: what part of the memory may be filled. Any number may be set for it."""
-        usable = int(memory_bytes * min(max(load_factor, 0.0), 1.0))
+        """The load factor is Kafka's: what part of the memory may be filled. Any number may be set for it, NaN too."""
+        usable = int(memory_bytes * min(1.0, max(0.0, load_factor)))
         recent_bytes = usable // RECENT_SHARE
         self._recent_share = max(recent_bytes // RECENT_ENTRY_BYTES, LEAST_ENTRIES)
         # While it is poured out the buckets grow beside it.

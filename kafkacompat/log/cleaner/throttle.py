@@ -57,5 +57,6 @@ class Throttle:
             return 0.0
         if not rate > 0:
             return LONGEST_WAIT_S
-        self._owed = max(self._owed - elapsed_s * rate, 0.0)
+        # In this order NaN, no time times an infinite rate, counts as nothing owed.
+        self._owed = max(0.0, self._owed - elapsed_s * rate)
         return self._owed / rate

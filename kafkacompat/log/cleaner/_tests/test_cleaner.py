@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import math
 import random
 import struct
 from array import array
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import (
@@ -148,7 +150,9 @@ def test_the_map_knows_the_last_offset_of_each_key(puts: list[list[int]], width:
     assert offset_map.find(asked) == [*model.values(), -1, -1]
 
 
-@pytest.mark.parametrize(("load_factor", "as_much_as"), [(7.0, 1.0), (1e300, 1.0), (0.0, -3.0)])
+@pytest.mark.parametrize(
+    ("load_factor", "as_much_as"), [(7.0, 1.0), (1e300, 1.0), (0.0, -3.0), (math.nan, 0.0)]
+)
 def test_no_load_factor_takes_more_than_the_memory(load_factor: float, as_much_as: float) -> None:
     assert OffsetMap(1 << 20, load_factor).capacity == OffsetMap(1 << 20, as_much_as).capacity
 
@@ -240,13 +244,17 @@ def test_the_active_segment_and_what_is_not_stable_stay_as_they_are() -> None:
     assert found.end_offset == log.segments[-1].base_offset
 
 
+def refuse(log: PartitionLog, error: Exception) -> None:
+    raise error
+
+
 def test_ratio_lag_and_policy_decide() -> None:
     disk = MemoryDisk()
     log = new_log(disk, dataclasses.replace(COMPACT, min_cleanable_dirty_ratio=0.6))
     fill(log, 7)
-    assert dirtiest([log], NOW_MS) is not None
+    assert dirtiest([log], NOW_MS, refuse) is not None
     clean(disk, log)
-    assert dirtiest([log], NOW_MS) is None
+    assert dirtiest([log], NOW_MS, refuse) is None
     for _ in range(4):
         append(log, [(b"%d" % log.log_end_offset, FILLER)])
     found = candidate(log, NOW_MS)
@@ -254,15 +262,15 @@ def test_ratio_lag_and_policy_decide() -> None:
     assert 0 < found.ratio < 1
     # Young records wait, however dirty the log is; old ones do not, however clean it is.
     log.config = dataclasses.replace(log.config, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=1000)
-    assert dirtiest([log], NOW_MS) is None
-    assert dirtiest([log], NOW_MS + 2000) is not None
+    assert dirtiest([log], NOW_MS, refuse) is None
+    assert dirtiest([log], NOW_MS + 2000, refuse) is not None
     log.config = dataclasses.replace(
         log.config, min_cleanable_dirty_ratio=1.0, min_compaction_lag_ms=0, max_compaction_lag_ms=1000
     )
-    assert dirtiest([log], NOW_MS) is None
-    assert dirtiest([log], NOW_MS + 2000) is not None
+    assert dirtiest([log], NOW_MS, refuse) is None
+    assert dirtiest([log], NOW_MS + 2000, refuse) is not None
     log.config = dataclasses.replace(log.config, cleanup_policy=("delete",))
-    assert dirtiest([log], NOW_MS + 2000) is None
+    assert dirtiest([log], NOW_MS + 2000, refuse) is None
 
 
 def test_records_without_a_time_are_as_young_as_their_file() -> None:
@@ -274,6 +282,44 @@ def test_records_without_a_time_are_as_young_as_their_file() -> None:
         append(log, [(b"k", FILLER)], timestamp_ms=-1)
     assert candidate(log, NOW_MS + 999) is None
     assert candidate(log, NOW_MS + 1000) is not None
+
+
+@pytest.mark.parametrize("damage", ["file gone", "first batch"])
+def test_a_log_that_cannot_be_judged_holds_no_other_up(damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, good_disk = MemoryDisk(), MemoryDisk()
+    bad = new_log(
+        disk, dataclasses.replace(COMPACT, min_compaction_lag_ms=1000, max_compaction_lag_ms=10_000)
+    )
+    while len(bad.segments) < 3:
+        append(bad, [(b"k", FILLER)], timestamp_ms=-1)
+    good = new_log(good_disk)
+    good.topic_partition = TopicPartition("u", 0)
+    fill(good, 5)
+    notes: list[str] = []
+    cleaner = cleaner_of(disk, bad, notes=notes)
+    manager = cleaner._manager
+    manager.logs[good.topic_partition] = good  # type: ignore[index]
+    if damage == "file gone":
+
+        def gone(path: str) -> int:
+            raise FileNotFoundError(path)
+
+        monkeypatch.setattr(disk, "modified_ms", gone)
+    else:
+        bad.segments[0].rolling_timestamp_ms = None
+        disk.files[f"{DIRECTORY}/{0:020d}.log"][8:12] = bytes(4)
+    found = cleaner.begin(NOW_MS + 2000)
+    assert found is not None
+    assert found.log is good
+    if damage == "first batch":
+        assert cleaner.uncleanable == {NAME}
+        assert "cannot be cleaned" in notes[0]
+        return
+    assert len(manager.failed) == 1  # type: ignore[attr-defined]
+    # Where both lie in one directory the other has gone with it.
+    found.abandon()
+    monkeypatch.setattr(manager, "partition_failed", lambda name, error: manager.logs.clear())  # type: ignore[attr-defined]
+    assert cleaner.begin(NOW_MS + 2000) is None
 
 
 def test_a_checkpoint_outside_the_log_means_its_start() -> None:
@@ -593,6 +639,16 @@ def test_a_throttle_that_lets_nothing_through_waits_for_another_rate(rate: float
     throttled.throttle(1000)
     assert 0 < throttled.waited_s <= 4
     assert throttled.longest_s <= 1
+
+
+def test_a_throttle_without_a_bound_never_waits() -> None:
+    """Nor when two reads come within one tick of the clock."""
+    throttled = Throttled(math.inf)
+    for _ in range(3):
+        throttled.throttle(1000)
+        throttled.pass_by(1e-9)
+        throttled.throttle(1000)
+    assert throttled.waited_s == 0
 
 
 @pytest.mark.parametrize("magic", [0, 1])
