@@ -285,9 +285,9 @@ class Connection:
             else:
                 reply = first
                 self._held_bytes -= sum(map(len, reply))
-            replies.popleft()
             if reply is not None:
                 self._output.add(reply)
+            replies.popleft()  # last, so that a turn meets again what goes wrong in `_send_parked`
 
     def _flush(self) -> bool:
         """Send; True when the turn's budget ended it. Arranges for whatever else stops it."""

@@ -515,3 +515,24 @@ async def test_a_long_reply_leaves_in_its_connections_own_turn() -> None:
         assert await receive_frame(waiting) == long[4:]
         assert await receive_frame(other) == b"wake"
         assert unsent == [len(long), 0]
+
+
+async def test_an_error_of_our_own_in_a_reply_given_at_once_closes_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Half of that reply must not be all that the client ever gets."""
+    dispatcher = ScriptedDispatcher()
+
+    def wake(frame: memoryview) -> list[ReplyPart]:
+        dispatcher.pending.pop(b"park").resolve([framed(b"half"), None])  # type: ignore[list-item]
+        return [framed(bytes(frame))]
+
+    dispatcher.answers[b"wake"] = wake
+    async with serving(dispatcher) as server:
+        waiting, other = await dial(server), await dial(server)
+        await waiting.send_all(framed(b"park"))
+        await until(lambda: b"park" in dispatcher.pending)
+        await other.send_all(framed(b"wake"))
+        assert await receive_frame(other) == b"wake"
+        await expect_closed(waiting)
+    assert "an error of the broker's own" in caplog.text
