@@ -182,7 +182,8 @@ class LogCleaner:
                 log.cleaned_to = offsets.get(name, -1)
 
     def begin(self, now_ms: int) -> Cleaning | None:
-        """The dirtiest log that nobody cleans yet; None when there is none to be cleaned. OSError takes its directory along."""
+        """The dirtiest log that nobody cleans yet; None when there is none to be cleaned, or it cannot be read: another look finds
+        the next. OSError takes its directory along."""
         manager = self._manager
         self.uncleanable &= manager.logs.keys()
         # A list, because a directory that fails takes its logs out of the manager's.
@@ -193,12 +194,17 @@ class LogCleaner:
         ]
         found = dirtiest(logs, now_ms, lambda log, error: self._leave(log.topic_partition, error))
         if found is None or not self.serves(found.log):
-            return None  # or its directory has failed by another log; the next look finds one elsewhere
+            return None  # its directory has failed by another log
         log = found.log
         closed = [
             SegmentFile(segment.stem, segment.base_offset, following.base_offset, segment.size)
             for segment, following in itertools.pairwise(log.segments)
         ]
+        try:
+            aborted = log.segments[-1].aborted.find(closed[0].base_offset, found.end_offset)[0]
+        except (OSError, *UNREADABLE) as error:
+            self._leave(log.topic_partition, error)
+            return None
         config = log.config
         job = CleaningJob(
             log.directory,
@@ -206,7 +212,7 @@ class LogCleaner:
             found.first_dirty_offset,
             found.end_offset,
             closed[found.segments :],
-            log.segments[-1].aborted.find(closed[0].base_offset, found.end_offset)[0],
+            aborted,
             {
                 producer_id: LastRecord(
                     producer.batches[-1].last_offset if producer.batches else -1, producer.epoch

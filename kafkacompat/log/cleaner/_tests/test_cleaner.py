@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
+from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
     DIRECTORY,
@@ -320,6 +321,23 @@ def test_a_log_that_cannot_be_judged_holds_no_other_up(damage: str, monkeypatch:
     found.abandon()
     monkeypatch.setattr(manager, "partition_failed", lambda name, error: manager.logs.clear())  # type: ignore[attr-defined]
     assert cleaner.begin(NOW_MS + 2000) is None
+
+
+def test_a_log_whose_transactions_cannot_be_read_holds_no_other_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, good_disk = MemoryDisk(), MemoryDisk()
+    bad, good = new_log(disk), new_log(good_disk)
+    good.topic_partition = TopicPartition("u", 0)
+    fill(bad, 7)
+    fill(good, 5)
+    cleaner = cleaner_of(disk, bad)
+    cleaner._manager.logs[good.topic_partition] = good  # type: ignore[index]
+    bad.segments[-1].aborted.loaded = None
+    disk.files[bad.segments[-1].stem + TXN_INDEX_SUFFIX] = bytearray(5)
+    assert cleaner.begin(NOW_MS) is None
+    assert cleaner.uncleanable == {NAME}
+    found = cleaner.begin(NOW_MS)
+    assert found is not None
+    assert found.log is good
 
 
 def test_a_checkpoint_outside_the_log_means_its_start() -> None:
