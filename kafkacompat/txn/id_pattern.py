@@ -12,6 +12,8 @@ from collections.abc import Callable
 PATTERN_LENGTH_MAX = 1_000
 MEMORY_BYTES_MAX = 1 << 20
 """For the program and what is remembered while matching; a pattern that needs more is refused."""
+PROGRAM_SIZE_MAX = 10_000
+"""Instructions, with which the time for each character of an id rises; `a{100}` takes about a hundred, `.{100}` a thousand."""
 
 
 class InvalidPattern(ValueError):
@@ -34,4 +36,9 @@ def id_matcher(pattern: str) -> Callable[[str], bool]:
         reason = error.args[0] if error.args else "no regular expression"
         said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise InvalidPattern(said) from error
+    finally:
+        # It remembers 128 patterns, each with the memory that it may have.
+        re2.purge()
+    if compiled.programsize > PROGRAM_SIZE_MAX:
+        raise InvalidPattern(f"a pattern of {compiled.programsize} instructions")
     return lambda text: compiled.fullmatch(text) is not None

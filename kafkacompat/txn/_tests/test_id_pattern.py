@@ -101,6 +101,7 @@ def test_a_whole_id_matches(pattern: str, matching: list[str], others: list[str]
         "(a{500}b){3}",
         "|{1}",
         "a" * (PATTERN_LENGTH_MAX + 1),
+        "(?:a?){1000}" * 7,
     ],
 )
 def test_what_is_no_pattern_here(pattern: str) -> None:
