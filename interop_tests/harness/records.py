@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import zstandard
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 BATCH_HEADER_SIZE = 61
-NOW_MS = 1_700_000_000_000
+NOW_MS = int(time.time() * 1000)
 
 
 def zigzag(value: int) -> bytes:
