@@ -24,7 +24,6 @@ from interop_tests.pipeline.runs import (
     LATEST_BY_KEY,
     JobRun,
     Results,
-    forget_last_commits,
     is_soak,
     read_results,
 )
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.needs_control
 
 ROUNDS = 4 if is_soak() else 1
-KILLS = {"driver": 6, "executor": 6, "broker": 6} if is_soak() else {"driver": 2, "executor": 2, "broker": 2}
+KILLS = {"driver": 6, "executor": 6, "broker": 6} if is_soak() else {"driver": 2, "executor": 1, "broker": 2}
 ATTEMPTS_MAX = 20
 EXECUTOR_TIMEOUT_S = 60.0
 KILLED = "exitStatus 137"
@@ -121,10 +120,7 @@ def test_whoever_is_killed_the_results_are_the_same(
     make_broker: Callable[..., BrokerProcess],
     tmp_path: Path,
 ) -> None:
-    """kill -9 of drivers, executors and brokers at random moments of one run.
-
-    And, while all is there: last batches that are run again write their result records once more, under the same ids.
-    """
+    """kill -9 of drivers, executors and brokers at random moments of one run."""
     chance = random.Random(f"{SEED}/{number}")
     kinds = [kind for kind, kills in KILLS.items() for _ in range(kills)]
     chance.shuffle(kinds)
@@ -147,12 +143,4 @@ def test_whoever_is_killed_the_results_are_the_same(
     assert victims.within_batches > 0, "no driver was killed within a batch"
     assert len(victims.executors) == KILLS["executor"]
     assert told.count(KILLED) >= KILLS["executor"], "the workers did not see their executors killed"
-    found = read_results(spark, broker.bootstrap, run, JOBS)
-    assert_same(found, reference.results)
-
-    forget_last_commits(run.checkpoint, "activity")
-    again = JobRun("activity", broker.bootstrap, folder, *OPTIONS).begin()
-    assert again.end() == 0, again.said()
-    found_again = read_results(spark, broker.bootstrap, again, ("activity",))
-    assert_same(found_again, reference.results.of(("activity",)))
-    assert found_again.copies() > found.of(("activity",)).copies()
+    assert_same(read_results(spark, broker.bootstrap, run, JOBS), reference.results)
