@@ -97,9 +97,7 @@ class Cluster:
     def _make_node(
         self, node_id: int, kind: str, roles: str, place: Place, settings: dict[str, str]
     ) -> ClusterNode:
-        taken = {port for node in self.nodes.values() for port in (node.port, node.controller_port)}
-        ports = iter(lambda: free_port(place.host), 0)
-        port, controller_port = (next(each for each in ports if each not in taken) for _ in range(2))
+        port, controller_port = free_port(place.host), free_port(place.host)
         # A node that came and went leaves its folder and its log.
         tries = (self.root / f"node-{node_id}{suffix}" for suffix in ("", *(f"-{n}" for n in range(2, 100))))
         folder = next(each for each in tries if not each.exists())

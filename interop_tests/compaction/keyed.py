@@ -23,6 +23,11 @@ from interop_tests.harness.waiting import wait_until
 
 WAIT_S = 60.0
 EAGER_CLEANER = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100"}
+EAGER_OFFSETS = {
+    "offsets.topic.segment.bytes": str(1 << 20),
+    "offsets.topic.num.partitions": "1",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
 EAGER_TOPIC = {
     "cleanup.policy": "compact",
     "segment.bytes": str(1 << 20),

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from interop_tests.compaction.files import check_files
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
+    EAGER_OFFSETS,
     WAIT_S,
     Updates,
     assert_last_values,
@@ -239,12 +240,7 @@ def test_the_other_broker_goes_on_with_a_cleaned_folder(
 
 def test_offsets_of_groups_outlive_the_cleaning_of_their_topic(make_broker: MakeBroker) -> None:
     """__consumer_offsets is compacted like any other topic, and a coordinator loads from what is left of it."""
-    settings = {
-        "offsets.topic.segment.bytes": str(1 << 20),
-        "offsets.topic.num.partitions": "1",
-        "log.cleaner.min.cleanable.ratio": "0.01",
-    }
-    broker = make_broker(EAGER_CLEANER | settings)
+    broker = make_broker(EAGER_CLEANER | EAGER_OFFSETS)
     partitions = 100
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic("read", partitions, 1)]).values():

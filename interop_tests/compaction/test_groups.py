@@ -9,7 +9,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from interop_tests.compaction.keyed import EAGER_CLEANER, WAIT_S, cleaned_to, read_messages, wait_until_clean
+from interop_tests.compaction.keyed import (
+    EAGER_CLEANER,
+    EAGER_OFFSETS,
+    WAIT_S,
+    cleaned_to,
+    read_messages,
+    wait_until_clean,
+)
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.storage.contents import consumer
 
@@ -30,12 +37,7 @@ def group_of(key: bytes | None) -> str:
 
 
 def test_a_deleted_group_is_gone_for_good(make_broker: MakeBroker) -> None:
-    settings = {
-        "offsets.topic.segment.bytes": str(1 << 20),
-        "offsets.topic.num.partitions": "1",
-        "log.cleaner.min.cleanable.ratio": "0.01",
-    }
-    broker = make_broker(EAGER_CLEANER | settings)
+    broker = make_broker(EAGER_CLEANER | EAGER_OFFSETS)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("read", PARTITIONS, 1)])["read"].result(WAIT_S)
     places = [TopicPartition("read", partition, 7) for partition in range(PARTITIONS)]

@@ -62,8 +62,7 @@ class BrokerProcess:
         self.kind = kind
         self.root = root
         self.port = free_port()
-        # A port that is let go may be given again.
-        self.controller_port = next(port for port in iter(free_port, 0) if port != self.port)
+        self.controller_port = free_port()
         self.data_dir = root / "data"
         self.log_path = root / "broker.log"
         self.settings_path = root / "server.properties"

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import psutil
 
-from interop_tests.harness.kafka_jars import MissingTool, require_program
+from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, require_program
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+IVY_DIR = CHECKOUT / ".cache" / "ivy"
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # Short-lived JVMs start sooner when they compile little. The first option alone takes the code cache down to 48 MB, too few for
 # 13 queries.

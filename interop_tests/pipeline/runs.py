@@ -16,7 +16,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment, spark_home
+from interop_tests.harness.spark_cluster import CONNECTOR, IVY_DIR, QUICK_JVM, spark_environment, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 END_TIMEOUT_S = 900.0 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 240.0
 READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
-IVY_DIR = CHECKOUT / ".cache" / "ivy"
 OUTPUT_CHARACTERS = 4000
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
 # Two executors on one machine with their driver.
 SUBMIT_CONF = {

@@ -14,8 +14,8 @@ import pytest
 
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.ports import free_port
-from interop_tests.harness.spark_cluster import spark_environment
-from interop_tests.pipeline.runs import IVY_DIR, JobRun
+from interop_tests.harness.spark_cluster import IVY_DIR, spark_environment
+from interop_tests.pipeline.runs import JobRun
 
 END_TIMEOUT_S = 90.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -17,9 +17,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import QUICK_JVM, spark_environment
+from interop_tests.harness.spark_cluster import IVY_DIR, QUICK_JVM, spark_environment
 from interop_tests.harness.waiting import wait_until
-from interop_tests.pipeline.runs import IVY_DIR
 
 pytestmark = pytest.mark.needs_control
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, require_program
+from interop_tests.harness.kafka_jars import MissingTool, require_program
+from interop_tests.harness.spark_cluster import CONNECTOR, IVY_DIR
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
-
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
-IVY_DIR = CHECKOUT / ".cache" / "ivy"
 
 Read = Callable[..., "DataFrame"]
 

@@ -79,11 +79,9 @@ def judge(
     adds = version >= ADDS_SINCE
     if not adds and not node.dynamic.bool("transaction.partition.verification.enable"):
         return verdicts
-    owner: tuple[int, int] | None = None
     asked: list[TopicPartition] = []
     now_ms = node.clock.now_ms()
     for partition, (producer_id, epoch, sequence) in producers.items():
-        owner = producer_id, epoch
         log = node.partitions.log(partition)
         if log is None:
             continue  # refused by the append
@@ -95,8 +93,9 @@ def judge(
         verdicts.terms[partition] = TransactionTerms(verification)
         if verification is not None:
             asked.append(partition)
-    if not asked or owner is None:
+    if not asked:
         return verdicts
+    owner = producers[asked[0]][:2]
     question = _Question(node, transactional_id, owner, asked, adds, version, timeout_ms, verdicts)
     question.ask()
     return verdicts if question.answer.done else question.answer

@@ -33,9 +33,7 @@ def id_matcher(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as error:
-        reason = error.args[0] if error.args else "no regular expression"
-        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise InvalidPattern(said) from error
+        raise InvalidPattern(str(error)) from error
     finally:
         # It remembers 128 patterns, each with the memory that it may have.
         re2.purge()

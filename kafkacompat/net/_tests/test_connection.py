@@ -25,6 +25,7 @@ from kafkacompat.net._tests.helpers import (
 )
 from kafkacompat.net.dispatcher import CloseConnection, ReplyPart
 from kafkacompat.net.receive_buffer import INITIAL_BYTES, ReceiveBuffer
+from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
 from kafkacompat.wire.errors import WireError
@@ -432,6 +433,17 @@ def waking(dispatcher: ScriptedDispatcher, parked: bytes) -> None:
     dispatcher.answers[b"wake"] = wake
 
 
+async def parked_and_woken(
+    server: Server, dispatcher: ScriptedDispatcher, sent: bytes = framed(b"park")
+) -> tuple[trio.SocketStream, trio.SocketStream]:
+    """A connection that has sent these bytes and waits for `park`, and the one that has sent `wake` then."""
+    waiting, other = await dial(server), await dial(server)
+    await waiting.send_all(sent)
+    await until(lambda: b"park" in dispatcher.pending)
+    await other.send_all(framed(b"wake"))
+    return waiting, other
+
+
 async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bytes] = []
     flush = output_queue.OutputQueue.flush
@@ -444,10 +456,7 @@ async def test_whoever_a_request_wakes_is_answered_before_it(monkeypatch: pytest
     dispatcher = ScriptedDispatcher()
     waking(dispatcher, b"park")
     async with serving(dispatcher) as server:
-        waiting, other = await dial(server), await dial(server)
-        await waiting.send_all(framed(b"park"))
-        await until(lambda: b"park" in dispatcher.pending)
-        await other.send_all(framed(b"wake"))
+        waiting, other = await parked_and_woken(server, dispatcher)
         assert await receive_frame(other) == b"wake"
         assert await receive_frame(waiting) == b"done park"
         assert sent == [b"done park", b"wake"]
@@ -459,10 +468,9 @@ async def test_a_reply_given_at_once_waits_for_those_before_it_and_is_followed_b
     dispatcher = ScriptedDispatcher()
     waking(dispatcher, b"park")
     async with serving(dispatcher) as server:
-        waiting, other = await dial(server), await dial(server)
-        await waiting.send_all(framed(b"later") + framed(b"park") + framed(b"behind"))
-        await until(lambda: b"park" in dispatcher.pending)
-        await other.send_all(framed(b"wake"))
+        waiting, other = await parked_and_woken(
+            server, dispatcher, framed(b"later") + framed(b"park") + framed(b"behind")
+        )
         assert await receive_frame(other) == b"wake"
         await until(lambda: b"behind" in dispatcher.requests)
         dispatcher.resolve(b"later")
@@ -486,10 +494,7 @@ async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection
     dispatcher = ScriptedDispatcher()
     waking(dispatcher, b"park")
     async with serving(dispatcher) as server:
-        waiting, other = await dial(server), await dial(server)
-        await waiting.send_all(framed(b"park"))
-        await until(lambda: b"park" in dispatcher.pending)
-        await other.send_all(framed(b"wake"))
+        waiting, other = await parked_and_woken(server, dispatcher)
         assert await receive_frame(other) == b"wake"
         await expect_closed(waiting)
         assert len(dispatcher.closed) == 1
@@ -508,10 +513,7 @@ async def test_a_long_reply_leaves_in_its_connections_own_turn() -> None:
 
     dispatcher.answers[b"wake"] = wake
     async with serving(dispatcher) as server:
-        waiting, other = await dial(server), await dial(server)
-        await waiting.send_all(framed(b"park"))
-        await until(lambda: b"park" in dispatcher.pending)
-        await other.send_all(framed(b"wake"))
+        waiting, other = await parked_and_woken(server, dispatcher)
         assert await receive_frame(waiting) == long[4:]
         assert await receive_frame(other) == b"wake"
         assert unsent == [len(long), 0]
@@ -529,10 +531,7 @@ async def test_an_error_of_our_own_in_a_reply_given_at_once_closes_its_connectio
 
     dispatcher.answers[b"wake"] = wake
     async with serving(dispatcher) as server:
-        waiting, other = await dial(server), await dial(server)
-        await waiting.send_all(framed(b"park"))
-        await until(lambda: b"park" in dispatcher.pending)
-        await other.send_all(framed(b"wake"))
+        waiting, other = await parked_and_woken(server, dispatcher)
         assert await receive_frame(other) == b"wake"
         await expect_closed(waiting)
     assert "an error of the broker's own" in caplog.text
