@@ -81,23 +81,29 @@ class Victims:
         return by_application[max(by_application)] if by_application else []
 
 
-def live_to_see(run: JobRun, batches: int) -> None:
-    """Wait until so many batches are planned; begin again as long as the run fails for what was done to it."""
+def go_on_until(run: JobRun, is_reached: Callable[[], bool]) -> None:
+    """Begin the run again as long as it fails, for what was done to it, before that is reached."""
     for _ in range(ATTEMPTS_MAX):
-        if run.wait_for_batches(batches):
+        if is_reached():
             return
-        assert run.end() != 0, f"the run ended before it had planned {batches} batches"
         run.begin()
     raise AssertionError(f"after {ATTEMPTS_MAX} attempts the run still fails:\n{run.said()}")
+
+
+def live_to_see(run: JobRun, batches: int) -> None:
+    """Wait until so many batches are planned."""
+
+    def are_planned() -> bool:
+        if run.wait_for_batches(batches):
+            return True
+        assert run.end() != 0, f"the run ended before it had planned {batches} batches"
+        return False
+
+    go_on_until(run, are_planned)
 
 
 def go_on_to_the_end(run: JobRun) -> None:
-    """Wait for the end; begin again as long as the run fails for what was done to it."""
-    for _ in range(ATTEMPTS_MAX):
-        if run.end() == 0:
-            return
-        run.begin()
-    raise AssertionError(f"after {ATTEMPTS_MAX} attempts the run still fails:\n{run.said()}")
+    go_on_until(run, lambda: run.end() == 0)
 
 
 def assert_same(found: Results, wanted: Results) -> None:
