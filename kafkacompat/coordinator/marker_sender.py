@@ -107,7 +107,7 @@ class MarkerSender:
     def send(self, markers: Markers, shard_partition: int, coordinator_epoch: int) -> None:
         sending = Sending(markers, shard_partition, coordinator_epoch)
         self._sendings.setdefault(shard_partition, {})[sending] = None
-        self._send(sending, list(sending.left))
+        self._send(sending, sorted(sending.left))
 
     def cancel(self, shard_partition: int) -> None:
         """This node does not coordinate those transactions any more."""

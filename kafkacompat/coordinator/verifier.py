@@ -126,7 +126,7 @@ class PartitionVerifier:
         if adds:
             return self._coordinator.add_partitions(
                 transactional_id, producer_id, producer_epoch, wanted, EPOCH_BUMP_VERSION
-            ).then(lambda code: dict.fromkeys(wanted, _for_leader(code)))
+            ).then(lambda code: dict.fromkeys(partitions, _for_leader(code)))
         found = self._coordinator.verify_partitions(transactional_id, producer_id, producer_epoch, wanted)
         return Deferred.of({partition: _for_leader(code) for partition, code in found.items()})
 

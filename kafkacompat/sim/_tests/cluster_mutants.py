@@ -209,7 +209,7 @@ SEEN_AT = {
     "expansion_without_catching_up": 8,
     "shrinking_counts_before_it_is_committed": 10,
     "old_leader_epochs_are_accepted": 2,
-    "every_start_was_clean": 60,
+    "every_start_was_clean": 21,
     "proposals_stay_when_leadership_is_lost": 7,
     "high_watermark_of_followers_retreats": 8,
 }

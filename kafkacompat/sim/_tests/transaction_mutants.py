@@ -76,9 +76,9 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
 TRANSACTION_MUTANTS_SEEN_AT = {
     "everything_is_stable": 3,
     "aborted_ranges_are_not_told": 3,
-    "markers_are_answered_at_the_append": 15,
+    "markers_are_answered_at_the_append": 39,
     "coordinators_answer_at_the_append": 23,
-    "a_successor_keeps_the_epoch": 47,
+    "a_successor_keeps_the_epoch": 18,
     "leaders_do_not_verify": 3,
     "a_fetch_is_not_looked_at_again": 31,
 }
