@@ -6,7 +6,7 @@ import errno
 import gzip
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.pipeline._tests.collector_world import World, Written, a_world
+from kafkacompat.pipeline._tests.collector_world import TURN_S, World, Written, a_world
 from kafkacompat.pipeline.collector import packed, running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
@@ -303,16 +303,26 @@ def test_a_pipe_by_the_name_of_a_packed_file_keeps_nobody_waiting(world: World) 
     assert world.missing() == []
 
 
+def no_room(patch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(packed.os, "pwrite", full)
+
+
+def little_room(patch: pytest.MonkeyPatch) -> None:
+    """The disk would take it, and be full for everybody else."""
+    patch.setattr(packed, "SPARE_BYTES", float("inf"))
+    patch.setattr(packed, "SPARE_SHARE", 1.1)
+
+
+@pytest.mark.parametrize("lacks", [no_room, little_room])
 def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, lacks: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     packed_while_down(world)
-
-    def full(source: object, target: object, length: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(packed.shutil, "copyfileobj", full)
+        lacks(patch)
         world.begin()
         world.reopen()
         world.append(1)
@@ -325,6 +335,31 @@ def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
     assert world.missing() == []
     assert set(world.values().values()) == {1}
     assert world.collector.figures().lost_files == 0
+
+
+def test_a_collector_that_is_told_to_end_leaves_the_unpacking_to_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "PIECE_BYTES", 100)
+    packed_while_down(world)
+    asked = 0
+
+    def stopping() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    world.begin()
+    for _ in range(3):
+        world.now_s += TURN_S
+        world.collector.turn(world.now_s, stopping)
+    assert asked == 4
+    assert len(world.missing()) == 1
+    assert world.collector.figures().lost_files == 0
+    world.crash()
+    world.drain()
+    assert world.missing() == []
+    assert set(world.values().values()) == {1}
 
 
 def test_an_inode_of_an_earlier_run_given_to_another_file_is_not_shipped(world: World) -> None:

@@ -11,7 +11,6 @@ import errno
 import gzip
 import lzma
 import os
-import shutil
 import stat
 import tempfile
 import zlib
@@ -35,6 +34,14 @@ UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, MemoryError)
 
 PIECE_BYTES: Final = 1024 * 1024
 
+SPARE_SHARE: Final = 0.05
+SPARE_BYTES: Final = 1024 * 1024 * 1024
+"""What unpacking leaves free of its disk: this share, at most so much. A small packed file may hold any amount."""
+
+
+class UnpackingStopped(Exception):
+    """The collector is to end; what a packed file holds is for the next run."""
+
 
 def beginnings(paths: Iterable[str]) -> dict[str, str]:
     """Of each packed file that can be read, the fingerprint of what is in it."""
@@ -50,12 +57,15 @@ def beginnings(paths: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def unpacked(saved: Saved, packed: dict[str, str], folder: str) -> tuple[int, str] | None:
+def unpacked(
+    saved: Saved, packed: dict[str, str], folder: str, stopping: Callable[[], bool]
+) -> tuple[int, str] | None:
     """The packed file that holds what was read of a file, and perhaps more: an open file of its content, and its path.
 
     packed: from `beginnings`. Of the content only the beginning and what is not shipped is there, each in its place; the rest
     is a hole. The open file has no name and lies in folder. OSError when that has no room, or when a packed file that begins
-    alike cannot be read and no other one is it; only the former has an errno.
+    alike cannot be read and no other one is it; only the former has an errno. UnpackingStopped once stopping() is true, which
+    is asked at each PIECE_BYTES.
     """
     alike = [path for path, head in packed.items() if head == saved.fingerprint]
     if not saved.marks and len(alike) > 1:
@@ -64,7 +74,7 @@ def unpacked(saved: Saved, packed: dict[str, str], folder: str) -> tuple[int, st
     unreadable = None
     for path in alike:
         try:
-            descriptor = _unpack(path, max(saved.position - CHECK_BYTES, 0), folder)
+            descriptor = _unpack(path, max(saved.position - CHECK_BYTES, 0), folder, stopping)
         except UNREADABLE as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -79,17 +89,36 @@ def unpacked(saved: Saved, packed: dict[str, str], folder: str) -> tuple[int, st
     return None
 
 
-def _unpack(path: str, start: int, folder: str) -> int:
+def _unpack(path: str, start: int, folder: str, stopping: Callable[[], bool]) -> int:
     with (
         _opened(path) as packed,
         _content(packed, path) as content,
-        tempfile.TemporaryFile(dir=folder) as file,
+        tempfile.TemporaryFile(dir=folder, buffering=0) as file,
     ):
-        file.write(content.read(HEAD_BYTES))
-        file.seek(content.seek(start))
-        shutil.copyfileobj(content, file, PIECE_BYTES)
-        file.flush()
+        head = content.read(HEAD_BYTES)
+        _write_all(file.fileno(), head, 0)
+        position = len(head)
+        while piece := content.read(PIECE_BYTES):
+            if stopping():
+                raise UnpackingStopped
+            shipped = max(start - position, 0)
+            if shipped < len(piece):
+                _leave_spare(file.fileno(), path)
+                _write_all(file.fileno(), piece[shipped:], position + shipped)
+            position += len(piece)
         return os.dup(file.fileno())
+
+
+def _leave_spare(descriptor: int, path: str) -> None:
+    disk = os.fstatvfs(descriptor)
+    if disk.f_bavail * disk.f_frsize < min(SPARE_BYTES, SPARE_SHARE * disk.f_blocks * disk.f_frsize):
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} to unpack it beside the state", path)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    while data:
+        count = os.pwrite(descriptor, data, offset)
+        data, offset = data[count:], offset + count
 
 
 def _reader(descriptor: int) -> Read:

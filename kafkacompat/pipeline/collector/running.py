@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kafkacompat.pipeline.collector.disk import Disk
 from kafkacompat.pipeline.collector.followed import Followed, Saved
 from kafkacompat.pipeline.collector.following import Following, Key, Look
-from kafkacompat.pipeline.collector.packed import beginnings, unpacked
+from kafkacompat.pipeline.collector.packed import UnpackingStopped, beginnings, unpacked
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.collector.state_file import StateFile
@@ -86,7 +86,7 @@ class Collector:
     def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None], until_end: bool) -> None:
         """Go on until stopping() is true, or all is shipped and until_end; tell is called after each turn."""
         while not stopping():
-            moved = self.turn(time.monotonic())
+            moved = self.turn(time.monotonic(), stopping)
             tell(self.figures())
             if until_end and not moved and self._all_shipped():
                 break
@@ -95,10 +95,10 @@ class Collector:
         self._save(time.monotonic())
         tell(self.figures())
 
-    def turn(self, now_s: float) -> bool:
-        """One round over the files; whether anything was read."""
+    def turn(self, now_s: float, stopping: Callable[[], bool] = lambda: False) -> bool:
+        """One round over the files; whether anything was read. What takes long ends when stopping() is true."""
         if now_s - self._scanned_s >= SCAN_INTERVAL_S:
-            self._scan(now_s)
+            self._scan(now_s, stopping)
         moved = False
         for look in list(self._looks.values()):
             if not self._shipper.room:
@@ -133,7 +133,7 @@ class Collector:
             self._lost_files,
         )
 
-    def _scan(self, now_s: float) -> None:
+    def _scan(self, now_s: float, stopping: Callable[[], bool]) -> None:
         self._scanned_s = now_s
         self._scans += 1
         looks, gone = self._disk.scan(now_s, self._following.pending(), self._earlier)
@@ -150,16 +150,19 @@ class Collector:
             except OSError as error:
                 self._disk.troubles[look.path] = error.strerror or str(error)
         if self._unfound and not self._following.undecided and all(map(self._disk.holds, self._earlier)):
-            self._look_into_packed(now_s)
+            self._look_into_packed(now_s, stopping)
 
-    def _look_into_packed(self, now_s: float) -> None:
+    def _look_into_packed(self, now_s: float, stopping: Callable[[], bool]) -> None:
         """Take up what the run before had begun and nothing has turned out to be: by its content, out of packed files."""
         missing = self._missing()
         self._unfound = []
         packed = beginnings(self._disk.packed_beside(entry.path for entry in missing))
         for entry in missing:
             try:
-                found = unpacked(entry, packed, self._state.folder)
+                found = unpacked(entry, packed, self._state.folder, stopping)
+            except UnpackingStopped:
+                self._put_off.append(entry)
+                continue
             except OSError as error:
                 self._disk.troubles[error.filename or entry.path] = error.strerror or str(error)
                 found = None
