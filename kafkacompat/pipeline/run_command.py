@@ -12,7 +12,7 @@ from typing import IO, Final
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.quantities import whole
+from kafkacompat.pipeline.quantities import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.session import (
     is_jvm_gone,
@@ -102,17 +102,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             name, type=whole, default=default, metavar="SECONDS", help=f"{purpose} (%(default)s)"
         )
-    for name, default, purpose in (
+    for name, default, most, purpose in (
         (
             "--shuffle-partitions",
             defaults.DEFAULT_SHUFFLE_PARTITIONS,
+            MOST_INT32,
             "tasks and state stores an operator; fixed by the checkpoint",
         ),
-        ("--files-per-batch", 1, "files an hour's folder and batch of logs/events"),
-        ("--partitions", DEFAULT_PARTITIONS, "of topics that are created"),
-        ("--replication", DEFAULT_REPLICATION, "of topics that are created"),
+        ("--files-per-batch", 1, MOST_INT32, "files an hour's folder and batch of logs/events"),
+        ("--partitions", DEFAULT_PARTITIONS, MOST_INT32, "of topics that are created"),
+        ("--replication", DEFAULT_REPLICATION, MOST_INT16, "of topics that are created"),
     ):
-        parser.add_argument(name, type=whole, default=default, metavar="N", help=f"{purpose} (%(default)s)")
+        parser.add_argument(
+            name, type=whole_to(most), default=default, metavar="N", help=f"{purpose} (%(default)s)"
+        )
     parser.add_argument(
         "--max-records-per-batch",
         type=whole,

@@ -83,6 +83,28 @@ def test_a_wrong_call_is_refused(words: tuple[str, ...], capsys: pytest.CaptureF
     assert "error:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("option", "most"),
+    [
+        ("--partitions", 2**31 - 1),
+        ("--replication", 2**15 - 1),
+        ("--shuffle-partitions", 2**31 - 1),
+        ("--files-per-batch", 2**31 - 1),
+    ],
+)
+def test_no_number_is_taken_that_its_reader_has_no_room_for(
+    option: str, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    run_command.add_arguments(parser)
+    taken = parser.parse_args(["logs", option, str(most)])
+    assert getattr(taken, option.removeprefix("--").replace("-", "_")) == most
+    with pytest.raises(SystemExit):
+        parser.parse_args(["logs", option, str(most + 1)])
+    said = capsys.readouterr().err
+    assert f"argument {option}: must be a whole number from 1 to {most:,}, not '{most + 1}'" in said
+
+
 def options(**changes: Any) -> RunOptions:
     return RunOptions(**{"jobs": ("logs",), "checkpoint": "c", "output": "o", **changes})
 
