@@ -225,6 +225,15 @@ def _append_one(
     if refused is not None:
         return ProduceResult(refused)
     terms = verdicts.terms.get(partition)
+    if (
+        terms is None
+        and not verdicts.trusts
+        and is_transactional(records)
+        and producers_of({partition: records})
+        and node.partitions.log(partition) is not None
+    ):
+        # It came to be led or known here while the coordinator was asked about the others, which does not know of it.
+        return ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return node.partitions.append(partition, records, acks, version, internal_allowed, terms)
 
 

@@ -52,6 +52,8 @@ class Verdicts:
 
     terms: dict[TopicPartition, TransactionTerms] = field(default_factory=dict)
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    trusts: bool = False
+    """Nothing is verified: transaction.partition.verification.enable."""
 
 
 def producers_of(batches: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, ProducerAndSequence]:
@@ -75,16 +77,16 @@ def judge(
     timeout_ms: int,
 ) -> Verdicts | Deferred[Verdicts]:
     """`producers`: of all of them one id and epoch."""
-    verdicts = Verdicts()
     adds = version >= ADDS_SINCE
     if not adds and not node.dynamic.bool("transaction.partition.verification.enable"):
-        return verdicts
+        return Verdicts(trusts=True)
+    verdicts = Verdicts()
     asked: list[TopicPartition] = []
     now_ms = node.clock.now_ms()
     for partition, (producer_id, epoch, sequence) in producers.items():
         log = node.partitions.log(partition)
         if log is None:
-            continue  # refused by the append
+            continue  # refused by the append, also if it has come to be led here by then
         try:
             verification = log.begin_verification(producer_id, epoch, sequence, adds, now_ms)
         except LogRefused as refused:

@@ -25,7 +25,7 @@ from kafkacompat.coordinator.loading import Loader
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
-from kafkacompat.records.batch import build_batch
+from kafkacompat.records.batch import BatchCorrupt, build_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 LOAD_STEP_BYTES = 262_144
 """Bytes replayed before the loop gets its turn again."""
+LOAD_RETRY_MS = 100
+"""Until a read is asked for again that no worker could do."""
 
 
 class PartitionWriter(Protocol):
@@ -322,7 +324,7 @@ class Shard:
             return
         try:
             records = log.read(loader.next_offset, self._load_step_bytes, end_offset, True).records
-        except (LogRefused, OSError) as error:
+        except (BatchCorrupt, LogRefused, OSError) as error:
             self._fail(error)
             return
         if not isinstance(records, FileSlice):
@@ -341,6 +343,10 @@ class Shard:
             data = done.result()
         except OSError as error:
             self._fail(error)
+            return
+        except Exception as error:  # too many jobs, or our own bug
+            logger.error("no worker read coordinator partition %d: %s", self.partition, error)
+            self._timers.call_after(LOAD_RETRY_MS, lambda: self._load_step(log, loader))
             return
         self._load_data(log, loader, data)
 

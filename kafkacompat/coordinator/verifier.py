@@ -136,17 +136,21 @@ class PartitionVerifier:
             return NO_LEADER
         return topic.partitions[partition_for_key(transactional_id, len(topic.partitions))].leader
 
-    def _request(self, questions: list[_Question]) -> AddPartitionsToTxnRequest:
+    def _forget(self, questions: list[_Question]) -> None:
         for waiting in self._waiting.values():
             for question in questions:
                 transactional_id = question.transaction.transactional_id
                 if waiting.get(transactional_id) is question:
                     del waiting[transactional_id]
+
+    def _request(self, questions: list[_Question]) -> AddPartitionsToTxnRequest:
+        self._forget(questions)
         return AddPartitionsToTxnRequest(
             transactions=[question.transaction for question in questions if not question.answer.done]
         )
 
     def _answered(self, questions: list[_Question], done: Deferred[Any]) -> None:
+        self._forget(questions)  # those of which no request was made
         try:
             response = done.result()
         except self._not_known:  # an older release, which verifies nothing either

@@ -11,7 +11,13 @@ from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.net.dispatcher import CloseConnection, Pending
-from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
+from kafkacompat.partition._tests.fakes import (
+    batch_of,
+    broker_image,
+    image_of,
+    partition_image,
+    topic_image,
+)
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -205,6 +211,34 @@ def test_a_connection_is_not_read_while_its_transaction_is_verified() -> None:
     api.verifier.held.resolve({TopicPartition("t", 0): ErrorCode.NONE})
     assert pending.reply.done
     assert api.world.log().log_end_offset == 1
+
+
+@pytest.mark.parametrize("version", [11, 12, 13])
+@pytest.mark.parametrize("comes", ["led", "known"])
+def test_a_partition_that_comes_to_be_led_while_others_are_verified_is_not_written_unverified(
+    version: int, comes: str
+) -> None:
+    """Its coordinator would not know of it: no marker would come, and what is stable would end there for ever."""
+    here = topic_image("t", 2)
+    elsewhere = topic_image("u", {0: partition_image(replicas=(1, 2), leader=2)})
+    led = topic_image("u", {0: partition_image(replicas=(1, 2), leader=1, epoch=1)})
+    brokers = [broker_image(1), broker_image(2)]
+    api = Api(*([here, elsewhere] if comes == "led" else [here]), brokers=brokers)
+    api.verifier.held = Deferred()
+    parts = (("t", 0, transactional(b"a")), ("u", 0, transactional(b"b")), ("t", 1, batch_of(b"c")))
+    asked = request(*parts, transactional_id="tx", api=api)
+    asked.topic_data[1].topic_id = led.id
+    pending = api.send(asked, version)
+    assert api.verifier.asked == [("tx", 4, 0, [TopicPartition("t", 0)], version >= 12)]
+    api.publish(image_of(here, led, brokers=brokers))
+    api.verifier.held.resolve({TopicPartition("t", 0): ErrorCode.NONE})
+    answer = api.decoded(pending.reply.result(), 0, version)
+    assert sorted(results(answer)) == [
+        (0, ErrorCode.NONE, 0),
+        (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
+        (1, 0, 0),
+    ]
+    assert api.world.log("u").log_end_offset == 0
 
 
 def test_d9_t24_single_records_are_named_from_version_eight() -> None:

@@ -32,12 +32,14 @@ from kafkacompat.coordinator._tests.harness import (
 )
 from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.coordinator.settings import coordinator_settings
-from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.coordinator.shard import LOAD_RETRY_MS, ShardState
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import CommittedOffset, OffsetRecord, empty_group_record, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.partition._tests.fakes import FakeWorkers
+from kafkacompat.ports import FileSlice, LogRead
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
@@ -266,6 +268,41 @@ def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     assert world.log().reads - before == 50
     assert shard.state is ShardState.ACTIVE
     assert fetch(world).committed_offset == 49
+
+
+class ColdLog(MemoryLog):
+    """Nothing of it is in the page cache."""
+
+    def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
+        self.data = super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch).records
+        return LogRead(FileSlice(self, 0, len(self.data)))  # type: ignore[arg-type]
+
+    def try_read(self, position: int, length: int) -> None:
+        return None
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        return self.data  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("failure", "state"),
+    [(RuntimeError("10000 jobs wait"), ShardState.ACTIVE), (OSError("broken"), ShardState.FAILED)],
+)
+def test_a_load_that_no_worker_could_read_for_is_tried_again(failure: Exception, state: ShardState) -> None:
+    world = loading_world()
+    (shard,) = world.coordinator._shards
+    log = world.log()
+    log.__class__ = ColdLog
+    shard._workers = workers = FakeWorkers()
+    world.time.advance(0)
+    _, answer = workers.submitted.pop()
+    answer.fail(failure)
+    assert shard.state is (ShardState.LOADING if state is ShardState.ACTIVE else state)
+    world.time.advance(LOAD_RETRY_MS)
+    workers.run()
+    world.time.advance(LOAD_RETRY_MS)
+    assert shard.state is state
+    assert (commit(world, 60) == E.NONE) is (state is ShardState.ACTIVE)
 
 
 def test_members_get_a_whole_session_after_a_restart() -> None:

@@ -489,6 +489,17 @@ def test_a_coordinator_that_is_nowhere() -> None:
     assert far_away.ask().result() == {T0: E.COORDINATOR_NOT_AVAILABLE}
 
 
+def test_a_question_that_could_not_be_sent_refuses_nobody_later() -> None:
+    """Its id may have a new producer by then, whose epochs begin at 0."""
+    far_away = Verifying()
+    channel, far_away.world.channel = far_away.world.channel, None
+    assert far_away.ask(epoch=7).result() == {T0: E.NETWORK_EXCEPTION}
+    far_away.world.channel = channel
+    answer = far_away.ask(epoch=0)
+    far_away.answer(0, E.NONE)
+    assert answer.result() == {T0: E.NONE}
+
+
 def test_a_coordinator_that_is_here_is_asked_directly() -> None:
     far_away = Verifying()
     far_away.world.move(NODE_ID, 2)
