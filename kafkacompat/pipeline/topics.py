@@ -32,13 +32,20 @@ DEFAULT_PARTITIONS: Final = 3
 DEFAULT_REPLICATION: Final = 1
 DEFAULT_TIMEOUT_S: Final = 15.0
 
+# Spark's source counts a record's time in microseconds and ends the query over one that has no room there, whatever the jobs
+# say. With this the broker refuses its writer; a replay of old events stays far within.
+EVENTS_AGE_MAX_MS: Final = 100 * 365 * 24 * 3600 * 1000
 EVENTS_RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 RESULTS_RETENTION_MS: Final = 2 * 24 * 3600 * 1000
 # A compacted topic is cleaned up to its active segment: small, short segments keep it near one record a key.
 RESULTS_SEGMENT_MS: Final = 10 * 60 * 1000
 RESULTS_SEGMENT_BYTES: Final = 16 * 1024 * 1024
 
-_EVENTS: Final = {"cleanup.policy": "delete", "retention.ms": str(EVENTS_RETENTION_MS)}
+_EVENTS: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": str(EVENTS_RETENTION_MS),
+    "message.timestamp.before.max.ms": str(EVENTS_AGE_MAX_MS),
+}
 _LATEST: Final = {
     "cleanup.policy": "compact",
     "segment.ms": str(RESULTS_SEGMENT_MS),

@@ -253,6 +253,16 @@ def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
     assert plan.configs["cleanup.policy"] == "compact"
 
 
+def test_no_record_of_a_raw_topic_can_have_a_time_that_spark_has_no_room_for() -> None:
+    """Its source multiplies milliseconds by 1000 and throws beyond a long; the future is bounded by the broker's own default."""
+    for name in (name for names in topics.INPUTS.values() for name in names):
+        (plan,) = topics.plans([name])
+        oldest_ms = int(plan.configs["message.timestamp.before.max.ms"])
+        assert 0 < oldest_ms < (2**63 - 1) // 1000
+        # Recorded events are replayed at their own times, and some data sets are old.
+        assert oldest_ms > 50 * 366 * 86_400_000
+
+
 def test_the_dispatcher_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["pipeline", "--help"])
