@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
+from kafkacompat.pipeline.belonging import checkpoint_of, require_one_past, table_of
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import Totals, line_of, summary_of
@@ -86,12 +87,13 @@ def start(session: SparkSession, query: Query, options: RunOptions) -> Streaming
     session.sparkContext.setLocalProperty("spark.scheduler.pool", query.name)
     rows = query.build(source(session, query, options), options)
     writer = rows.writeStream.queryName(query.name).outputMode(query.output_mode)
-    writer = writer.option("checkpointLocation", f"{options.checkpoint.rstrip('/')}/{query.name}")
-    if query.table is None:
+    writer = writer.option("checkpointLocation", checkpoint_of(query, options))
+    table = table_of(query, options)
+    if table is None:
         writer = writer.format("kafka").option("kafka.bootstrap.servers", options.bootstrap)
     else:
         writer = writer.format("parquet").partitionBy(*query.partitioned_by)
-        writer = writer.option("path", f"{options.output.rstrip('/')}/{query.table}")
+        writer = writer.option("path", table)
     if options.until_caught_up:
         writer = writer.trigger(availableNow=True)
     else:
@@ -149,18 +151,26 @@ class Run:
         self._say(summary_of(self._totals))
 
     def _start_all(self, stop: StopRequest) -> None:
-        for query in self._queries:
-            if stop.is_set:
-                return
-            try:
-                self._running.append(start(self._session, query, self._options))
-            except Exception as error:
-                if is_jvm_gone(error):
-                    raise
-                said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-                raise PipelineFailed(
-                    f"query {query.name} cannot start: {said[:FAILURE_CHARACTERS_MAX]}"
-                ) from error
+        """All are looked at before the first begins: one that must not go on keeps the others from writing."""
+        for act in (self._look_at, self._start):
+            for query in self._queries:
+                if stop.is_set:
+                    return
+                try:
+                    act(query)
+                except Exception as error:
+                    if is_jvm_gone(error):
+                        raise
+                    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+                    raise PipelineFailed(
+                        f"query {query.name} cannot start: {said[:FAILURE_CHARACTERS_MAX]}"
+                    ) from error
+
+    def _look_at(self, query: Query) -> None:
+        require_one_past(self._session, query, self._options)
+
+    def _start(self, query: Query) -> None:
+        self._running.append(start(self._session, query, self._options))
 
     def _poll(self) -> bool:
         """Tell what is new; whether any query still runs."""

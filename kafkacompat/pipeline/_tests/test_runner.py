@@ -79,6 +79,12 @@ class Polls:
         return self.is_set
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are no folders here and no session to look at them with."""
+    monkeypatch.setattr(runner, "require_one_past", lambda *arguments: None)
+
+
 def run(
     monkeypatch: pytest.MonkeyPatch, scripted: list[Scripted | Exception], stop: Polls, **changes: Any
 ) -> tuple[list[str], list[dict[str, Any]]]:
@@ -192,6 +198,20 @@ def test_a_query_that_cannot_start_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(PipelineFailed, match="query logs-summary cannot start: no such mode"):
         run(monkeypatch, [first, ValueError("no such mode\nstack")], Polls())
     assert first.stopped == 1
+
+
+def test_no_query_starts_when_one_must_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its result topics and the tables of the others would hold what nobody wanted."""
+
+    def refused(session: Any, query: Query, options: RunOptions) -> None:
+        if query.name == "logs-summary":
+            raise PipelineFailed("not of one past")
+
+    monkeypatch.setattr(runner, "require_one_past", refused)
+    queries = [Scripted("logs-events", 1000), Scripted("logs-summary", 1000)]
+    with pytest.raises(PipelineFailed, match="query logs-summary cannot start: not of one past"):
+        run(monkeypatch, [*queries], Polls())
+    assert [(query.told, query.stopped) for query in queries] == [([], 0), ([], 0)]
 
 
 def test_each_query_has_a_name_and_a_sink_of_its_own() -> None:

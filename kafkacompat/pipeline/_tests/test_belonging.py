@@ -1,0 +1,110 @@
+"""Checkpoints and tables that have one past, and those that have not: by number, and as Spark's own file sink leaves them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kafkacompat.pipeline.belonging import NONE, fault, last_batch, require_one_past
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.queries import QUERIES
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCHES = 10
+
+
+@pytest.mark.parametrize(
+    ("names", "last"),
+    [
+        ([], NONE),
+        (["0"], 0),
+        (["8", "9.compact", ".9.compact.crc", "10"], 10),
+        (["8", "9.compact"], 9),
+        ([".12.1f.tmp", ".12.crc", "metadata", "\u00b2"], NONE),
+    ],
+)
+def test_the_last_batch_goes_by_number(names: list[str], last: int) -> None:
+    assert last_batch(names) == last
+
+
+@pytest.mark.parametrize(
+    ("planned", "ended", "written"),
+    [
+        (NONE, NONE, NONE),
+        (0, NONE, NONE),
+        (0, NONE, 0),
+        (0, 0, 0),
+        (7, 6, 6),
+        (7, 6, 7),
+        (7, 7, 7),
+    ],
+)
+def test_a_driver_may_die_at_any_moment(planned: int, ended: int, written: int) -> None:
+    assert fault("c", "t", planned, ended, written) is None
+
+
+@pytest.mark.parametrize(
+    ("planned", "ended", "written", "said"),
+    [
+        (NONE, NONE, 0, "table t holds batches to number 0, which checkpoint c does not know"),
+        (3, 3, 9, "table t holds batches to number 9, which checkpoint c does not know"),
+        (0, 0, NONE, "checkpoint c has ended batch 0, which table t does not hold"),
+        (9, 9, 3, "checkpoint c has ended batch 9, which table t does not hold"),
+    ],
+)
+def test_what_does_not_follow_is_told(planned: int, ended: int, written: int, said: str) -> None:
+    found = fault("c", "t", planned, ended, written)
+    assert found is not None
+    assert found.startswith(said)
+
+
+def write_lines(spark: SparkSession, lines: Path, options: RunOptions) -> int:
+    """A query of logs-events' folders, a batch for each file of lines; how many rows the table has then."""
+    table = f"{options.output}/logs/events"
+    read = spark.readStream.option("maxFilesPerTrigger", "1").text(str(lines))
+    writer = read.writeStream.option("checkpointLocation", f"{options.checkpoint}/logs-events")
+    query = writer.trigger(availableNow=True).start(table, format="parquet")
+    query.awaitTermination()
+    return spark.read.parquet(table).count()
+
+
+def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = tmp_path / "lines"
+    lines.mkdir()
+    for number in range(BATCHES):
+        (lines / f"{number}.txt").write_text("line\n")
+    # A blank and brackets: a path is no pattern.
+    kept = RunOptions(jobs=("logs",), checkpoint=f"{tmp_path}/a [1] c/", output=f"{tmp_path}/a [1] t/")
+    new = RunOptions(jobs=("logs",), checkpoint=f"file:{tmp_path}/new-c", output=f"file:{tmp_path}/new-t")
+    query = QUERIES["logs"][0]
+    require_one_past(spark, query, kept)
+    assert write_lines(spark, lines, kept) == BATCHES
+    require_one_past(spark, query, kept)
+    mixed = RunOptions(jobs=("logs",), checkpoint=new.checkpoint, output=kept.output)
+    with pytest.raises(PipelineFailed) as failed:
+        require_one_past(spark, query, mixed)
+    assert str(failed.value).startswith(
+        f"table {tmp_path}/a [1] t/logs/events holds batches to number "
+        f"{BATCHES - 1}, which checkpoint file:{tmp_path}/new-c/logs-events does not know"
+    )
+    # What it is refused for: Spark reads all lines once more and writes none.
+    assert write_lines(spark, lines, mixed) == BATCHES
+    shutil.rmtree(tmp_path / "new-c")
+
+    mixed = RunOptions(jobs=("logs",), checkpoint=kept.checkpoint, output=new.output)
+    with pytest.raises(PipelineFailed, match=f"ended batch {BATCHES - 1}, which table file:{tmp_path}/new-t"):
+        require_one_past(spark, query, mixed)
+    # As a driver leaves it that dies before the end of its last batch.
+    (tmp_path / "a [1] c" / "logs-events" / "commits" / str(BATCHES - 1)).unlink()
+    require_one_past(spark, query, kept)
+    require_one_past(spark, query, new)
