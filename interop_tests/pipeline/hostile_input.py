@@ -27,6 +27,8 @@ def hostile_input(received_ms: int) -> list[tuple[Entry, str]]:
         ("logs.raw", (line % "01/Jan/1999:00:00:00 +0000").encode(), "ancient timestamp"),
         ("logs.raw", b'192.0.2.1 - - [01/Jan/1999:00:00:00 +0000] "' + rb"\"" * 40_000, "oversized record"),
         ("activity.page_views", b'{"event_id": ', "malformed JSON"),
+        ("activity.page_views", json.dumps(view).encode() + b" and more", "malformed JSON"),
+        ("activity.page_views", b"\n".join([json.dumps(view).encode()] * 2), "malformed JSON"),
         ("activity.page_views", json.dumps(view | {"page": "/" * 70_000}).encode(), "oversized record"),
         ("activity.page_views", json.dumps(view | {"user_id": 7}).encode(), "wrong type: user_id"),
         ("activity.page_views", json.dumps(view | {"user_id": ""}).encode(), "empty field: user_id"),

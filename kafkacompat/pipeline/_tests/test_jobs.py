@@ -64,6 +64,20 @@ BAD_SAMPLES = [
     (b"", "malformed JSON"),
     (None, "malformed JSON"),
     (b"\xff\xfe{}", "malformed JSON"),
+    # A record is one event: what stands behind it would be lost without a word.
+    (encoded(SAMPLE) + b" rubbish", "malformed JSON"),
+    (encoded(SAMPLE) + b"\x0c", "malformed JSON"),
+    (encoded(SAMPLE) + b"}", "malformed JSON"),
+    (encoded(SAMPLE) + b"\n" + encoded(SAMPLE, event_id="m-2"), "malformed JSON"),
+    (encoded(SAMPLE) + b"," + encoded(SAMPLE, event_id="m-2"), "malformed JSON"),
+    (encoded(SAMPLE) + b"], " + encoded(SAMPLE, event_id="m-2"), "malformed JSON"),
+    (encoded(SAMPLE) + b",0],{}", "malformed JSON"),
+    (encoded(SAMPLE, more={}) + b" rubbish", "malformed JSON"),
+    (b"[" + encoded(SAMPLE) + b"]", "malformed JSON"),
+    (b"1," + encoded(SAMPLE), "malformed JSON"),
+    (b"null", "malformed JSON"),
+    (encoded(SAMPLE).replace(b'"latency_ms"', b"'latency_ms'"), "malformed JSON"),
+    (encoded(SAMPLE).replace(b'"', b"'"), "malformed JSON"),
     (encoded(SAMPLE, service=...), "missing field: service"),
     (encoded(SAMPLE, service=None), "missing field: service"),
     (encoded(SAMPLE, service=""), "empty field: service"),
@@ -119,12 +133,14 @@ def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Recor
         encoded(SAMPLE, event_time_ms=RECEIVED_MS + 10 * 60_000),
         encoded(SAMPLE, event_time_ms=RECEIVED_MS - 7 * 86_400_000),
         encoded(SAMPLE, latency_ms=0, cpu_percent=1e2, more="ignored"),
+        b" \r\n" + encoded(SAMPLE, host="}") + b" \t\r\n",
+        encoded(SAMPLE) + b"\n",
         encoded(SAMPLE, latency_ms=1e3, more={"service": 7}, host="{h}"),
     ]
     found = rows(good(metrics.judge(records("metrics.raw", *values))))
-    assert [row["latency_ms"] for row in found] == [12.5, 12.5, 12.5, 0.0, 1000.0]
+    assert [row["latency_ms"] for row in found] == [12.5, 12.5, 12.5, 0.0, 12.5, 12.5, 1000.0]
     assert {name: found[0][name] for name in SAMPLE} == SAMPLE
-    assert [row["event_time_ms"] - RECEIVED_MS for row in found] == [0, 600_000, -604_800_000, 0, 0]
+    assert [row["event_time_ms"] - RECEIVED_MS for row in found] == [0, 600_000, -604_800_000, 0, 0, 0, 0]
     assert found[-1]["host"] == "{h}"
 
 

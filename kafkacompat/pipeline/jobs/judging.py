@@ -26,7 +26,11 @@ FUTURE_TOLERANCE_MS: Final = 10 * 60 * 1000
 ANCIENT_TOLERANCE_MS: Final = 7 * 24 * 3600 * 1000
 
 CORRUPT: Final = "_corrupt"
-PARSING: Final = {"columnNameOfCorruptRecord": CORRUPT, "allowNonNumericNumbers": "false"}
+PARSING: Final = {
+    "columnNameOfCorruptRecord": CORRUPT,
+    "allowNonNumericNumbers": "false",
+    "allowSingleQuotes": "false",
+}
 
 OVERSIZED: Final = "oversized record"
 MALFORMED_JSON: Final = "malformed JSON"
@@ -135,7 +139,8 @@ def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
 
     Fields must have `event_id` and `event_time_ms`; a field of one topic may be anything in the others, and is null there.
     A record is parsed by its schema first, which is quick; only where that leaves a doubt it is parsed as a variant, which knows
-    the type of everything.
+    the type of everything. Both parsers stop after the first value and say nothing of what follows it, so neither is given the
+    text to judge alone: _is_plain and _closed see to it that there is nothing behind the object.
     """
     small = F.when(F.col("size_bytes") <= RECORD_BYTES_MAX, F.col("value").cast("string"))
     text = F.try_validate_utf8(small)
@@ -147,8 +152,9 @@ def judge_json(records: DataFrame, fields: Sequence[Field]) -> DataFrame:
     kept = [*ENVELOPE_KEPT, "size_bytes", "typed"]
     plain = F.coalesce(_is_plain(fields), F.lit(False))
     doubted = behind_a_wall(read.withColumn("plain", plain), [F.col("plain"), F.col("text")], kept)
-    parsed = F.when(~F.col("plain"), F.try_parse_json("text")).alias("parsed")
-    doubted = behind_a_wall(doubted, [parsed], [*kept, "plain"])
+    parsed = F.when(~F.col("plain"), F.try_parse_json(_closed(F.col("text")))).alias("parsed")
+    mark = F.when(~F.col("plain"), _mark(F.col("text"))).alias("mark")
+    doubted = behind_a_wall(doubted, [parsed, mark], [*kept, "plain"])
     reason = F.when(~F.col("plain"), first_reason(_json_checks(fields))).alias("first_reason")
     judged = behind_a_wall(doubted, [reason], [*ENVELOPE_KEPT, "typed"])
     judged = judged.select(*ENVELOPE_KEPT, "first_reason", *(_column(field) for field in fields))
@@ -168,17 +174,32 @@ def _schema(fields: Sequence[Field]) -> str:
     return ", ".join([*columns, f"{CORRUPT} string"])
 
 
+def _closed(text: Column) -> Column:
+    """The text as the first of two values of an array; the second is its `mark`.
+
+    Where the array is read and its second value is the mark, the text is one value and nothing else. A fixed second value would
+    not do: the text could bring it along, close the array itself and go on.
+    """
+    return F.concat(F.lit("["), text, F.lit(","), _mark(text).cast("string"), F.lit("]"))
+
+
+def _mark(text: Column) -> Column:
+    return F.xxhash64(text)
+
+
 def _is_plain(fields: Sequence[Field]) -> Column:
     """What from_json has read is beyond doubt.
 
-    It takes anything for a text, so a text must be seen in quotes; an object within could show us the quotes of another field.
+    It takes anything for a text, so a text must be seen in quotes; an object within could show us the quotes of another field. It
+    does not read past the object, so the only closing brace must be the end. One expression for both: each walks the text.
     """
     typed = F.col("typed")
-    conditions = [typed[CORRUPT].isNull(), F.locate("{", F.col("text"), 2) == 0]
+    text = F.col("text")
+    conditions = [typed[CORRUPT].isNull(), text.rlike(r"^\{[^{}]*+\}[ \t\r\n]*+\z")]
     for field in fields:
         absent = typed[field.name].isNull()
         if field.kind is Kind.TEXT:
-            unseen = ~F.col("text").rlike(rf'"{field.name}"\s*:\s*"')
+            unseen = ~text.rlike(rf'"{field.name}"\s*:\s*"')
             conditions.append(~field.concerns(unseen if field.required else unseen & ~absent))
         elif field.required:
             conditions.append(~field.concerns(absent))
@@ -190,10 +211,14 @@ def _json_checks(fields: Sequence[Field]) -> list[tuple[Column, str]]:
     checks = [
         (F.col("size_bytes") > RECORD_BYTES_MAX, OVERSIZED),
         (parsed.isNull(), MALFORMED_JSON),
-        (~F.schema_of_variant(parsed).startswith("OBJECT"), MALFORMED_JSON),
+        (~F.try_variant_get(parsed, "$[1]", "bigint").eqNullSafe(F.col("mark")), MALFORMED_JSON),
+        (
+            ~F.schema_of_variant(F.try_variant_get(parsed, "$[0]", "variant")).startswith("OBJECT"),
+            MALFORMED_JSON,
+        ),
     ]
     for field in fields:
-        found = F.schema_of_variant(F.try_variant_get(parsed, f"$.{field.name}", "variant"))
+        found = F.schema_of_variant(F.try_variant_get(parsed, f"$[0].{field.name}", "variant"))
         absent = found.isNull() | (found == "VOID")
         if field.required:
             checks.append((field.concerns(absent), f"missing field: {field.name}"))
