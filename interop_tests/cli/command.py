@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 180.0
 
 
 def command_line(*words: str) -> list[str]:

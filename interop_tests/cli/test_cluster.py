@@ -28,7 +28,7 @@ pytestmark = [
 
 NODES_MAX = 6
 CONTROLLER_PORT_DISTANCE = 1000
-STOP_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 40.0
 
 
 def is_free(port: int) -> bool:
@@ -63,7 +63,7 @@ class RunningCluster:
             self.process = subprocess.Popen(
                 command_line("cluster", "--data", str(self.data), *words), stdout=said, stderr=said
             )
-        wait_until(lambda: "is active;" in self.said or self.process.poll() is not None, "it is up", 30)
+        wait_until(lambda: "is active;" in self.said or self.process.poll() is not None, "it is up", 70)
         assert self.process.poll() is None, self.said
         return self
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from interop_tests.cluster import views
 from interop_tests.cluster.node import ClusterNode
+from interop_tests.harness.broker import without_retention
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
@@ -117,6 +118,7 @@ class Cluster:
                 "controller.listener.names": "CONTROLLER",
                 "log.dirs": str(folder / "data"),
                 **({"inter.broker.listener.name": "PLAINTEXT"} if BROKER in roles else {}),
+                **without_retention(kind),
                 **self._settings,
                 **settings,
             },

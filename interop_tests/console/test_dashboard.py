@@ -44,8 +44,25 @@ def test_the_figures_are_those_that_were_written(page: Page, shown_broker: Broke
     assert tiles[tiles.index("Visitors") + 1] == f"{number(of('activity.visitors')[-2], 'visitors'):,.0f}"
     assert tiles[tiles.index("Alerts") + 1] == "10in the last hour"
     assert "latest: payments" in tiles[tiles.index("Alerts") + 2]
-    assert page.text("#health") == "healthy"
+    page.wait_for("#health", "healthy")
     assert page.text("#where") == shown_broker.bootstrap
+
+
+def test_a_time_of_another_day_names_it_and_one_of_another_year_that_too(page: Page) -> None:
+    page.open()
+    script = """const [done] = [...arguments].slice(-1);
+        import(new URL("format.js", document.querySelector("script[src]").src)).then(({ when }) => {
+            const now = new Date();
+            const then = new Date(Date.UTC(now.getUTCFullYear() - 2, now.getUTCMonth(), 1, 7, 5));
+            done([when(now.getTime()), when(then.getTime()), when(Date.UTC(now.getUTCFullYear() + 1, 0, 1)), when(null)]);
+        })"""
+    today, long_ago, ahead, unknown = page.driver.execute_async_script(script)
+    year = datetime.now(UTC).year
+    assert len(today) == len("07:05")
+    assert long_ago.startswith("07:05, 1 ")
+    assert long_ago.endswith(f" {year - 2}")
+    assert ahead == f"00:00, 1 Jan {year + 1}"
+    assert unknown == "–"
 
 
 def test_top_pages_sessions_services_and_alerts_are_listed(page: Page) -> None:
@@ -204,6 +221,7 @@ def test_new_results_appear_without_a_reload(page: Page, shown_broker: BrokerPro
         ]
     )
     page.wait_for("#rejected", "wrong type: latency_ms · 1")
+    page.wait_for("#services", "zebra")
     assert [row[0].strip() for row in page.rows("#services")] == [*SERVICES, "zebra"]
     assert page.rows("#services")[-1][1] == "waiting", "no window of it was counted"
     assert page.script("return window.untouched") is True

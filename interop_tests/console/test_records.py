@@ -35,6 +35,8 @@ def offsets(page: Page) -> list[int]:
 
 def at_offsets(page: Page, first: int, last: int) -> None:
     page.wait_for("#browse-range", f"offsets {first} to {last};")
+    # The topics to choose from come with another answer than the records.
+    page.wait_for("#browse-topic", MIXED_TOPIC)
     assert offsets(page) == list(range(first, last + 1))
 
 

@@ -47,9 +47,16 @@ def single_node_settings(port: int, controller_port: int, data_dir: Path) -> dic
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "100",
         "num.partitions": "3",
-        # Many records of the suite are years old: retention would take those of a test that runs when it looks, every 5 minutes.
-        "log.retention.check.interval.ms": "86400000",
     }
+
+
+def without_retention(kind: str) -> dict[str, str]:
+    """Settings of a node that keeps the records of the suite, of which many are years old: retention would take those of a test
+    that runs when it looks, 30 seconds after the start and every 5 minutes. Apache Kafka's nodes still look once: else they would
+    not delete the files of deleted topics.
+    """
+    first = {"log.initial.task.delay.ms": "86400000"} if kind == KAFKACOMPAT else {}
+    return {"log.retention.check.interval.ms": "86400000"} | first
 
 
 class BrokerProcess:
@@ -66,9 +73,8 @@ class BrokerProcess:
         self.data_dir = root / "data"
         self.log_path = root / "broker.log"
         self.settings_path = root / "server.properties"
-        self.settings = single_node_settings(self.port, self.controller_port, self.data_dir) | (
-            settings or {}
-        )
+        own = single_node_settings(self.port, self.controller_port, self.data_dir)
+        self.settings = own | without_retention(kind) | (settings or {})
         self.process: subprocess.Popen[bytes] | None = None
         self._formatted = False
 

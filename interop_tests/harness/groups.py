@@ -103,10 +103,14 @@ class Member:
 
     def begin(self, version: int = LATEST_JOIN) -> int:
         """JoinGroup up to where the member waits for the others: the member-id handshake is done."""
+        self.get_id(version)
+        return self.send_join(version)
+
+    def get_id(self, version: int = LATEST_JOIN) -> None:
+        """The member-id handshake, where there is one."""
         if version >= 4 and not self.member_id and self.instance is None:
             refused = self.join(version)
             assert refused["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED, refused
-        return self.send_join(version)
 
     def send_sync(
         self, assignments: dict[str, bytes] | None = None, version: int = LATEST_SYNC, **more: Any
@@ -171,6 +175,13 @@ class Member:
 
     def close(self) -> None:
         self.connection.close()
+
+
+def begin_together(members: list[Member]) -> list[int]:
+    """JoinGroup of all, one right after the other, so that they come within group.initial.rebalance.delay.ms."""
+    for member in members:
+        member.get_id()
+    return [member.send_join() for member in members]
 
 
 def join_together(members: list[Member]) -> list[dict[str, Any]]:

@@ -110,7 +110,10 @@ class SparkCluster:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for child in psutil.Process(process.pid).children(recursive=True):
                     with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                        if EXECUTOR_CLASS in child.cmdline():
+                        # One that an executor has just forked bears its command line.
+                        if EXECUTOR_CLASS in child.cmdline() and child.ppid() not in {
+                            each.pid for each in found
+                        }:
                             found.append(child)
         return found
 

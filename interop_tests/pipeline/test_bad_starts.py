@@ -88,7 +88,8 @@ def test_no_broker(run: Run) -> None:
 def begun(run: JobRun) -> psutil.Process:
     """The JVM of a run that has planned its first batches."""
     assert run.begin().wait_for_batches(1), run.said()
-    (jvm,) = (each for each in psutil.Process(run.pid).children(recursive=True) if "java" in each.name())
+    # Not its children: of those some have just been forked, and bear its name, or have just ended.
+    (jvm,) = (each for each in psutil.Process(run.pid).children() if "java" in each.name())
     return jvm
 
 

@@ -27,8 +27,8 @@ RESULTS = {
     "activity": ("activity.visitors", "activity.top_pages"),
     "metrics": ("metrics.windows", "metrics.latest"),
 }
-UP_TIMEOUT_S = 90.0
-END_TIMEOUT_S = 60.0
+UP_TIMEOUT_S = 180.0
+END_TIMEOUT_S = 150.0
 PARTITIONS = 3
 
 
@@ -46,9 +46,15 @@ class DemoRun:
     def __init__(self, root: Path, *options: str) -> None:
         self.log = root / "demo.log"
         command = [sys.executable, "-m", "kafkacompat", "pipeline", "demo", "--no-browser", *options]
+        settings = root / "spark-conf"
+        settings.mkdir()
+        (settings / "spark-defaults.conf").write_text(
+            "spark.sql.codegen.wholeStage false\nspark.sql.codegen.factoryMode NO_CODEGEN\n"
+        )
         environment = spark_environment() | {
             "KAFKACOMPAT_IVY": str(IVY_DIR),
             "JAVA_TOOL_OPTIONS": QUICK_JVM,
+            "SPARK_CONF_DIR": str(settings),
         }
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=root)
@@ -126,7 +132,7 @@ def test_the_demo_brings_results_and_leaves_nothing_running(
     require_program("java")
     data = tmp_path / "data"
     demo = start_demo(
-        "--rate", "100", "--trigger", "3", "--master", "local[2]", "--port", "0", "--data", str(data)
+        "--rate", "100", "--trigger", "10", "--master", "local[2]", "--port", "0", "--data", str(data)
     )
     bootstrap = demo.wait_for("broker at ").split("broker at ")[1]
     page = demo.wait_for("page at ").split("page at ")[1].split(",")[0]

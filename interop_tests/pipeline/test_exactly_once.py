@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.needs_control
 
 ROUNDS = 4 if is_soak() else 1
-KILLS = {"driver": 6, "executor": 6, "broker": 6} if is_soak() else {"driver": 2, "executor": 1, "broker": 2}
+KILLS = dict.fromkeys(("driver", "executor", "broker"), 6 if is_soak() else 1)
 ATTEMPTS_MAX = 20
 EXECUTOR_TIMEOUT_S = 60.0
 KILLED = "exitStatus 137"

@@ -217,7 +217,7 @@ def answers(address: str, timeout_s: float = 1.0) -> bool:
 def test_connections_of_one_address(node: Node, change: Change, name: str, value: str) -> None:
     with Connection(node.process.bootstrap) as second:
         assert second.call("ApiVersions", 0, {})["ErrorCode"] == 0
-        assert answers(node.process.bootstrap)
+        assert answers(node.process.bootstrap, 20.0)
         change(name, value)
         wait_until(lambda: not answers(node.process.bootstrap), "a third connection is refused")
         assert second.call("ApiVersions", 0, {})["ErrorCode"] == 0, "those there stay"
@@ -229,7 +229,7 @@ def test_connections_of_one_address(node: Node, change: Change, name: str, value
 def test_connections_in_all(node: Node, change: Change, name: str) -> None:
     with Connection(node.external) as first:
         assert first.call("ApiVersions", 0, {})["ErrorCode"] == 0
-        assert answers(node.external)
+        assert answers(node.external, 20.0)
         change(name, "1")
         wait_until(lambda: not answers(node.external), "a further connection has to wait")
         node.alter(name, None)

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from interop_tests.harness.groups import Member, coordinator, join_together, settle, subscription
+from interop_tests.harness.groups import (
+    Member,
+    begin_together,
+    coordinator,
+    join_together,
+    settle,
+    subscription,
+)
 from interop_tests.harness.raw_kafka import ErrorCode
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
@@ -162,7 +169,7 @@ def test_F7_F10_joins_that_do_not_fit_the_group(make_member: MakeMember) -> None
 def test_F8_the_first_join_waits_for_others(make_member: MakeMember) -> None:
     """group.initial.rebalance.delay.ms lets members that come together be one generation."""
     members = [make_member(), make_member()]
-    numbers = [member.begin() for member in members]
+    numbers = begin_together(members)
     replies = [member.receive_join(number) for member, number in zip(members, numbers, strict=True)]
     assert {reply["GenerationId"] for reply in replies} == {1}
 
@@ -286,7 +293,7 @@ def test_F14_T38_members_that_join_and_never_sync_are_put_out(
 ) -> None:
     lazy = make_member(rebalance_timeout_ms=1000)
     eager = make_member(rebalance_timeout_ms=1000)
-    numbers = [lazy.begin(), eager.begin()]
+    numbers = begin_together([lazy, eager])
     for member, number in zip((lazy, eager), numbers, strict=True):
         assert member.receive_join(number)["ErrorCode"] == 0
     waiting = eager.send_sync({eager.member_id: b"x"} if eager.is_leader else None)

@@ -23,6 +23,7 @@ from interop_tests.compaction.keyed import EAGER_CLEANER, Updates, create_compac
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.raw_kafka import ErrorCode, create_topic, fetch_batches, list_offset, produce
 from interop_tests.harness.records import BatchPlan
+from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 from interop_tests.spark.streams import (
@@ -156,6 +157,7 @@ def test_T30_gaps_of_transaction_markers_are_no_loss(
             producer.commit_transaction(WAIT_S)
 
     commit(3, 2)
+    wait_until_stable(bootstrap, topic)
     options = {"maxOffsetsPerTrigger": "1", "kafka.isolation.level": isolation}
     frame = query_of(spark, bootstrap, topic, **options)
     read_what_is_there(frame, sink, checkpoint)

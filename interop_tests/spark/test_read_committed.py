@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from interop_tests.compaction.keyed import EAGER_CLEANER, create_compacted, read_all, wait_until_clean
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.raw_kafka import list_offset
+from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 from interop_tests.spark.conftest import Read
@@ -34,6 +35,7 @@ class Transactions:
 
     def __init__(self, bootstrap: str, topic: str, name: str) -> None:
         self.topic = topic
+        self._bootstrap = bootstrap
         self.committed: Rows = []
         self.everything: Rows = []
         self._open: Rows = []
@@ -59,6 +61,7 @@ class Transactions:
 
     def end(self, commits: bool) -> None:
         (self._producer.commit_transaction if commits else self._producer.abort_transaction)(TIMEOUT_S)
+        wait_until_stable(self._bootstrap, self.topic, 1 + max(partition for partition, _, _ in self._open))
         self.everything += self._open
         if commits:
             self.committed += self._open

@@ -37,8 +37,13 @@ const iso = (ms) => (known(ms) && Math.abs(ms) < 8.64e15 ? new Date(ms).toISOStr
 export const clock = (ms) => iso(ms)?.slice(11, 16) ?? NONE;
 export const seconds = (ms) => iso(ms)?.slice(11, 19) ?? NONE;
 export const day = (ms) => (iso(ms) ? new Date(ms).toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }) : NONE);
-// The time of day, with its date when that is another than today's: event time may lie far back.
-export const when = (ms) => (day(ms) === day(Date.now()) ? clock(ms) : `${clock(ms)}, ${day(ms)}`);
+// The time of day, with its date when that is another than today's, and the year when that is another: event time may lie far back.
+export const when = (ms) => {
+  const [date, today] = [ms, Date.now()].map((each) => iso(each)?.slice(0, 10));
+  if (!date || date === today) return clock(ms);
+  const year = date.slice(0, 4) === today.slice(0, 4) ? "" : ` ${date.slice(0, 4)}`;
+  return `${clock(ms)}, ${day(ms)}${year}`;
+};
 export const moment = (ms) => iso(ms)?.replace("T", " ").slice(0, 19) ?? NONE;
 export const precise = (ms) => iso(ms)?.replace("T", " ").replace("Z", "") ?? NONE;
 export const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;

@@ -309,7 +309,7 @@ async def test_a_request_in_line_times_out_without_harm_to_the_others() -> None:
         # Accepts connections into its backlog and never says a word, as a stopped process does.
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(1)
-        async with world(ChannelSettings(connection_setup_timeout_ms=200)) as w:
+        async with world(ChannelSettings(connection_setup_timeout_ms=2000)) as w:
             channel = w.channels.get("127.0.0.1", deaf.getsockname()[1], "test")
             early = channel.request(heartbeat(), 20)
             late = channel.request(heartbeat(), TIMEOUT_MS)

@@ -81,12 +81,11 @@ GRANDCHILD = (
 
 def test_a_child_is_ended_with_what_it_started(tmp_path: Path) -> None:
     child = started(tmp_path, GRANDCHILD + "time.sleep(60)\n")
-    inner = int(child.said()[0])
-    assert psutil.pid_exists(inner)
+    inner = psutil.Process(int(child.said()[0]))
     assert child.stop(lambda: False)
     assert child.status() == -15
-    psutil.wait_procs([psutil.Process(inner)] if psutil.pid_exists(inner) else [], WAIT_S)
-    assert not psutil.pid_exists(inner) or psutil.Process(inner).status() == psutil.STATUS_ZOMBIE
+    _, alive = psutil.wait_procs([inner], WAIT_S)
+    assert not alive or inner.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_child_that_does_not_end_is_killed_when_somebody_hurries(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-STOP_TIMEOUT_S: Final = 45.0
+STOP_TIMEOUT_S: Final = 90.0
 """For a child to end by itself after SIGTERM; Spark needs longest."""
 
 TAIL_BYTES: Final = 16 * 1024
