@@ -15,7 +15,7 @@ import pytest
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.spark_cluster import IVY_DIR, spark_environment
-from interop_tests.pipeline.runs import JobRun
+from interop_tests.pipeline.runs import JobRun, is_soak
 
 END_TIMEOUT_S = 90.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -93,7 +93,9 @@ def begun(run: JobRun) -> psutil.Process:
     return jvm
 
 
-@pytest.mark.parametrize("end", ["the JVM is killed", "both are terminated"])
+@pytest.mark.parametrize(
+    "end", ["the JVM is killed", "both are terminated"] if is_soak() else ["the JVM is killed"]
+)
 def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> None:
     """Killed alone it is named; told to end like the command, as service managers do, it is a clean stop."""
     run = JobRun("logs", bootstrap, tmp_path / "run", is_endless=True)

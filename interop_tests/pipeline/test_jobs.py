@@ -21,7 +21,15 @@ from interop_tests.harness.waiting import wait_until
 from interop_tests.pipeline import model
 from interop_tests.pipeline.known_input import HOUR_MS, INPUTS, MINUTE_MS, KnownInput, more_activity
 from interop_tests.pipeline.reference import BOUNDS, JOBS, OPTIONS, Reference
-from interop_tests.pipeline.runs import TABLES, JobRun, Results, forget_last_commits, read_results, read_table
+from interop_tests.pipeline.runs import (
+    TABLES,
+    JobRun,
+    Results,
+    forget_last_commits,
+    is_soak,
+    read_results,
+    read_table,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -242,6 +250,9 @@ def by_event_id(results: Results) -> dict[tuple[str, str], str]:
     }
 
 
+@pytest.mark.skipif(
+    not is_soak(), reason="a run of Spark by itself, in make soak; test_exactly_once goes on as well"
+)
 def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
     reference: Reference, spark: SparkSession
 ) -> None:
