@@ -13,7 +13,7 @@ from interop_tests.harness.broker import KAFKACOMPAT
 
 AtWork = Callable[..., tuple[list[Work], Follower]]
 HOUR_S = 3600
-STALL_S = 8.0
+STALL_S = 5.0
 
 
 def test_a_nodes_clock_jumps(

@@ -19,9 +19,8 @@ from interop_tests.harness.waiting import wait_until
 AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
 PARTITIONS = 3
-# Far from what is measured, and yet before a session would have ended.
-LEADER_KILLED_S = 6.0
-CONTROLLER_KILLED_TOO_S = 8.0
+LEADER_KILLED_S = 3.0
+CONTROLLER_KILLED_TOO_S = 4.0
 SESSION_TIMEOUT_S = 9.0
 
 

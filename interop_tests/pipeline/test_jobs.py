@@ -251,7 +251,8 @@ def by_event_id(results: Results) -> dict[tuple[str, str], str]:
 
 
 @pytest.mark.skipif(
-    not is_soak(), reason="a run of Spark by itself, in make soak; test_exactly_once goes on as well"
+    not is_soak(),
+    reason="one more run of Spark, for make soak: here the kills of test_exactly_once go on from checkpoints",
 )
 def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
     reference: Reference, spark: SparkSession
