@@ -33,9 +33,11 @@ _RETRIABLE_HERE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""Told as NOT_ENOUGH_REPLICAS, which makes a producer try again without asking for metadata."""
+"""Told as NOT_ENOUGH_REPLICAS, which makes a producer try again without asking for metadata. The last is said of a partition when
+the coordinator does not know another one of the request yet; Kafka passes it on, and producers give the transaction up."""
 
 
 class ProducerAndSequence(NamedTuple):

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 LOAD_STEP_BYTES = 262_144
 """Bytes replayed before the loop gets its turn again."""
 LOAD_RETRY_MS = 100
-"""Until a read is asked for again that no worker could do."""
+"""Until a read is asked for again that no worker could do, or whether what was read is committed."""
 
 
 class PartitionWriter(Protocol):
@@ -76,6 +76,7 @@ class Shard:
     __slots__ = (
         "_clock",
         "_compression",
+        "_is_patient",
         "_load_step_bytes",
         "_timers",
         "_uncommitted",
@@ -102,8 +103,11 @@ class Shard:
         compression: int = 0,
         load_step_bytes: int = LOAD_STEP_BYTES,
         on_active: Callable[[Shard], None] | None = None,
+        is_patient: bool = False,
     ) -> None:
-        """`workers` None: cold reads block (the simulator's disk has none)."""
+        """`workers` None: cold reads block (the simulator's disk has none). `is_patient`: active only once all that was
+        loaded is committed, for a machine that acts on it before it writes anything itself."""
+        self._is_patient = is_patient
         self.partition = partition
         self.epoch = epoch
         self.state = ShardState.INITIAL
@@ -372,4 +376,22 @@ class Shard:
                 kind,
             )
         logger.debug("coordinator partition %d: %d records loaded", self.partition, loader.record_count)
-        self._activate()
+        if self._is_patient:
+            self._activate_when_committed(loader.next_offset)
+        else:
+            self._activate()
+
+    def _activate_when_committed(self, end_offset: int) -> None:
+        """What another leader appended and could not commit may be lost with this one as well."""
+        if self.state is not ShardState.LOADING:
+            return
+        pending = self._writer.when_committed(self.partition, end_offset)
+        if pending is None:
+            self._activate()
+            return
+
+        def decided(done: Deferred[ErrorCode]) -> None:
+            delay_ms = 0 if done.result() is ErrorCode.NONE else LOAD_RETRY_MS
+            self._timers.call_after(delay_ms, lambda: self._activate_when_committed(end_offset))
+
+        pending.on_done(decided)

@@ -126,14 +126,15 @@ class TransactionCoordinator:
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """After the partition service has taken the same image: it must know the logs that are led now."""
         before = {shard.partition: shard for shard in self._shards}
-        for partition in self._lost(new, before):
+        for partition in self._lost(old, new, before):
             self._sender.cancel(partition)
         self._shards.on_image(old, new)
 
-    def _lost(self, new: MetadataImage, before: Mapping[int, Shard]) -> list[int]:
+    def _lost(self, old: MetadataImage, new: MetadataImage, before: Mapping[int, Shard]) -> list[int]:
         """Partitions whose coordinator is another one in the new image, or this one in a new epoch."""
-        topic = new.topics.get(TRANSACTION_TOPIC)
-        found = {} if topic is None else topic.partitions
+        topic, former = new.topics.get(TRANSACTION_TOPIC), old.topics.get(TRANSACTION_TOPIC)
+        is_same = topic is not None and former is not None and topic.id == former.id
+        found = topic.partitions if topic is not None and is_same else {}
         return [
             index
             for index, shard in before.items()
@@ -151,6 +152,7 @@ class TransactionCoordinator:
             self._workers,
             lambda timers: self._make_machine(timers, send),
             load_step_bytes=self._settings.load_step_bytes,
+            is_patient=True,
         )
 
     def _make_machine(self, timers: ShardTimers, send: Callable[[Markers], None]) -> TransactionMachine:

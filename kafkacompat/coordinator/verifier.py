@@ -105,11 +105,13 @@ class PartitionVerifier:
         waiting = self._waiting.setdefault(node_id, {})
         older = waiting.get(transactional_id)
         if older is not None:
-            if older.transaction.producer_epoch > producer_epoch:
+            known = older.transaction
+            is_same = known.producer_id == producer_id  # epochs of another begin anew
+            if is_same and known.producer_epoch > producer_epoch:
                 question.settle(ErrorCode.INVALID_PRODUCER_EPOCH)
                 return question.answer
-            same = older.transaction.producer_epoch == producer_epoch
-            older.settle(ErrorCode.NETWORK_EXCEPTION if same else ErrorCode.INVALID_PRODUCER_EPOCH)
+            is_fenced = is_same and known.producer_epoch < producer_epoch
+            older.settle(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
         waiting[transactional_id] = question
         self._queues.put(node_id, question)
         return question.answer

@@ -11,6 +11,7 @@ from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, Time, image_of, topic_image
 from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
+from kafkacompat.coordinator.shard import LOAD_RETRY_MS
 from kafkacompat.coordinator.transaction_service import (
     COMPLETION_RETRY_MS,
     TransactionCoordinator,
@@ -338,13 +339,52 @@ def test_a_new_epoch_of_the_same_leader_loads_anew() -> None:
     world.begin(T0)
     world.partitions.held = True
     answer = world.end(0)
-    world.partitions.held = False
     world.move(NODE_ID, 1)
-    assert world.state() == "CompleteCommit"
     world.partitions.release(E.NOT_LEADER_OR_FOLLOWER)
     assert answer.result().error_code == E.NOT_COORDINATOR
+    world.time.advance(LOAD_RETRY_MS)
+    assert world.state() == "COORDINATOR_LOAD_IN_PROGRESS"
+    world.partitions.release()
+    world.time.advance(0)
     assert world.state() == "CompleteCommit"
     assert world.markers(T0) == [(10, 1)]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_nothing_follows_from_what_was_loaded_before_it_is_committed(kept: bool) -> None:
+    """A prepared commit that only some replicas have may be gone with the next leader: markers that had left already would have
+    committed one half of a transaction whose other half is then aborted."""
+    world = World()
+    world.begin(T0)
+    world.partitions.held = True
+    world.end(0)
+    world.move(NODE_ID, 1)
+    world.partitions.release(E.NOT_LEADER_OR_FOLLOWER)
+    world.partitions.held = True
+    world.time.advance(LOAD_RETRY_MS)
+    assert world.add(0, T0).result() is E.COORDINATOR_LOAD_IN_PROGRESS
+    assert world.markers(T0) == []
+    log = world.partitions.logs[TopicPartition(TRANSACTION_TOPIC, 0)]
+    if not kept:
+        del log.batches[-1]
+        log.log_end_offset -= 1
+    world.partitions.release()
+    world.move(NODE_ID, 2)
+    assert world.state() == ("CompleteCommit" if kept else "Ongoing")
+    assert world.markers(T0) == ([(10, 1)] if kept else [])
+
+
+def test_markers_of_a_transaction_topic_that_is_gone_end_nothing() -> None:
+    """Its partitions' epochs begin anew, and its ids are not known."""
+    world = World()
+    world.begin(T0)
+    channel = far(world)
+    world.end(0)
+    ((request, answer),) = channel.asked
+    world.partitions.logs.clear()
+    world.publish(topic_image(TRANSACTION_TOPIC, 1, b"another".ljust(16, b"\1")))
+    answer.resolve(written(request, E.NONE))
+    assert world.state() == "TRANSACTIONAL_ID_NOT_FOUND"
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -398,8 +438,10 @@ class Verifying:
         )
         self.world = world
 
-    def ask(self, transactional_id: str = "tx", epoch: int = 0, adds: bool = True) -> Deferred[Any]:
-        return self.verifier.ask(transactional_id, 10, epoch, [T0], adds)
+    def ask(
+        self, transactional_id: str = "tx", epoch: int = 0, adds: bool = True, producer_id: int = 10
+    ) -> Deferred[Any]:
+        return self.verifier.ask(transactional_id, producer_id, epoch, [T0], adds)
 
     def answer(self, at: int, code: E) -> None:
         assert self.channel is not None
@@ -456,6 +498,18 @@ def test_of_two_questions_that_wait_the_newer_one_stands(epochs: tuple[int, int]
     far_away.answer(0, E.NONE)
     far_away.answer(1, E.NONE)
     assert tuple(answer.result()[T0] for answer in answers) == codes
+
+
+def test_a_new_producer_id_is_not_fenced_by_the_epoch_of_the_one_before() -> None:
+    """Its epochs were used up, or its transactional id expired: the new one begins at 0."""
+    far_away = Verifying()
+    far_away.ask("other")
+    before = far_away.ask(epoch=32_766)
+    after = far_away.ask(epoch=0, producer_id=11)
+    far_away.answer(0, E.NONE)
+    far_away.answer(1, E.NONE)
+    assert before.result() == {T0: E.NETWORK_EXCEPTION}
+    assert after.result() == {T0: E.NONE}
 
 
 @pytest.mark.parametrize(
