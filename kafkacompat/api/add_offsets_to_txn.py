@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
-from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -22,13 +21,11 @@ KEY = 25
 FENCED_SINCE = 2
 
 
-def handle(
-    node: Node, context: RequestContext, request: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | Deferred[Any]:
+def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred[Any]:
     topic = node.image.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = TopicPartition(OFFSETS_TOPIC, partition_for_key(request.group_id, len(topic.partitions)))
+    # It is made when a group is first looked for, which a producer does only after this request.
+    count = node.dynamic.int("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
+    partition = TopicPartition(OFFSETS_TOPIC, partition_for_key(request.group_id, count))
     return node.transactions.coordinator.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, frozenset({partition}), 0
     ).then(
