@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka.errors import ProducerFenced as AioProducerFenced
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from interop_tests.harness.stable import wait_until_stable
@@ -178,6 +179,131 @@ def test_aiokafka_commits_aborts_and_sends_offsets(
     # The group's committed offset is 1: the first record is behind it, its marker is passed over.
     assert asyncio.run(run()) == [b"committed too"]
     assert read_all(bootstrap, topic) == [b"committed", b"committed too"]
+
+
+def feed(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_aiokafka_consume_transform_produce(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
+    """Every input once, though every second transaction is aborted and the consumer goes back."""
+    source, target, group = make_topic(), make_topic(), unique("group")
+    feed(bootstrap, source, 40)
+
+    async def copy() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("tx"))
+        consumer = AIOKafkaConsumer(
+            source,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await producer.start()
+        await consumer.start()
+        try:
+            done = attempt = 0
+            while done < 40:
+                for partition, messages in (await consumer.getmany(timeout_ms=1000, max_records=7)).items():
+                    attempt += 1
+                    await producer.begin_transaction()
+                    for message in messages:
+                        await producer.send(target, b"<" + message.value + b">")
+                    await producer.send_offsets_to_transaction({partition: messages[-1].offset + 1}, group)
+                    if attempt % 2:
+                        await producer.abort_transaction()
+                        consumer.seek(partition, messages[0].offset)
+                    else:
+                        await producer.commit_transaction()
+                        done += len(messages)
+            # The offsets' marker may be written a moment after the commit is answered.
+            while await consumer.committed(AioTopicPartition(source, 0)) != 40:
+                await asyncio.sleep(0.05)
+        finally:
+            await consumer.stop()
+            await producer.stop()
+
+    asyncio.run(asyncio.wait_for(copy(), 2 * TIMEOUT_S))
+    assert read_all(bootstrap, target) == [b"<%d>" % number for number in range(40)]
+
+
+def test_kafka_python_consume_transform_produce(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
+    import kafka
+
+    source, target, group = make_topic(), make_topic(), unique("group")
+    feed(bootstrap, source, 40)
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=unique("tx"))
+    consumer = kafka.KafkaConsumer(
+        source,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    producer.init_transactions()
+    done = attempt = 0
+
+    def copied() -> bool:
+        nonlocal done, attempt
+        for partition, messages in consumer.poll(1000, max_records=7).items():
+            attempt += 1
+            producer.begin_transaction()
+            for message in messages:
+                producer.send(target, b"<" + message.value + b">")
+            end = kafka.OffsetAndMetadata(messages[-1].offset + 1, "", -1)
+            producer.send_offsets_to_transaction({partition: end}, group)
+            if attempt % 2:
+                producer.abort_transaction()
+                consumer.seek(partition, messages[0].offset)
+            else:
+                producer.commit_transaction()
+                done += len(messages)
+        return done == 40
+
+    try:
+        wait_until(copied, "everything is copied", 2 * TIMEOUT_S, 0)
+    finally:
+        producer.close()
+        consumer.close()
+    assert read_all(bootstrap, target) == [b"<%d>" % number for number in range(40)]
+
+
+def test_aiokafka_and_kafka_python_zombies(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
+    """Whoever comes with the same id, of whatever client, fences the one before."""
+    import kafka
+
+    topic, name = make_topic(), unique("tx")
+
+    async def run() -> None:
+        zombie = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+        await zombie.start()
+        try:
+            await zombie.begin_transaction()
+            await zombie.send_and_wait(topic, b"aiokafka's")
+            heir = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+            await asyncio.to_thread(heir.init_transactions)
+            with pytest.raises(AioProducerFenced):
+                await zombie.commit_transaction()
+            heir.begin_transaction()
+            heir.send(topic, b"kafka-python's")
+            await asyncio.to_thread(heir.flush, TIMEOUT_S)
+            last = await asyncio.to_thread(confluent_producer, bootstrap, name)
+            with pytest.raises(kafka.errors.KafkaError):
+                await asyncio.to_thread(heir.commit_transaction)
+            last.begin_transaction()
+            last.produce(topic, b"librdkafka's")
+            last.commit_transaction(TIMEOUT_S)
+            await asyncio.to_thread(heir.close, 5)
+        finally:
+            await zombie.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 2 * TIMEOUT_S))
+    assert read_all(bootstrap, topic) == [b"librdkafka's"]
 
 
 def test_kafka_python_commits_and_aborts(bootstrap: str, make_topic: MakeTopic, unique: Any) -> None:
