@@ -15,6 +15,7 @@ KAFKA_VERSION = "4.3.0"
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE_DIR = CHECKOUT / ".cache" / f"kafka-{KAFKA_VERSION}"
 RESOLVE_TIMEOUT_S = 300
+ATTEMPTS = 2
 
 
 class MissingTool(RuntimeError):
@@ -27,6 +28,25 @@ def require_program(name: str) -> str:
     if path is None:
         raise MissingTool(f"{name} is not on PATH")
     return path
+
+
+def download(command: list[str], what: str, timeout_s: float, folder: Path | None = None) -> None:
+    """Run what fetches, or builds of what it fetches, in a folder; once more if it fails, since registries do now and then.
+
+    MissingTool says of both attempts how they failed.
+    """
+    failures: list[str] = []
+    while len(failures) < ATTEMPTS:
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            failures.append(f"not done in {timeout_s} s")
+            continue
+        if done.returncode == 0:
+            return
+        failures.append(f"status {done.returncode}\n{done.stdout}\n{done.stderr}")
+    told = "\n".join(f"attempt {number}: {each}" for number, each in enumerate(failures, 1))
+    raise MissingTool(f"{what} cannot be had, tried {ATTEMPTS} times: {' '.join(command)}\n{told}")
 
 
 def kafka_lib_dir() -> Path:
@@ -49,12 +69,7 @@ def kafka_lib_dir() -> Path:
             "dependency:copy-dependencies",
             f"-DoutputDirectory={lib_dir}",
         ]
-        try:
-            result = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_S)
-        except subprocess.TimeoutExpired as expired:
-            raise MissingTool(f"Maven did not resolve Kafka's jars in {RESOLVE_TIMEOUT_S} s") from expired
-        if result.returncode != 0:
-            raise MissingTool(f"Maven could not resolve Kafka's jars:\n{result.stdout}\n{result.stderr}")
+        download(command, "Apache Kafka's jars", RESOLVE_TIMEOUT_S)
         complete.touch()
     return lib_dir
 

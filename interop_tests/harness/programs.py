@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, require_program
+from interop_tests.harness.kafka_jars import CHECKOUT, download, require_program
 
 OTHERS = CHECKOUT / "interop_tests" / "others"
 CACHE_DIR = CHECKOUT / ".cache" / "others"
@@ -38,11 +38,7 @@ def build_once(name: str, sources: list[Path], build: Callable[[Path], list[list
         for source in sources:
             shutil.copy(source, folder)
         for command in build(folder):
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
-            )
-            if done.returncode != 0:
-                raise MissingTool(f"{name} does not build: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
+            download(command, name, BUILD_TIMEOUT_S, folder)
         mark.write_text(digest)
     return folder
 
