@@ -41,9 +41,9 @@ class Totals:
     state: int = 0
     busy_ms: int = 0
 
-    def is_new(self, progress: dict[str, Any]) -> bool:
+    def is_new(self, batch: int, timestamp: str) -> bool:
         """Not added yet. An idle query tells the batch to come again and again, with a new timestamp."""
-        return (progress["batchId"], progress["timestamp"]) > self.last_batch
+        return (batch, timestamp) > self.last_batch
 
     def add(self, progress: dict[str, Any]) -> None:
         """One more batch."""

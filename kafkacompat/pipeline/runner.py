@@ -190,14 +190,11 @@ class Run:
         return running
 
     def _tell(self, query: StreamingQuery) -> None:
-        totals = self._totals[query.name]
-        recent: list[Any] = list(query.recentProgress)
-        for progress in recent:
-            said = json.loads(progress.json)
-            if not totals.is_new(said):
-                continue
+        name = query.name
+        totals = self._totals[name]
+        for said in _untold(query, totals):
             totals.add(said)
-            self._say(line_of(query.name, said, totals))
+            self._say(line_of(name, said, totals))
             if self._progress is not None:
                 self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
                 self._progress.flush()
@@ -216,6 +213,22 @@ class Run:
         if self._running:
             with ThreadPoolExecutor(len(self._running)) as stopping:
                 list(stopping.map(_stop, self._running))
+
+
+def _untold(query: StreamingQuery, totals: Totals) -> list[dict[str, Any]]:
+    """The batches that ended since the last look, oldest first.
+
+    Of Spark's own objects, newest first: PySpark's `recentProgress` asks the JVM for each number of each of the last 100 batches, by
+    a call of its own, at every look.
+    """
+    jvm_query: Any = query._jsq
+    recent = jvm_query.recentProgress()
+    found = []
+    for index in range(len(recent) - 1, -1, -1):
+        if not totals.is_new(recent[index].batchId(), recent[index].timestamp()):
+            break
+        found.append(json.loads(recent[index].json()))
+    return found[::-1]
 
 
 def _stop(query: StreamingQuery) -> None:

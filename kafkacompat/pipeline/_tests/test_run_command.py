@@ -305,7 +305,7 @@ def told(batch: int, second: int, **more: Any) -> dict[str, Any]:
 def test_a_progress_is_added_once_and_told_in_a_line() -> None:
     totals = progress.Totals()
     for said in (told(0, 0), told(0, 0), told(1, 5), told(1, 9, numInputRows=0)):
-        if totals.is_new(said):
+        if totals.is_new(said["batchId"], said["timestamp"]):
             totals.add(said)
     assert (totals.batches, totals.records, totals.late, totals.copies, totals.state) == (3, 2000, 9, 9, 12)
     line = progress.line_of("logs-events", told(1, 5), totals)

@@ -22,6 +22,30 @@ from kafkacompat.pipeline.queries import QUERIES, Query
 from kafkacompat.pipeline.saying import Voice
 
 
+class JavaProgress:
+    """A batch's progress as the JVM holds it: each question is a call to another process."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self._told = told
+        self.asked = 0
+
+    def batchId(self) -> int:
+        self.asked += 1
+        return int(self._told["batchId"])
+
+    def timestamp(self) -> str:
+        self.asked += 1
+        return str(self._told["timestamp"])
+
+    def json(self) -> str:
+        self.asked += 1
+        return json.dumps(self._told)
+
+
+RETAINED = 100
+"""Batches of which Spark keeps the progress."""
+
+
 @dataclass
 class Scripted:
     """A query that lives for so many polls and then ends, with an error or without."""
@@ -31,19 +55,18 @@ class Scripted:
     error: Exception | None = None
     ends_a_batch_at_the_stop: bool = False
     stopped: int = 0
-    told: list[dict[str, Any]] = field(default_factory=list)
+    told: list[JavaProgress] = field(default_factory=list)
 
     def tell(self) -> None:
         batch = len(self.told)
-        self.told.append(
-            {
-                "name": self.name,
-                "batchId": batch,
-                "timestamp": f"t{batch}",
-                "numInputRows": 10,
-                "durationMs": {"triggerExecution": 100},
-            }
-        )
+        said = {
+            "name": self.name,
+            "batchId": batch,
+            "timestamp": f"t{batch:06}",
+            "numInputRows": 10,
+            "durationMs": {"triggerExecution": 100},
+        }
+        self.told.append(JavaProgress(said))
 
     @property
     def isActive(self) -> bool:
@@ -52,8 +75,8 @@ class Scripted:
         return self.polls > 0
 
     @property
-    def recentProgress(self) -> list[SimpleNamespace]:
-        return [SimpleNamespace(json=json.dumps(each)) for each in self.told]
+    def _jsq(self) -> SimpleNamespace:
+        return SimpleNamespace(recentProgress=lambda: self.told[-RETAINED:])
 
     def exception(self) -> Exception | None:
         return self.error
@@ -115,6 +138,22 @@ def test_a_run_until_caught_up_ends_with_its_last_query(monkeypatch: pytest.Monk
     ]
     assert said[-1].splitlines()[2].split()[:2] == ["logs-summary", "30"]
     assert [query.stopped for query in queries] == [1, 1]
+
+
+def test_batches_that_ended_between_two_looks_are_told_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Scripted("logs-events", 3)
+    for _ in range(4):
+        query.tell()
+    _, written = run(monkeypatch, [query], Polls(), until_caught_up=True)
+    assert [each["batchId"] for each in written] == list(range(7))
+
+
+def test_what_was_told_is_not_asked_of_the_jvm_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at all that Spark keeps, 100 batches of each query, would take longer than the time to the next look."""
+    query = Scripted("logs-events", 300)
+    _, written = run(monkeypatch, [query], Polls(), until_caught_up=True)
+    assert len(written) == 300
+    assert max(progress.asked for progress in query.told) <= 5
 
 
 def test_a_stop_is_obeyed_between_polls(monkeypatch: pytest.MonkeyPatch) -> None:
