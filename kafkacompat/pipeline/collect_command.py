@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             voice.warn(f"collector: {away}; follows the files meanwhile")
             shipper.seek_topic()
         teller = Teller(arguments.interval, voice)
-        collector = Collector(disk, state, shipper)
+        collector = Collector(disk, state, shipper, arguments.host)
         voice.say(f"collector follows {', '.join(arguments.files)} -> {LOGS_RAW} at {arguments.bootstrap}")
         collector.run(lambda: bool(stopping), teller.tell, arguments.until_end)
         shipper.close()

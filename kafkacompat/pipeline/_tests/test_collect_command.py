@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from kafkacompat.pipeline import collect_command
+from kafkacompat.pipeline.collector.identity import file_identity, fingerprint
 from kafkacompat.pipeline.collector.shipping import Shipper
 from kafkacompat.pipeline.failure import PipelineFailed
 
@@ -42,6 +43,9 @@ def words(tmp_path: Path, until_end: bool = False) -> SimpleNamespace:
 class Producer:
     """Stands for the client, whose threads would outlive the test: nobody answers it."""
 
+    def __init__(self, files: set[bytes]) -> None:
+        self._files = files
+
     def poll(self, timeout_s: float) -> None:
         pass
 
@@ -51,8 +55,8 @@ class Producer:
     def purge(self) -> None:
         pass
 
-    def produce(self, topic: str, **record: object) -> None:
-        pass
+    def produce(self, topic: str, headers: list[tuple[str, bytes]], **record: object) -> None:
+        self._files.add(dict(headers)["file"])
 
 
 @pytest.mark.parametrize("until_end", [False, True])
@@ -77,7 +81,9 @@ def test_a_later_run_holds_the_files_and_asks_again(
     asked: list[float] = []
     log = tmp_path / "a.log"
     log.write_text("a line\n")
+    seen = log.stat()
     held: list[bool] = []
+    shipped: set[bytes] = set()
 
     def nobody(bootstrap: str, topics: object, timeout_s: float) -> None:
         asked.append(timeout_s)
@@ -89,7 +95,7 @@ def test_a_later_run_holds_the_files_and_asks_again(
         raise PipelineFailed("no broker answers")
 
     monkeypatch.setattr(collect_command, "create_missing", nobody)
-    monkeypatch.setattr(Shipper, "_new_producer", lambda self: Producer())
+    monkeypatch.setattr(Shipper, "_new_producer", lambda self: Producer(shipped))
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "positions.json").write_text(STATE)
     watchdog = threading.Timer(60.0, os.kill, (os.getpid(), signal.SIGTERM))
@@ -100,6 +106,9 @@ def test_a_later_run_holds_the_files_and_asks_again(
         watchdog.cancel()
     assert asked == [collect_command.DEFAULT_TIMEOUT_S, *[collect_command.TOPICS_AGAIN_TIMEOUT_S] * 3]
     assert held == [True]
+    head = fingerprint(b"a line\n")
+    assert head is not None
+    assert shipped == {file_identity("web", seen.st_dev, seen.st_ino, head, 0).encode()}
     said = capsys.readouterr()
     assert "collector: no broker answers; follows the files meanwhile\n" in said.err
     assert "collector stopped: 0 lines, 0.0 MB shipped, lag 0 bytes in 1 files" in said.out

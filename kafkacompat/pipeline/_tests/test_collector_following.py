@@ -73,13 +73,14 @@ class Disk:
 class Collector:
     """The loop of the shell over a Disk; what arrives at the broker is in `arrived`."""
 
-    def __init__(self, disk: Disk, max_line_bytes: int = 10_000) -> None:
+    def __init__(self, disk: Disk, max_line_bytes: int = 10_000, host: str = "web") -> None:
         self.disk = disk
+        self.host = host
         self.max_line_bytes = max_line_bytes
         self.arrived: dict[tuple[str, int], set[bytes]] = defaultdict(set)
         self.state = encode([], [])
         self.on_the_way: list[tuple[Chunk, str, list[tuple[int, bytes]]]] = []
-        self.following = Following(max_line_bytes=max_line_bytes)
+        self.following = Following(max_line_bytes=max_line_bytes, host=host)
 
     def poll(self, most_bytes: int = 1 << 20) -> None:
         seen = set()
@@ -122,7 +123,7 @@ class Collector:
 
     def crash(self) -> None:
         self.on_the_way.clear()
-        self.following = Following(*decode(self.state), max_line_bytes=self.max_line_bytes)
+        self.following = Following(*decode(self.state), max_line_bytes=self.max_line_bytes, host=self.host)
 
     def drain(self) -> None:
         for _ in range(MOST_LOOKS + SETTLE_LOOKS):
@@ -306,6 +307,29 @@ def test_a_file_moved_to_another_device_goes_on_under_its_identity() -> None:
     collector.drain()
     assert len({identity for identity, _ in collector.arrived}) == 1
     assert collector.values() == Counter([b"a line", b"written meanwhile"])
+
+
+def test_lines_of_two_hosts_made_from_one_image_are_told_apart() -> None:
+    """Device, inode, the first line and all positions are alike."""
+    disk = Disk()
+    disk.create(LOG, b"#Fields: date time cs-uri\na line\n")
+    one, other = Collector(disk, host="web-1"), Collector(disk, host="web-2")
+    for collector in (one, other):
+        collector.drain()
+        assert collector.values() == Counter([b"#Fields: date time cs-uri", b"a line"])
+    assert one.arrived.keys().isdisjoint(other.arrived.keys())
+
+
+def test_a_host_that_is_renamed_goes_on_with_its_files() -> None:
+    disk = Disk()
+    disk.create(LOG, b"a line\n")
+    collector = collected(disk)
+    collector.host = "renamed"
+    collector.crash()
+    disk.append(LOG, b"another\n")
+    collector.drain()
+    assert len({identity for identity, _ in collector.arrived}) == 1
+    assert collector.values() == Counter([b"a line", b"another"])
 
 
 @pytest.mark.parametrize(

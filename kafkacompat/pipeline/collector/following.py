@@ -71,8 +71,11 @@ class Following:
         saved: Iterable[Saved] = (),
         held: Iterable[Held] = (),
         max_line_bytes: int = MAX_LINE_BYTES,
+        host: str = "",
     ) -> None:
+        """host: this machine's name, part of the identity of files seen from now on; those of `saved` keep theirs."""
         self._max_line_bytes = max_line_bytes
+        self._host = host
         self._files: dict[Key, Followed] = {}
         self._left: list[Followed] = []
         self._newcomers: dict[Key, Newcomer] = {}
@@ -225,7 +228,7 @@ class Following:
         self._newcomers.pop(key, None)
         used = {other.identity for other in (*self._left, *self._files.values())}
         generation = 0
-        while (identity := file_identity(*key, print_of_head, generation)) in used:
+        while (identity := file_identity(self._host, *key, print_of_head, generation)) in used:
             generation += 1
         file.begin(identity, print_of_head, self._max_line_bytes)
         self.must_save = True

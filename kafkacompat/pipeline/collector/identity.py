@@ -1,4 +1,4 @@
-"""What makes a file the same file: device, inode, and a fingerprint of its first bytes. Pure; does no input or output.
+"""What makes a file the same file: host, device, inode, and a fingerprint of its first bytes. Pure; does no input or output.
 
 A name says nothing, because rotation changes it. An inode alone does not either: the file system gives it out again
 once the old file is deleted, and copy-truncate puts new content under the old one. The fingerprint tells those apart, and
@@ -45,7 +45,12 @@ def digest(before: bytes) -> str:
     return hashlib.sha256(before).hexdigest()[:16]
 
 
-def file_identity(device: int, inode: int, print_of_head: str, generation: int) -> str:
-    """The text of the header `file`; generation counts how often content of this fingerprint began under this inode."""
+def file_identity(host: str, device: int, inode: int, print_of_head: str, generation: int) -> str:
+    """The text of the header `file`; generation counts how often content of this fingerprint began under this inode.
+
+    Machines made from one image give out the same devices and inodes, and logs may begin with the same heading: only the host
+    tells their lines apart then.
+    """
+    origin = hashlib.sha256(host.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     suffix = f"-{generation}" if generation else ""
-    return f"{device:x}-{inode:x}-{print_of_head}{suffix}"
+    return f"{origin}-{device:x}-{inode:x}-{print_of_head}{suffix}"

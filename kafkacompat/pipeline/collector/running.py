@@ -57,8 +57,8 @@ class Figures(NamedTuple):
 class Collector:
     """One run over a state directory."""
 
-    def __init__(self, disk: Disk, state: StateFile, shipper: Shipper) -> None:
-        """PipelineFailed when the state is not one that a collector wrote."""
+    def __init__(self, disk: Disk, state: StateFile, shipper: Shipper, host: str = "") -> None:
+        """host: this machine's name. PipelineFailed when the state is not one that a collector wrote."""
         self._disk = disk
         self._state = state
         self._shipper = shipper
@@ -68,7 +68,8 @@ class Collector:
         except StateUnreadable as error:
             raise PipelineFailed(f"{state.path} is no state of a collector: {error}") from None
         # Of what is sought and nothing was shipped of, there is nothing to compare others with.
-        self._following = Following([entry for entry in saved if entry.marks or not entry.left], held)
+        compared = [entry for entry in saved if entry.marks or not entry.left]
+        self._following = Following(compared, held, host=host)
         self._earlier = {(entry.device, entry.inode): entry for entry in saved if not entry.left}
         self._unfound = [
             entry for entry in saved if not entry.left or entry.sought or entry.position < _known(entry)

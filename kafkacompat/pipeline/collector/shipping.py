@@ -31,6 +31,12 @@ CUT_HEADER: Final = "cut_from_bytes"
 
 TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 NO_TOPIC: Final = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+STAMP_AGE_MAX_MS: Final = 10 * 60 * 1000
+"""The client stamps a line with the time when it is handed over. One that waits longer for the broker is handed over again: when
+the jobs see it, its time must not lie as far behind that of other hosts' lines as copies are looked for (--duplicate-horizon,
+an hour), or it would count as late and reach no table."""
+
+TOO_OLD: Final = "_MSG_TIMED_OUT"
 ALONE_TIMEOUT_S: Final = 2.0
 TOPIC_TIMEOUT_S: Final = 3.0
 RECONNECT_MAX_MS: Final = 2000
@@ -42,9 +48,16 @@ _Unsent = tuple[Chunk, bytes, bytes, Headers]
 class Shipper:
     """One producer, made anew when it fails for good."""
 
-    def __init__(self, bootstrap: str, host: str, ensure_topics: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        host: str,
+        ensure_topics: Callable[[], object],
+        stamp_age_max_ms: int = STAMP_AGE_MAX_MS,
+    ) -> None:
         """host: what `source` begins with. ensure_topics is called when the topic is found missing."""
         self._bootstrap = bootstrap
+        self._stamp_age_max_ms = stamp_age_max_ms
         self._host = host
         self._ensure_topics = ensure_topics
         self._again: deque[_Unsent] = deque()
@@ -93,9 +106,10 @@ class Shipper:
         if self._broken:
             # A fatal error of the idempotent producer: it takes nothing more, and gives back all it had.
             self._producer.purge()
-            self._producer.flush(1.0)
-            self._producer = self._new_producer()
-            self._broken = False
+            if not self._producer.flush(1.0):
+                # Had it not given back all, these lines would be sent by nobody.
+                self._producer = self._new_producer()
+                self._broken = False
         for _ in range(min(len(self._again), MOST_PER_TURN)):
             if not self._produce(self._again.popleft()):
                 # The others would fare no better now.
@@ -123,8 +137,8 @@ class Shipper:
                 "client.id": CLIENT_ID,
                 "acks": "all",
                 "enable.idempotence": True,
-                # The client tries for ever: when a line is late it is the collector that waits.
-                "message.timeout.ms": 0,
+                # What it gives up then is handed over again, for ever: when a line is late it is the collector that waits.
+                "message.timeout.ms": self._stamp_age_max_ms,
                 "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
                 "linger.ms": 20,
                 "compression.type": "lz4",
@@ -177,8 +191,10 @@ class Shipper:
         self._refused((chunk, value, message.key(), headers), error)
 
     def _refused(self, unsent: _Unsent, error: Any) -> None:
-        self.trouble = error.str()
         code = error.name()
+        if code != TOO_OLD:
+            # Why it waits so long was told before.
+            self.trouble = error.str()
         if code in TOO_LARGE:
             # Perhaps the batch was, and not this line.
             self._alone.append(unsent)
