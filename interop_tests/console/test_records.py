@@ -60,6 +60,16 @@ def test_paging_from_the_newest_to_the_oldest_and_back(page: Page) -> None:
     at_offsets(page, 50, 59)
 
 
+def test_paging_stays_with_what_is_shown_whatever_was_chosen_meanwhile(page: Page) -> None:
+    browse(page)
+    at_offsets(page, 50, 59)
+    page.choose("#browse-topic", "logs.summary")
+    page.click("#browse-older")
+    at_offsets(page, 40, 49)
+    assert page.text("#browse-title") == f"{MIXED_TOPIC}, partition 0"
+    assert page.script("return document.querySelector('#browse-topic').value") == MIXED_TOPIC
+
+
 def test_starting_at_an_offset(page: Page) -> None:
     at_offsets(browse(page, "at an offset", "33"), 33, 42)
 

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from kafkacompat.console.clients import common_settings, quiet_logger
+from kafkacompat.console.core.result_topics import RESULT_TOPICS
 from kafkacompat.console.core.snapshot import (
     NO_LEADER,
     GroupSeen,
@@ -34,6 +35,7 @@ LOOK_TIMEOUT_S = 10.0
 DETAIL_TIMEOUT_S = 4.0
 """Offsets and groups are asked of many nodes. What one of them does not tell in time is taken from the last look."""
 MAX_TOPICS = 1_000
+"""The result topics are among them, whatever their names: the page would be empty without."""
 MAX_PARTITIONS = 5_000
 MAX_GROUPS = 100
 UNREADABLE = (RuntimeError, ValueError, TypeError, SystemError)
@@ -47,19 +49,21 @@ Offsets = dict[Place, int]
 class ClusterClient:
     """Asks one cluster; look may be called again and again, also after failures."""
 
-    __slots__ = ("_admin", "_earliest", "_groups", "_latest")
+    __slots__ = ("_admin", "_earliest", "_groups", "_ids", "_latest")
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient(common_settings(bootstrap), logger=quiet_logger())
         self._earliest: Offsets = {}
         self._latest: Offsets = {}
         self._groups: dict[str, GroupSeen] = {}
+        self._ids: dict[str, str] = {}
 
     def look(self, now_ms: int) -> Snapshot:
         """What the cluster is now, but for sizes. BrokerAway with the reason if it does not answer."""
         try:
             asked = self._admin.describe_cluster(request_timeout=LOOK_TIMEOUT_S)
-            names = sorted(self._admin.list_topics(timeout=LOOK_TIMEOUT_S).topics)
+            listed_topics = self._admin.list_topics(timeout=LOOK_TIMEOUT_S).topics
+            names = sorted(listed_topics, key=lambda name: (name not in RESULT_TOPICS, name))
             cluster = _answer(asked)
             described = self._describe(names[:MAX_TOPICS])
             listed = self._admin.list_consumer_groups(request_timeout=DETAIL_TIMEOUT_S)
@@ -115,8 +119,12 @@ class ClusterClient:
             for partition in topic.partitions
             if partition.leader is not None and partition.leader.id != NO_LEADER
         ][:MAX_PARTITIONS]
-        self._earliest = {place: self._earliest[place] for place in led if place in self._earliest}
-        self._latest = {place: self._latest[place] for place in led if place in self._latest}
+        # Of a topic made anew nothing is known yet.
+        ids = {topic.name: str(topic.topic_id) for topic in topics}
+        same = [place for place in led if self._ids.get(place[0]) == ids[place[0]]]
+        self._ids = ids
+        self._earliest = {place: self._earliest[place] for place in same if place in self._earliest}
+        self._latest = {place: self._latest[place] for place in same if place in self._latest}
         if not led:
             return
         asked = [

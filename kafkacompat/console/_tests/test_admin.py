@@ -42,9 +42,13 @@ class ScriptedAdmin:
     odd: the answers, by the method that is asked, that come out as that error; for groups, of the first of them.
     """
 
-    def __init__(self, groups: Iterable[str], odd: dict[str, Exception] | None = None) -> None:
+    def __init__(
+        self, groups: Iterable[str], odd: dict[str, Exception] | None = None, topics: Iterable[str] = ("t",)
+    ) -> None:
         self.groups = list(groups)
         self.odd = odd or {}
+        self.topics = list(topics)
+        self.topic_id = "id"
 
     def _say(self, method: str, result: object) -> Future[Any]:
         return future(self.odd.get(method, result))
@@ -54,12 +58,17 @@ class ScriptedAdmin:
         return self._say("describe_cluster", said)
 
     def list_topics(self, **options: Any) -> Any:
-        return SimpleNamespace(topics={"t": None})
+        return SimpleNamespace(topics=dict.fromkeys(self.topics))
 
     def describe_topics(self, wanted: Any, **options: Any) -> dict[str, Future[Any]]:
         partition = SimpleNamespace(id=0, leader=NODE, replicas=[NODE], isr=[NODE])
-        said = SimpleNamespace(name="t", topic_id="id", is_internal=False, partitions=[partition])
-        return {"t": self._say("describe_topics", said)}
+        said = {
+            name: SimpleNamespace(
+                name=name, topic_id=self.topic_id, is_internal=False, partitions=[partition]
+            )
+            for name in wanted.topic_names
+        }
+        return {name: self._say("describe_topics", each) for name, each in said.items()}
 
     def list_offsets(self, wanted: dict[Any, Any], **options: Any) -> dict[Any, Future[Any]]:
         AdminClient._check_list_offsets_request(wanted, {})
@@ -138,3 +147,32 @@ def test_a_cluster_that_the_library_cannot_read_is_away_with_the_reason(
     with pytest.raises(BrokerAway) as raised:
         look([], {method: error})
     assert str(raised.value)
+
+
+def test_the_result_topics_are_seen_however_many_others_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their names would come after a thousand others."""
+    others = [f"a-{number:04}" for number in range(admin.MAX_TOPICS)]
+    made = ScriptedAdmin([], topics=[*others, "logs.summary", "metrics.latest"])
+    monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
+    seen = ClusterClient("h:1").look(7)
+    found = {topic.name for topic in seen.topics}
+    assert {"logs.summary", "metrics.latest"} <= found
+    assert (len(found), seen.topics_hidden) == (admin.MAX_TOPICS, 2)
+
+
+def test_offsets_of_a_topic_are_not_told_of_another_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not answered in time is taken from the last look, but not from before the topic was deleted and made anew."""
+    made = ScriptedAdmin([])
+    monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
+    client = ClusterClient("h:1")
+
+    def ends() -> list[int | None]:
+        return [topic.end_offsets for topic in client.look(7).topics]
+
+    assert ends() == [5]
+    made.odd = {"list_offsets": ODD_ERRORS[3]}
+    assert ends() == [5]
+    made.topic_id = "another"
+    assert ends() == [None]
+    made.odd = {}
+    assert ends() == [5]

@@ -15,10 +15,10 @@ export class BrowseView {
     byId("browse-form").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
     byId("browse-topic").addEventListener("change", () => this.fillPartitions());
     byId("browse-start").addEventListener("change", () => this.showAt());
-    byId("browse-oldest").addEventListener("click", () => this.go({ offset: "0" }));
-    byId("browse-older").addEventListener("click", () => this.go({ before: String(this.page.previous_before) }));
-    byId("browse-newer").addEventListener("click", () => this.go({ offset: String(this.page.next_offset) }));
-    byId("browse-newest").addEventListener("click", () => this.go({}));
+    byId("browse-oldest").addEventListener("click", () => this.turn({ offset: "0" }));
+    byId("browse-older").addEventListener("click", () => this.turn({ before: String(this.page.previous_before) }));
+    byId("browse-newer").addEventListener("click", () => this.turn({ offset: String(this.page.next_offset) }));
+    byId("browse-newest").addEventListener("click", () => this.turn({}));
     this.buttons();
   }
 
@@ -92,8 +92,13 @@ export class BrowseView {
     this.go({ time_ms: String(time) });
   }
 
+  // To another page of what is shown: the form may have been changed and not been sent.
+  turn(where) {
+    this.go({ ...where, topic: this.page.topic, partition: String(this.page.partition) });
+  }
+
   go(where) {
-    const topic = byId("browse-topic").value;
+    const topic = where.topic ?? byId("browse-topic").value;
     if (!topic) { this.fail("there is no topic to show"); return; }
     const query = new URLSearchParams({ topic, partition: byId("browse-partition").value || "0", limit: byId("browse-limit").value, ...where });
     if (byId("browse-uncommitted").checked) query.set("uncommitted", "true");
