@@ -248,14 +248,21 @@ class Demo:
             time.sleep(POLL_S)
 
     def end(self) -> None:
-        """End those that run, in order, with all that they started."""
+        """End those that run, in order, with all that they started. PipelineFailed afterwards when nothing can be said."""
         asked = len(self._signals)
+        failed = None
         for name in ENDING_ORDER:
             child = self._children.pop(name, None)
             if child is None:
                 continue
             ended = child.stop(lambda: len(self._signals) > max(asked, 1))
-            self._say(f"demo: {name} {'ended' if ended else 'was killed: it did not end in time'}")
+            try:
+                self._say(f"demo: {name} {'ended' if ended else 'was killed: it did not end in time'}")
+            except PipelineFailed as failure:
+                # The others are to be ended all the same.
+                failed = failure
+        if failed is not None:
+            raise failed
 
     def _start_child(self, name: str) -> None:
         self._children[name] = Child(name, self._plan.command(name), self._plan.log(name))

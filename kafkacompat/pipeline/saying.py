@@ -37,6 +37,9 @@ class Voice:
     def _write(self, stream: TextIO, text: str, end: str) -> None:
         try:
             print(text, end=end, file=stream, flush=True)
+        except UnicodeEncodeError:
+            # The name of a file may be no text.
+            self._write(stream, text.encode("ascii", "backslashreplace").decode("ascii"), end)
         except OSError as error:
             # What waits in the stream's buffer goes there too, else the interpreter's end would trip over it.
             nowhere = os.open(os.devnull, os.O_WRONLY)

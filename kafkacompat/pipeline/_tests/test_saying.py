@@ -61,6 +61,17 @@ def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytes
     assert noticed == []
 
 
+def test_a_name_that_is_no_text_is_said_in_escapes(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As Python reads the name of a file that is not in the system's encoding."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        Voice(lambda: None).say("follows caf\u00e9-\udcff.log")
+        monkeypatch.undo()
+    assert capfd.readouterr().out == "follows caf\\xe9-\\udcff.log\n"
+
+
 def test_a_line_goes_out_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     voice = Voice(lambda: None)
     voice.say("to a person")
@@ -111,6 +122,25 @@ def test_a_demo_whose_reader_ends_first_ends_its_children(
         finally:
             demo.end()
     assert signals == [signal.SIGPIPE]
+    assert not any(child.is_running() for child in children)
+
+
+def test_a_demo_that_cannot_say_so_ends_all_its_children(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On a full disk."""
+    plan = Played(tmp_path, 1, 2, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
+    demo = Demo(plan, [], Voice(lambda: None))
+    others = psutil.Process().children()
+    for name in ENDING_ORDER:
+        demo._start_child(name)
+    children = [child for child in psutil.Process().children() if child not in others]
+    assert len(children) == len(ENDING_ORDER)
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(PipelineFailed, match="No space left"):
+            demo.end()
+        monkeypatch.undo()
     assert not any(child.is_running() for child in children)
 
 
