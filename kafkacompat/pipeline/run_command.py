@@ -185,7 +185,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_java()
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
-    # Here, because it needs pyspark.
+    # Here, because they need pyspark.
+    from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.queries import QUERIES
     from kafkacompat.pipeline.runner import Run, StopRequest
 
@@ -201,6 +202,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Spark has put its own handler of SIGINT in place.
         stop.listen()
         try:
+            choose_checkpoint_files(session, options)
             queries = [query for job in options.jobs for query in QUERIES[job]]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")

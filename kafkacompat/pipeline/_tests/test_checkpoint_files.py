@@ -1,0 +1,77 @@
+"""Which of Spark's ways to write checkpoints is chosen, by where they lie; and that one goes on with what the other wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kafkacompat.pipeline.checkpoint_files import BY_FILE_SYSTEM, SETTING, choose_checkpoint_files
+from kafkacompat.pipeline.options import RunOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ELSEWHERE = "http://127.0.0.1:9/folder"
+"""A file system that Hadoop knows without asking anybody."""
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Nothing is chosen, before and after."""
+    spark.conf.unset(SETTING)
+    yield spark
+    spark.conf.unset(SETTING)
+
+
+def chosen(session: SparkSession, checkpoint: str, output: str) -> str | None:
+    session.conf.unset(SETTING)
+    choose_checkpoint_files(session, RunOptions(jobs=("logs",), checkpoint=checkpoint, output=output))
+    found: str | None = session.conf.get(SETTING, None)
+    return found
+
+
+def test_only_local_folders_are_written_another_way(session: SparkSession) -> None:
+    assert chosen(session, "/a/checkpoint", "tables") == BY_FILE_SYSTEM
+    assert chosen(session, "file:/a/checkpoint", "file:///a [1] tables") == BY_FILE_SYSTEM
+    assert chosen(session, "/a/checkpoint", ELSEWHERE) is None
+    assert chosen(session, ELSEWHERE, "/a/tables") is None
+    assert chosen(session, "nothing-like-that://a/checkpoint", "/a/tables") is None
+
+
+def test_a_place_without_a_scheme_is_on_sparks_default_file_system(session: SparkSession) -> None:
+    context: Any = session.sparkContext
+    hadoop = context._jsc.hadoopConfiguration()
+    kept = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", ELSEWHERE)
+    try:
+        assert chosen(session, "/a/checkpoint", "/a/tables") is None
+        assert chosen(session, "file:/a/checkpoint", "file:/a/tables") == BY_FILE_SYSTEM
+    finally:
+        hadoop.set("fs.defaultFS", kept)
+
+
+def test_who_has_chosen_is_obeyed(session: SparkSession) -> None:
+    session.conf.set(SETTING, "somebody.elses.Choice")
+    choose_checkpoint_files(session, RunOptions(jobs=("logs",), checkpoint="/a", output="/b"))
+    assert session.conf.get(SETTING) == "somebody.elses.Choice"
+
+
+def test_a_checkpoint_is_gone_on_with_whoever_wrote_it(session: SparkSession, tmp_path: Path) -> None:
+    """Written by Spark's own choice, then by ours, then by its again: each line once."""
+    lines, table = tmp_path / "lines", str(tmp_path / "table")
+    lines.mkdir()
+    for number, way in enumerate((None, BY_FILE_SYSTEM, None)):
+        session.conf.unset(SETTING)
+        if way is not None:
+            session.conf.set(SETTING, way)
+        (lines / f"{number}.txt").write_text(f"line {number}\n")
+        read = session.readStream.text(str(lines)).dropDuplicates()
+        writer = read.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start(table, format="parquet")
+        query.awaitTermination()
+    assert sorted(row[0] for row in session.read.parquet(table).collect()) == ["line 0", "line 1", "line 2"]
