@@ -1,18 +1,20 @@
 """Transactional producers of a simulated cluster, and what became of each of their transactions.
 
-A producer of transactions (KIP-98, KIP-890 part 2) writes to several partitions, commits or aborts, and is now and then replaced by
-a successor in the middle, its requests still on their way. It knows brokers by address, leaders by Metadata and its coordinator by
-FindCoordinator. What it cannot know (a commit whose answer was lost before it was fenced) may end either way, never half of it.
+A producer of transactions (KIP-98, KIP-890 part 2) writes to several partitions, also in one request, commits or aborts, and is now
+and then replaced by a successor in the middle, its requests still on their way. It knows brokers by address, leaders by Metadata,
+its coordinator by FindCoordinator. What it cannot know (a commit whose answer was lost before it was fenced) may end either way,
+never half of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import NO_LEADER
+from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
@@ -35,6 +37,10 @@ TRANSACTIONAL_ID = 1
 """Key type of FindCoordinator."""
 BATCHES_MAX = 3
 """To one partition, in one transaction."""
+TOGETHER = 0.5
+"""Share of the transactions that write to all their partitions at once, in one request to each leader."""
+MISLED = 0.5
+"""Share of the rounds in which a producer believes that one broker leads all: another does, or that one is just about to."""
 REPLACED = 0.12
 """Share of the steps at which a producer is replaced by its successor."""
 COMMITS = 0.7
@@ -55,6 +61,19 @@ GIVEN_UP = FENCED | {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
 }
 """What a producer does not repeat a batch after."""
+REPEATED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""What it does repeat a batch after. Anything else would be news to it."""
 
 
 class Fate(Enum):
@@ -73,6 +92,14 @@ class Transaction:
         self.may_commit = False
         """A request to commit has left."""
         self.values: dict[Key, list[bytes]] = {}
+
+
+class Batch(NamedTuple):
+    """To one partition. The bytes are the producer's own: a leader stamps a copy."""
+
+    records: bytes
+    values: list[bytes]
+    next_sequence: int
 
 
 class TransactionalProducer(Client):
@@ -194,9 +221,9 @@ class TransactionalProducer(Client):
         self._lost_answers = 0
         name = f"{self.transactional_id}:{self._count}"
         self._current = transaction = self.simulation.transactions.begun(name)
-        chosen = {keys[self.chance.randrange(len(keys))] for _ in range(3)}
-        plan = {key: self.chance.between(1, BATCHES_MAX) for key in sorted(chosen)}
-        waiting = len(plan)
+        chosen = sorted({keys[self.chance.randrange(len(keys))] for _ in range(3)})
+        lanes = [chosen] if self.chance.happens(TOGETHER) else [[key] for key in chosen]
+        waiting = len(lanes)
         given_up = False
         life = self._life
 
@@ -207,18 +234,74 @@ class TransactionalProducer(Client):
             if not waiting:
                 self._end(transaction, not given_up and self.chance.happens(COMMITS))
 
-        for key, batches in plan.items():
-            self._write(life, transaction, key, batches, lane_done)
+        for lane in lanes:
+            self._write(life, transaction, lane, self.chance.between(1, BATCHES_MAX), lane_done)
 
     def _write(
-        self, life: int, transaction: Transaction, key: Key, batches: int, done: Callable[[bool], None]
+        self, life: int, transaction: Transaction, lane: list[Key], batches: int, done: Callable[[bool], None]
     ) -> None:
-        """So many batches, each after the other was acknowledged."""
+        """So many batches to each partition of a lane, the next ones when all of the last are acknowledged."""
         if life != self._life:
             return
         if not batches:
             done(True)
             return
+        left = {key: self._next_batch(transaction, key) for key in lane}
+        asked = 0
+        refused = False
+
+        def send() -> None:
+            nonlocal asked
+            if life != self._life:
+                return
+            by_leader: dict[int, list[Key]] = {}
+            for key in left:
+                by_leader.setdefault(self.places[key].leader, []).append(key)
+            by_leader.pop(NO_LEADER, None)
+            if by_leader and self.chance.happens(MISLED):
+                by_leader = {next(iter(by_leader)): list(left)}
+            if not by_leader:
+                again()
+                return
+            asked = len(by_leader)
+            for leader, keys in by_leader.items():
+                request = self._produce_request({key: left[key].records for key in keys})
+                purpose = f"produce {lane[0][0].hex()} {lane[0][1]}"
+                self.ask(leader, request, purpose).on_done(partial(answered, keys))
+            if self.chance.happens(REPLACED / 4):
+                self._replace()
+
+        def again() -> None:
+            self.refresh()
+            self.later(send)
+
+        def answered(keys: list[Key], sent: Deferred[Any]) -> None:
+            nonlocal asked, refused
+            if life != self._life:
+                return
+            errors = _errors_of(sent)
+            for key in keys:
+                error = errors.get(key, ErrorCode.REQUEST_TIMED_OUT)
+                self._tell(f"produce to {key[0][-1]}-{key[1]} of {left[key].values} gets {error.name}")
+                if error is ErrorCode.NONE:
+                    self._sequences[key] = left.pop(key).next_sequence
+                elif error in GIVEN_UP:
+                    refused = True
+                elif error not in REPEATED:
+                    raise Breach("producers are understood", f"{transaction.name} gets {error.name}")
+            asked -= 1
+            if asked:
+                return
+            if refused:
+                done(False)
+            elif left:
+                again()
+            else:
+                self.later(lambda: self._write(life, transaction, lane, batches - 1, done), 50)
+
+        send()
+
+    def _next_batch(self, transaction: Transaction, key: Key) -> Batch:
         written = transaction.values.setdefault(key, [])
         values = [
             f"{transaction.name}:{len(written) + each}".encode() for each in range(self.chance.between(1, 3))
@@ -233,44 +316,22 @@ class TransactionalProducer(Client):
             base_sequence=sequence,
             is_transactional=True,
         )
+        return Batch(bytes(records), values, sequence + len(values))
 
-        def send() -> None:
-            if life != self._life:
-                return
-            place = self.places[key]
-            if place.leader == NO_LEADER:
-                self.refresh()
-                self.later(send)
-                return
-            data = PartitionProduceData(index=key[1], records=records)
-            request = ProduceRequest(
-                transactional_id=self.transactional_id,
-                acks=-1,
-                timeout_ms=PRODUCE_TIMEOUT_MS,
-                topic_data=[TopicProduceData(name=place.topic, topic_id=key[0], partition_data=[data])],
-            )
-            self.ask(place.leader, request, f"produce {key[0].hex()} {key[1]}").on_done(answered)
-            if self.chance.happens(REPLACED / 4):
-                self._replace()
-
-        def answered(sent: Deferred[Any]) -> None:
-            if life != self._life:
-                return
-            try:
-                error = ErrorCode(sent.result().responses[0].partition_responses[0].error_code)
-            except ChannelError:
-                error = ErrorCode.REQUEST_TIMED_OUT
-            self._tell(f"produce to {key[0][-1]}-{key[1]} of {values} gets {error.name}")
-            if error is ErrorCode.NONE:
-                self._sequences[key] = sequence + len(values)
-                self.later(lambda: self._write(life, transaction, key, batches - 1, done), 50)
-            elif error in GIVEN_UP:
-                done(False)
-            else:
-                self.refresh()
-                self.later(send)
-
-        send()
+    def _produce_request(self, batches: dict[Key, bytes]) -> ProduceRequest:
+        topics: dict[Uuid, list[PartitionProduceData]] = {}
+        for (topic_id, index), records in batches.items():
+            topics.setdefault(topic_id, []).append(PartitionProduceData(index=index, records=records))
+        names = {key[0]: self.places[key].topic for key in batches}
+        return ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=-1,
+            timeout_ms=PRODUCE_TIMEOUT_MS,
+            topic_data=[
+                TopicProduceData(name=names[topic_id], topic_id=topic_id, partition_data=data)
+                for topic_id, data in topics.items()
+            ],
+        )
 
     def _end(self, transaction: Transaction, commits: bool) -> None:
         if transaction is not self._current:
@@ -314,6 +375,19 @@ class TransactionalProducer(Client):
     def _end_again(self, transaction: Transaction, commits: bool) -> None:
         if transaction is self._current:
             self._end(transaction, commits)
+
+
+def _errors_of(sent: Deferred[Any]) -> dict[Key, ErrorCode]:
+    """None without an answer."""
+    try:
+        topics = sent.result().responses
+    except ChannelError:
+        return {}
+    return {
+        (topic.topic_id, each.index): ErrorCode(each.error_code)
+        for topic in topics
+        for each in topic.partition_responses
+    }
 
 
 def _outcome(done: Deferred[Any]) -> tuple[ErrorCode, Any]:
