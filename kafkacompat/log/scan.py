@@ -60,13 +60,14 @@ def checked_batches(file: File, limit: int) -> Iterator[tuple[BatchHeader, memor
 
 
 def whole_batches(
-    file: File, limit: int, chunk: int, on_read: Callable[[int], None] | None = None
+    file: File, limit: int, chunk: int, on_read: Callable[[int], None] | None = None, start: int = 0
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Every batch up to the limit with its bytes, unchecked. BatchCorrupt at the first that is not whole.
+    """Every batch from `start`, where one begins, up to the limit with its bytes, unchecked. BatchCorrupt at the first that is not
+    whole.
 
     `on_read` is told of every read, in bytes, before it is made.
     """
-    position, data, data_at = 0, b"", 0
+    position, data, data_at = start, b"", start
 
     def read(length: int) -> bytes:
         if on_read is not None:

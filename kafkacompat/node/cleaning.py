@@ -40,6 +40,8 @@ class Cleaner(Protocol):
 
     def checkpoint(self) -> Plan | None: ...
 
+    def close(self) -> None: ...
+
 
 class Stoppable(Protocol):
     def stop(self) -> None: ...
@@ -134,4 +136,5 @@ class BackgroundCleaning:
     def _maybe_stopped(self) -> None:
         stopped = self._stopped
         if stopped is not None and not self._active and not stopped.done:
+            self._cleaner.close()
             self._checkpoints.stop().on_done(lambda _: stopped.resolve(None))

@@ -45,6 +45,7 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 _INT64 = struct.Struct(">q")
+_NO_HEADER = bytes(HEADER_SIZE)
 _LEGACY_TAIL = struct.Struct(">Ibbq")
 
 
@@ -269,7 +270,7 @@ def build_batch(
 
 
 def assemble(
-    body: Buffer,
+    body: Buffer | list[bytes],
     *,
     base_offset: int,
     leader_epoch: int,
@@ -282,9 +283,8 @@ def assemble(
     base_sequence: int,
     record_count: int,
 ) -> bytearray:
-    """Header, crc and an encoded (and compressed, if so) body as one batch."""
-    batch = bytearray(HEADER_SIZE + len(body))
-    batch[HEADER_SIZE:] = body
+    """Header, crc and an encoded (and compressed, if so) body, given in one piece or several, as one batch."""
+    batch = bytearray().join([_NO_HEADER, *body] if isinstance(body, list) else (_NO_HEADER, body))
     HEADER.pack_into(
         batch,
         0,

@@ -10,8 +10,12 @@ were appended; here only what would lead astray is looked at. Two gaits, as in c
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkacompat.records.record import RecordMalformed, append_varint, read_varint
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
 
 _HALF = bytes(i >> 1 for i in range(256))
 _HIGH_BIT = bytes(i >> 7 for i in range(256))
@@ -297,7 +301,7 @@ def read_bounds(body: bytes, count: int) -> list[int]:
     return bounds
 
 
-def timestamp_delta(body: bytes, at: int) -> int:
+def timestamp_delta(body: Buffer, at: int) -> int:
     """Of the record whose length begins at a position, in ms."""
     while body[at] > 127:
         at += 1
@@ -308,16 +312,16 @@ def timestamp_delta(body: bytes, at: int) -> int:
     return read_varint(body, at, 64)[0]
 
 
-def shifted(body: bytes, start: int, end: int, by_ms: int) -> bytearray:
+def shifted(record: bytes, by_ms: int) -> bytes:
     """A record with its length, its timestamp delta lowered by so many ms."""
-    at = start
-    while body[at] > 127:
+    at = 0
+    while record[at] > 127:
         at += 1
-    delta, rest = read_varint(body, at + 2, 64)
-    inside = bytearray(body[at + 1 : at + 2])
+    delta, rest = read_varint(record, at + 2, 64)
+    inside = bytearray(record[at + 1 : at + 2])
     append_varint(inside, delta - by_ms)
-    inside += body[rest:end]
-    record = bytearray()
-    append_varint(record, len(inside))
-    record += inside
-    return record
+    inside += record[rest:]
+    moved = bytearray()
+    append_varint(moved, len(inside))
+    moved += inside
+    return bytes(moved)

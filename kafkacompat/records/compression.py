@@ -22,6 +22,7 @@ CODEC_OF_SETTING = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4":
 DECOMPRESSED_BOUND = 256 * 1024 * 1024
 """Bytes a batch's body may unfold to. Frames are at most 100 MiB by default, so honest batches stay far below."""
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = -1, 9, 3
+LZ4_FAST = 0
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -30,6 +31,8 @@ _SNAPPY_BEST_RATIO = 32
 """More than the format can reach (64 bytes from a copy of 3), so a promise beyond it is a lie told before any memory is given."""
 _INT32 = struct.Struct(">i")
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_BEST_RATIO = 256
+"""More than the format can reach (255 bytes from one of a long match's length)."""
 
 
 class DecompressionFailed(ValueError):
@@ -56,7 +59,8 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
 
         compressed: bytes = lz4.frame.compress(
             body,
-            compression_level=LZ4_LEVEL if level is None else level,
+            # Kafka takes its default level to mean the fast compressor, which knows no levels, and any other the high one.
+            compression_level=LZ4_FAST if level is None or level == LZ4_LEVEL else level,
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
             block_linked=False,
             store_size=False,
@@ -115,7 +119,8 @@ def _decompress_lz4(body: Buffer, bound: int) -> bytes:
     try:
         while rest:
             frame = lz4.frame.LZ4FrameDecompressor()
-            part = frame.decompress(rest, bound - total + 1)
+            # It takes as much memory as it is allowed to fill, and taking 256 MiB takes longer than the rest.
+            part = frame.decompress(rest, min(bound - total, _LZ4_BEST_RATIO * len(rest)) + 1)
             total += len(part)
             if total > bound:
                 raise DecompressedTooLarge(f"an lz4 body unfolds beyond {bound} bytes")

@@ -1,21 +1,27 @@
-"""The process that process.py starts: one cleaning, asked for by lines of JSON on standard input, answered on standard output.
+"""The process that process.py starts: cleanings, asked for by lines of JSON on standard input, answered on standard output.
 
-Duty: carry out CleaningWork for the other end. Must not know: brokers. Ends when its input does.
+Duty: carry out CleaningWork for the other end. Must not know: brokers. Ends when its input does, when a cleaning has failed, or
+when none was asked for in a while.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-import traceback
 from typing import Any
 
-from kafkacompat.log.cleaner.process import job_from_json, read_line, write_line
+from kafkacompat.log.cleaner.lines import job_from_json, read_line, write_line
 from kafkacompat.log.cleaner.work import UNREADABLE, CleaningWork
 from kafkacompat.log.disk import RealDisk
 
 ASK_EVERY_BYTES = 1 << 19
 """Bytes moved on one leave; a throttle of less a second still works, in larger steps."""
+
+REST_S = 30
+"""After a cleaning the next one may come for so long: twice log.cleaner.backoff.ms as it is by default."""
+REST_MOST_BYTES = 64 << 20
+"""A process that holds more after a cleaning does not wait for the next one."""
 
 
 class Gone(Exception):
@@ -36,36 +42,91 @@ def tell(answer: dict[str, Any]) -> None:
         raise Gone from None
 
 
-class Leave:
-    """What CleaningWork calls with the bytes it moves."""
+class Broker:
+    """The other end: what it asks for, and its leave to move bytes, which is what CleaningWork calls. One leave is asked for ahead,
+    so that nobody waits while nothing is held back.
+    """
 
     def __init__(self) -> None:
         self._moved = 0
+        self._waits_for_leave = False
+        self._request: dict[str, Any] | None = None
 
     def __call__(self, size: int) -> None:
         self._moved += size
         if self._moved >= ASK_EVERY_BYTES:
+            self._take_leave()
             tell({"moves": self._moved})
-            ask()
+            self._waits_for_leave = True
             self._moved = 0
+
+    def request(self) -> dict[str, Any]:
+        self._take_leave()
+        request, self._request = self._request, None
+        return ask() if request is None else request
+
+    def _take_leave(self) -> None:
+        """An empty line; the next request may come before it."""
+        while self._waits_for_leave:
+            line = ask()
+            if line:
+                self._request = line
+            else:
+                self._waits_for_leave = False
+
+
+def clean(request: dict[str, Any], broker: Broker) -> None:
+    """One job. Each group is cleaned while the one before it takes its place."""
+    work = CleaningWork(RealDisk(), job_from_json(request), broker)
+    work.build_map()
+    bounds, first = [], 0
+    for group in work.groups:
+        bounds.append((first, first + len(group)))
+        first += len(group)
+    answer: dict[str, Any] = {"groups": bounds, "end_offset": work.end_offset}
+    for group in work.groups:
+        tell(answer | {"stats": stats_of(work)})
+        answer = {"suffixes": work.clean_group(group)}
+        if broker.request() != {"group": group[0].base_offset}:
+            raise ValueError("a group was asked for that is not the next")
+    tell(answer | {"stats": stats_of(work)})
+
+
+def stats_of(work: CleaningWork) -> tuple[int, int, int]:
+    return work.stats.map_bytes_read, work.stats.bytes_read, work.stats.bytes_written
 
 
 def serve() -> None:
-    work = CleaningWork(RealDisk(), job_from_json(ask()), Leave())
-    work.build_map()
-    groups, first = [], 0
-    for group in work.groups:
-        groups.append((first, first + len(group)))
-        first += len(group)
-    answer: dict[str, Any] = {"groups": groups, "end_offset": work.end_offset}
-    by_base = {group[0].base_offset: group for group in work.groups}
+    broker = Broker()
+    request = broker.request()
     while True:
-        stats = work.stats
-        tell(answer | {"stats": (stats.map_bytes_read, stats.bytes_read, stats.bytes_written)})
-        answer = {"suffixes": work.clean_group(by_base[ask()["group"]])}
+        clean(request, broker)
+        if broker.request() != {"rest": True}:
+            raise ValueError("something was asked for of a cleaning that is done")
+        if resident_bytes() > REST_MOST_BYTES:
+            return
+        # The kernel ends a process that has waited for so long.
+        signal.alarm(REST_S)
+        request = broker.request()
+        signal.alarm(0)
+
+
+def resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return 0
+
+
+def _trace() -> str:
+    import traceback
+
+    return traceback.format_exc()
 
 
 def main() -> int:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     # The broker decides about its end; a signal to it alone would leave a cleaning half done for nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -73,7 +134,7 @@ def main() -> int:
     except Gone:
         return 0
     except Exception as error:
-        answer: dict[str, Any] = {"error": "bug", "text": traceback.format_exc()}
+        answer: dict[str, Any] = {"error": "bug", "text": _trace()}
         if isinstance(error, UNREADABLE):
             answer = {"error": "unreadable", "text": str(error)}
         elif isinstance(error, OSError):

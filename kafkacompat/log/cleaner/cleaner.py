@@ -17,7 +17,7 @@ from kafkacompat.log.cleaner.candidates import Candidate, dirtiest
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
 from kafkacompat.log.cleaner.filtering import LastRecord
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
-from kafkacompat.log.cleaner.process import CleaningProcess, ProcessLost
+from kafkacompat.log.cleaner.process import CleaningProcess, IdleChildren, ProcessLost
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.upkeep import CheckpointPlan
 
@@ -83,7 +83,7 @@ class Cleaning:
             elif self._group < len(work.groups):
                 self._suffixes = work.clean_group(work.groups[self._group])
             else:
-                work.close()
+                work.finish()
                 self._disk.sync_directory(self.log.directory)
         except Exception as error:
             self._error = error
@@ -125,10 +125,13 @@ class Cleaning:
     def _give_up(self, error: Exception) -> None:
         self.done = True
         self._work.close()
-        if self._segments and not self._cleaner.has_successor(self.log):
-            # What cannot be removed now goes at the next start.
+        if not self._cleaner.has_successor(self.log):
+            # Of this group, and of the next one that a process has begun. What cannot be removed now goes at the next start.
             with contextlib.suppress(OSError):
-                remove_cleaned(self._disk, self._segments[0].stem)
+                at = 0
+                for group in self._work.groups[self._group : self._group + 2]:
+                    remove_cleaned(self._disk, self._segments[at].stem)
+                    at += len(group)
         self._cleaner.failed(self, error)
 
     def intact(self) -> bool:
@@ -169,6 +172,11 @@ class LogCleaner:
         self.uncleanable: set[TopicPartition] = set()
         """Partitions in which something could not be read; left alone until the next start, as in Kafka."""
         self.cleaned_logs = 0
+        self._idle = IdleChildren()
+
+    def close(self) -> None:
+        """Nothing is cleaned any more: end what waits for work. Blocks shortly."""
+        self._idle.close()
 
     def load_checkpoints(self) -> None:
         """Where each log's dirty part begins, from every directory's checkpoint. Blocks shortly; once."""
@@ -184,6 +192,7 @@ class LogCleaner:
     def begin(self, now_ms: int) -> Cleaning | None:
         """The dirtiest log that nobody cleans yet; None when there is none to be cleaned, or it cannot be read: another look finds
         the next. OSError takes its directory along."""
+        self._idle.reap()
         manager = self._manager
         self.uncleanable &= manager.logs.keys()
         # A list, because a directory that fails takes its logs out of the manager's.
@@ -232,7 +241,7 @@ class LogCleaner:
     def _work_for(self, job: CleaningJob) -> CleaningWork | CleaningProcess:
         size = sum(segment.size for segment in job.segments)
         if self._own_process_bytes is not None and size >= self._own_process_bytes:
-            return CleaningProcess(job, self._pace_for())
+            return CleaningProcess(job, self._pace_for(), self._idle)
         return CleaningWork(self._disk, job, self._pace_for())
 
     def serves(self, log: PartitionLog) -> bool:

@@ -8,8 +8,8 @@ batch's base timestamp the first time it is met and goes in the first cleaning a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import compress
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, pairwise
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.cleaner.transactions import CleanedTransactions
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
+    from kafkacompat.records.stencils import Stencils
 
 NO_TIMESTAMP = -1
 
@@ -71,6 +72,7 @@ class BatchFilter:
         "_map",
         "_now_ms",
         "_round_end",
+        "_stencils",
         "_survivors",
         "_transactions",
         "retain_legacy_deletes",
@@ -80,6 +82,7 @@ class BatchFilter:
         self,
         offset_map: OffsetMap,
         survivors: Survivors,
+        stencils: Stencils,
         transactions: CleanedTransactions,
         last_records: Mapping[int, LastRecord],
         *,
@@ -90,6 +93,7 @@ class BatchFilter:
         """`round_end_offset`: the batch that ends there stays, empty if need be."""
         self._map = offset_map
         self._survivors = survivors
+        self._stencils = stencils
         self._transactions = transactions
         self._last_records = last_records
         self._round_end = round_end_offset
@@ -116,16 +120,13 @@ class BatchFilter:
             and header.last_offset <= survivors.end
             and header.last_offset_delta == count - 1
         ):
-            at = survivors.between(header.base_offset, header.last_offset)
-            if not at:
+            marks = survivors.between(header.base_offset, header.last_offset)
+            if 1 not in marks:
                 return self._emptied(header)
             if not survivors.may_hold_tombstones(header.base_offset):
-                if len(at) == count:
+                if 0 not in marks:
                     return Kept(batch, header.last_offset, header.max_timestamp_ms)
-                body = open_body(header, batch)
-                bounds = read_bounds(body, count)
-                starts, ends = [bounds[one] for one in at], [bounds[one + 1] for one in at]
-                return self._rebuilt(header, batch, body, starts, ends, False)
+                return self._rebuilt(header, batch, list(compress(self._cut(header, batch), marks)), False)
         body = open_body(header, batch)
         columns = read_columns(body, count)
         keep = self._records_to_keep(header, columns)
@@ -136,9 +137,22 @@ class BatchFilter:
         new_horizon = has_tombstone and header.delete_horizon_ms < 0
         if kept == len(keep) and not new_horizon:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
-        bounds = columns.bounds
-        starts, ends = list(compress(bounds, keep)), list(compress(bounds[1:], keep))
-        return self._rebuilt(header, batch, body, starts, ends, new_horizon)
+        records = [body[at:to] for at, to in compress(pairwise(columns.bounds), keep)]
+        return self._rebuilt(header, batch, records, new_horizon)
+
+    def _cut(self, header: BatchHeader, batch: memoryview) -> Iterable[bytes]:
+        """Its records, each with its length."""
+        count = header.record_count
+        if header.attributes & CODEC_MASK:
+            body = open_body(header, batch)
+            records = self._stencils.records(body, 0, len(body), count)
+        else:
+            records = self._stencils.records(batch, HEADER_SIZE, len(batch), count)
+            body = b""
+        if records is not None:
+            return records
+        body = body or open_body(header, batch)
+        return [body[at:to] for at, to in pairwise(read_bounds(body, count))]
 
     def _records_to_keep(self, header: BatchHeader, columns: Columns) -> list[bool]:
         base, count = header.base_offset, header.record_count
@@ -173,8 +187,8 @@ class BatchFilter:
             return self._emptied(header)
         if not empty_transaction or horizon_ms >= 0:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
-        columns = read_columns(body, header.record_count)
-        return self._rebuilt(header, batch, body, columns.bounds[:-1], columns.bounds[1:], True)
+        bounds = read_columns(body, header.record_count).bounds
+        return self._rebuilt(header, batch, [body[at:to] for at, to in pairwise(bounds)], True)
 
     def _emptied(self, header: BatchHeader) -> Kept | None:
         """The header alone, where it is a producer's last or the round's last batch, else nothing."""
@@ -208,11 +222,10 @@ class BatchFilter:
         self,
         header: BatchHeader,
         batch: memoryview,
-        body: bytes,
-        starts: list[int],
-        ends: list[int],
+        records: list[bytes],
         new_horizon: bool,
     ) -> Kept:
+        """Of these records, one at least."""
         if not has_valid_crc(batch, header):
             # A new crc would hide the damage.
             raise BatchCorrupt(f"the crc of the batch at offset {header.base_offset} is wrong")
@@ -221,24 +234,18 @@ class BatchFilter:
             max_timestamp_ms = header.max_timestamp_ms
         else:
             # Most batches' timestamps rise, so the last record's may already be the highest there is.
-            max_timestamp_ms = base_ms + timestamp_delta(body, starts[-1])
+            max_timestamp_ms = base_ms + timestamp_delta(records[-1], 0)
             if max_timestamp_ms != header.max_timestamp_ms:
-                max_timestamp_ms = base_ms + max([timestamp_delta(body, at) for at in starts])
+                max_timestamp_ms = base_ms + max([timestamp_delta(record, 0) for record in records])
         attributes = header.attributes & 0x7FFF
         if new_horizon:
             horizon_ms = self._now_ms + self._delete_retention_ms
-            moved = [
-                shifted(body, start, end, horizon_ms - base_ms)
-                for start, end in zip(starts, ends, strict=True)
-            ]
-            records = b"".join(moved)
+            records = [shifted(record, horizon_ms - base_ms) for record in records]
             base_ms = horizon_ms
             attributes |= DELETE_HORIZON_BIT
-        else:
-            records = b"".join([body[start:end] for start, end in zip(starts, ends, strict=True)])
         codec = attributes & CODEC_MASK
         data = assemble(
-            codecs.compress(codec, records) if codec else records,
+            codecs.compress(codec, b"".join(records)) if codec else records,
             base_offset=header.base_offset,
             leader_epoch=header.leader_epoch,
             attributes=attributes,
@@ -248,7 +255,7 @@ class BatchFilter:
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
-            record_count=len(starts),
+            record_count=len(records),
         )
         return Kept(data, header.last_offset, max_timestamp_ms)
 

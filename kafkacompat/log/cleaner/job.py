@@ -6,7 +6,6 @@ Duty: the values. Must not know: how they came about, what is done with them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET
@@ -25,8 +24,7 @@ class SegmentFile(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanerLimits:
+class CleanerLimits(NamedTuple):
     """Of one thread. Kafka's log.cleaner.dedupe.buffer.size and io.buffer.size are divided by the threads."""
 
     map_bytes: int
@@ -34,8 +32,7 @@ class CleanerLimits:
     io_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningJob:
+class CleaningJob(NamedTuple):
     """Offsets absolute, sizes in bytes."""
 
     directory: str

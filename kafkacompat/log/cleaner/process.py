@@ -3,27 +3,30 @@ of that one interpreter does one thing at a time.
 
 Duty: the same doors as CleaningWork, and lines of JSON through two pipes behind them. Must not know: what cleaning is. The other
 end is __main__.py. It asks before it moves bytes, which paces it, and ends when nobody answers: a killed broker leaves no cleaner
-behind.
+behind. One that has done its work waits for the next log for a while, since its start takes as long as cleaning 30 MB.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kafkacompat.log.cleaner.filtering import LastRecord
-from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
+import kafkacompat
+from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile
+from kafkacompat.log.cleaner.lines import job_to_json, read_line, write_line
 from kafkacompat.log.cleaner.work import CleanerStats, CleaningStopped
-from kafkacompat.log.index import AbortedEntry
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
     from kafkacompat.log.cleaner.work import Pace
 
-ARGUMENTS = ("-m", "kafkacompat.log.cleaner")
+COMMAND = (sys.executable, "-S", "-P", "-m", "kafkacompat.log.cleaner")
+"""Without looking for packages anew: `child_environment` says where they are."""
 STOP_TIMEOUT_S = 5.0
 
 
@@ -31,28 +34,119 @@ class ProcessLost(CleaningStopped):
     """The process ended by itself, or could not be started."""
 
 
-class CleaningProcess:
-    """`build_map`, `clean_group`, `close`: any thread, one at a time. Raises what CleaningWork raises, and ProcessLost."""
+def child_environment() -> dict[str, str]:
+    here = str(Path(kafkacompat.__file__).parents[1])
+    return dict(os.environ, PYTHONPATH=os.pathsep.join([here, *filter(None, sys.path)]))
 
-    def __init__(self, job: CleaningJob, pace: Pace) -> None:
+
+class Child:
+    """A process of the cleaner. Blocks; one thread at a time."""
+
+    def __init__(self) -> None:
+        """OSError when it cannot be started."""
+        self._process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env=child_environment(),
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The next line that it says after this one; None when it has ended."""
+        assert self._process.stdout is not None
+        return read_line(self._process.stdout) if self.say(request) else None
+
+    def say(self, request: dict[str, Any]) -> bool:
+        assert self._process.stdin is not None
+        try:
+            write_line(self._process.stdin, request)
+        except BrokenPipeError:
+            return False
+        return True
+
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def wait(self) -> int:
+        """Its exit status, once it has closed its end."""
+        return self._process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """End it. Blocks shortly."""
+        self._process.kill()
+        self._process.communicate(timeout=STOP_TIMEOUT_S)
+
+
+class IdleChildren:
+    """Children that have done their work and not ended yet; any thread."""
+
+    def __init__(self, most: int = 1) -> None:
+        self._most = most
+        self._children: deque[Child] = deque()
+
+    def take(self) -> Child | None:
+        while self._children:
+            try:
+                child = self._children.pop()
+            except IndexError:
+                return None
+            if not child.ended():
+                return child
+            child.kill()
+        return None
+
+    def put(self, child: Child) -> None:
+        if len(self._children) < self._most and child.say({"rest": True}):
+            self._children.append(child)
+        else:
+            child.kill()
+
+    def reap(self) -> None:
+        """Let go of those that have ended."""
+        child = self.take()
+        if child is not None:
+            self._children.append(child)
+
+    def close(self) -> None:
+        while (child := self.take()) is not None:
+            child.kill()
+
+
+class CleaningProcess:
+    """`build_map`, `clean_group`, then `finish` or `close`: any thread, one at a time. Raises what CleaningWork raises, and
+    ProcessLost.
+    """
+
+    def __init__(self, job: CleaningJob, pace: Pace, idle: IdleChildren) -> None:
         self._job = job
         self._pace = pace
-        self._process: subprocess.Popen[bytes] | None = None
+        self._idle = idle
+        self._child: Child | None = None
         self.groups: list[list[SegmentFile]] = []
         self.end_offset = job.first_dirty_offset
         self.stats = CleanerStats()
 
     def build_map(self) -> None:
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, *ARGUMENTS],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ProcessLost(f"no process for it: {error}") from error
-        answer = self._ask(job_to_json(self._job))
+        request = job_to_json(self._job)
+        answer = None
+        self._child = self._idle.take()
+        if self._child is not None:
+            answer = self._child.exchange(request)
+            if answer is None:
+                # It had waited long enough just now.
+                self.close()
+        if self._child is None:
+            try:
+                self._child = Child()
+            except OSError as error:
+                raise ProcessLost(f"no process for it: {error}") from error
+            answer = self._child.exchange(request)
+        answer = self._answer(answer)
         self.groups = [
             [SegmentFile(*segment) for segment in self._job.segments[first:end]]
             for first, end in answer["groups"]
@@ -60,56 +154,35 @@ class CleaningProcess:
         self.end_offset = answer["end_offset"]
 
     def clean_group(self, group: Sequence[SegmentFile]) -> list[str]:
-        answer = self._ask({"group": group[0].base_offset})
+        assert self._child is not None
+        answer = self._answer(self._child.exchange({"group": group[0].base_offset}))
         return [str(suffix) for suffix in answer["suffixes"]]
+
+    def finish(self) -> None:
+        """Nothing more is to be cleaned: leave the process to the next log."""
+        child, self._child = self._child, None
+        if child is not None:
+            self._idle.put(child)
 
     def close(self) -> None:
         """End the process. Blocks shortly."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate(timeout=STOP_TIMEOUT_S)
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request; what the process wants to move meanwhile is paced."""
-        while True:
-            answer = self._exchange(request)
-            if "moves" not in answer:
-                break
+    def _answer(self, answer: dict[str, Any] | None) -> dict[str, Any]:
+        """The answer to a request, of which this is the first line; what the process wants to move meanwhile is paced."""
+        child = self._child
+        assert child is not None
+        while answer is not None and "moves" in answer:
             self._pace(answer["moves"])
-            request = {}
+            answer = child.exchange({})
+        if answer is None:
+            raise ProcessLost(f"the cleaner's process ended with {child.wait()}")
         if "error" in answer:
             raise _error_of(answer)
         self.stats.map_bytes_read, self.stats.bytes_read, self.stats.bytes_written = answer["stats"]
         return answer
-
-    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        process = self._process
-        assert process is not None
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            write_line(process.stdin, request)
-            answer = read_line(process.stdout)
-        except BrokenPipeError:
-            answer = None
-        if answer is None:
-            raise ProcessLost(f"the cleaner's process ended with {process.wait(STOP_TIMEOUT_S)}")
-        return answer
-
-
-def write_line(file: IO[bytes], value: dict[str, Any]) -> None:
-    file.write(json.dumps(value).encode("ascii") + b"\n")
-    file.flush()
-
-
-def read_line(file: IO[bytes]) -> dict[str, Any] | None:
-    """None at the end."""
-    line = file.readline()
-    if not line.endswith(b"\n"):
-        return None
-    value: dict[str, Any] = json.loads(line)
-    return value
 
 
 def _error_of(answer: dict[str, Any]) -> Exception:
@@ -118,36 +191,3 @@ def _error_of(answer: dict[str, Any]) -> Exception:
     if answer["error"] == "os":
         return OSError(answer["errno"], answer["text"])
     return RuntimeError(answer["text"])
-
-
-def job_to_json(job: CleaningJob) -> dict[str, Any]:
-    return {
-        "directory": job.directory,
-        "segments": job.segments,
-        "first_dirty_offset": job.first_dirty_offset,
-        "round_end_offset": job.round_end_offset,
-        "later_segments": job.later_segments,
-        "aborted": job.aborted,
-        "last_records": [(producer_id, *last) for producer_id, last in job.last_records.items()],
-        "now_ms": job.now_ms,
-        "delete_retention_ms": job.delete_retention_ms,
-        "segment_bytes": job.segment_bytes,
-        "segment_index_bytes": job.segment_index_bytes,
-        "index_interval_bytes": job.index_interval_bytes,
-        "limits": [job.limits.map_bytes, job.limits.load_factor, job.limits.io_bytes],
-    }
-
-
-def job_from_json(value: dict[str, Any]) -> CleaningJob:
-    return CleaningJob(
-        **value
-        | {
-            "segments": [SegmentFile(*segment) for segment in value["segments"]],
-            "later_segments": [SegmentFile(*segment) for segment in value["later_segments"]],
-            "aborted": [AbortedEntry(*entry) for entry in value["aborted"]],
-            "last_records": {
-                producer_id: LastRecord(offset, epoch) for producer_id, offset, epoch in value["last_records"]
-            },
-            "limits": CleanerLimits(*value["limits"]),
-        }
-    )

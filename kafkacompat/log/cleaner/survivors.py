@@ -11,7 +11,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from itertools import compress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
 
 WINDOW_BITS = 16
 WINDOW_MASK = (1 << WINDOW_BITS) - 1
@@ -64,20 +67,34 @@ class Survivors:
         at = bisect_left(tombstones, base_offset)
         return at < len(tombstones) and tombstones[at] == base_offset
 
-    def between(self, first: int, last: int) -> list[int]:
-        """Offsets from first to last that stay, relative to first, ascending."""
+    def between(self, first: int, last: int) -> Buffer:
+        """For each offset from first to last one byte: 1 when it stays, else 0."""
         if self._marks is not None:
-            marks = self._marks[first - self.start : last + 1 - self.start]
-            return list(compress(range(len(marks)), marks)) if 1 in marks else []
-        found: list[int] = []
+            return self._marks[first - self.start : last + 1 - self.start]
+        marks = bytearray(last + 1 - first)
         for number in range(first >> WINDOW_BITS, (last >> WINDOW_BITS) + 1):
-            if number != self._open_number:
-                window = self._windows.get(number)
-                self._open_number = number
-                self._open_offsets = [] if window is None else sorted(window)
-            offsets = self._open_offsets
+            offsets = self._window(number)
             shift = (number << WINDOW_BITS) - first
             begin = bisect_left(offsets, -shift)
             end = bisect_left(offsets, last - first - shift + 1, begin)
-            found += [offset + shift for offset in offsets[begin:end]]
-        return found
+            for offset in offsets[begin:end]:
+                marks[offset + shift] = 1
+        return marks
+
+    def any_between(self, first: int, last: int) -> bool:
+        if self._marks is not None:
+            return self._marks.find(1, first - self.start, last + 1 - self.start) >= 0
+        for number in range(first >> WINDOW_BITS, (last >> WINDOW_BITS) + 1):
+            offsets = self._window(number)
+            shift = (number << WINDOW_BITS) - first
+            at = bisect_left(offsets, -shift)
+            if at < len(offsets) and offsets[at] + shift <= last - first:
+                return True
+        return False
+
+    def _window(self, number: int) -> list[int]:
+        if number != self._open_number:
+            window = self._windows.get(number)
+            self._open_number = number
+            self._open_offsets = [] if window is None else sorted(window)
+        return self._open_offsets

@@ -14,16 +14,25 @@ from kafkacompat.log.aborted import read_txn_index
 from kafkacompat.log.cleaner.cleaned_segment import CleanedSegment
 from kafkacompat.log.cleaner.filtering import BatchFilter, key_of_control, open_body
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
+from kafkacompat.log.cleaner.noted import NotedSegments, Places
 from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.survivors import TOMBSTONE_BATCHES_MOST, Survivors
 from kafkacompat.log.cleaner.transactions import CleanedTransactions
 from kafkacompat.log.scan import whole_batches
 from kafkacompat.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from kafkacompat.records.batch import BatchCorrupt, has_valid_crc
+from kafkacompat.records.batch import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchCorrupt,
+    has_valid_crc,
+)
 from kafkacompat.records.columns import read_columns, read_keys
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.legacy import iterate_legacy
 from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.stencils import Stencils
 
 if TYPE_CHECKING:
     from kafkacompat.log.index import AbortedEntry
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from kafkacompat.records.batch import BatchHeader
 
 Pace = Callable[[int], None]
+SPECIAL_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 LEAST_READ_BYTES = 64 * 1024
 
@@ -58,9 +68,16 @@ class CleaningWork:
         self._read_bytes = max(job.limits.io_bytes, LEAST_READ_BYTES)
         self._map: OffsetMap | None = None
         self._filter: BatchFilter | None = None
+        self._last_offsets = sorted(
+            [last.last_data_offset for last in job.last_records.values()] + [job.round_end_offset - 1]
+        )
+        """Of batches that leave their header even when all their records go."""
         self._transactions = CleanedTransactions((), 0)
+        self._survivors: Survivors | None = None
         self._legacy_horizon_ms = 0
         self._tombstone_batches = array("q")
+        self._stencils = Stencils()
+        self._noted = NotedSegments()
         self.groups: list[list[SegmentFile]] = []
         self.end_offset = job.first_dirty_offset
         """Where the clean part will end."""
@@ -94,15 +111,17 @@ class CleaningWork:
             modified_ms = self._disk.modified_ms(clean[-1].stem + LOG_SUFFIX)
             self._legacy_horizon_ms = modified_ms - job.delete_retention_ms
         self._transactions = CleanedTransactions(aborted, job.segments[0].base_offset)
+        survivors = self._survivors = Survivors(
+            offset_map.offsets(),
+            job.first_dirty_offset,
+            offset_map.latest_offset,
+            self._tombstone_batches,
+            offset_map.marks_most,
+        )
         self._filter = BatchFilter(
             offset_map,
-            Survivors(
-                offset_map.offsets(),
-                job.first_dirty_offset,
-                offset_map.latest_offset,
-                self._tombstone_batches,
-                offset_map.marks_most,
-            ),
+            survivors,
+            self._stencils,
             self._transactions,
             job.last_records,
             round_end_offset=job.round_end_offset,
@@ -127,10 +146,16 @@ class CleaningWork:
     ) -> bool:
         """False when the map was full before the segment's end."""
         start = self._job.first_dirty_offset
+        note = self._noted.begin()
+        is_plain = segment.base_offset >= start
         for header, batch in self._batches(segment):
             self.stats.map_bytes_read += header.size
-            if header.last_offset < start:
+            last_offset = header.last_offset
+            if last_offset < start:
                 continue
+            is_plain = is_plain and header.magic == 2 and not header.attributes & SPECIAL_BITS
+            if is_plain:
+                note.batch(header.base_offset, header.position)
             if header.magic != 2:
                 found = [
                     (record.key, offset)
@@ -146,7 +171,9 @@ class CleaningWork:
                 if not offset_map.has_room(header.record_count):
                     return False
                 self._map_batch(header, batch, offset_map)
-            offset_map.latest_offset = header.last_offset
+            offset_map.latest_offset = last_offset
+        if is_plain:
+            self._noted.add(segment.base_offset, note)
         return True
 
     def _map_batch(self, header: BatchHeader, batch: memoryview, offset_map: OffsetMap) -> None:
@@ -155,11 +182,25 @@ class CleaningWork:
         if not has_valid_crc(batch, header):
             # A damaged key could take the place of another, and its batch is not opened again.
             raise BatchCorrupt(f"the crc of the batch at offset {base} is wrong")
-        body = open_body(header, batch)
+        is_dense, stencils = header.last_offset_delta == count - 1, self._stencils
+        body: bytes | None = open_body(header, batch) if header.attributes & CODEC_MASK else None
+        if is_dense and base >= start:
+            found = (
+                stencils.keys(batch, HEADER_SIZE, header.size, count)
+                if body is None
+                else stencils.keys(body, 0, len(body), count)
+            )
+            if found is not None:
+                if found[1]:
+                    self._note_tombstones(base)
+                offset_map.put(found[0], range(base, base + count))
+                return
+        body = body if body is not None else open_body(header, batch)
         offsets: Sequence[int]
-        if header.last_offset_delta == count - 1:
+        if is_dense:
             keys, has_null_keys, has_null_values = read_keys(body, count)
             offsets = range(base, base + count)
+            stencils.learn(body, count, keys, has_null_values)
         else:
             columns = read_columns(body, count)
             keys, has_null_keys, has_null_values = (
@@ -168,8 +209,8 @@ class CleaningWork:
                 bool(columns.null_values),
             )
             offsets = [base + delta for delta in columns.offset_deltas]
-        if has_null_values and len(self._tombstone_batches) < TOMBSTONE_BATCHES_MOST:
-            self._tombstone_batches.append(base)
+        if has_null_values:
+            self._note_tombstones(base)
         if has_null_keys or base < start:
             pairs = [
                 (key, offset)
@@ -179,6 +220,10 @@ class CleaningWork:
             offset_map.put([key for key, _ in pairs], [offset for _, offset in pairs])
         else:
             offset_map.put(cast("Sequence[bytes]", keys), offsets)
+
+    def _note_tombstones(self, base_offset: int) -> None:
+        if len(self._tombstone_batches) < TOMBSTONE_BATCHES_MOST:
+            self._tombstone_batches.append(base_offset)
 
     def clean_group(self, group: Sequence[SegmentFile]) -> list[str]:
         """Write the group's cleaned segment, named after its first; the suffixes of its files. Raises as build_map does."""
@@ -194,7 +239,7 @@ class CleaningWork:
             for segment in group:
                 modified_ms = self._disk.modified_ms(segment.stem + LOG_SUFFIX)
                 batch_filter.retain_legacy_deletes = modified_ms > self._legacy_horizon_ms
-                for header, batch in self._batches(segment):
+                for header, batch in self._worthy_batches(segment):
                     stats.bytes_read += header.size
                     kept = batch_filter.filter(header, batch)
                     if kept is not None:
@@ -206,8 +251,10 @@ class CleaningWork:
             cleaned.discard()
             raise
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Nothing is held."""
+
+    close = finish
 
     def _index_bytes(self, segment: SegmentFile, suffix: str) -> int:
         try:
@@ -215,7 +262,20 @@ class CleaningWork:
         except FileNotFoundError:
             return 0
 
-    def _batches(self, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
+    def _batches(self, segment: SegmentFile, places: Places = ()) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Those at these places; without any, all."""
         if segment.size:
             file = self._disk.open(segment.stem + LOG_SUFFIX)
-            yield from whole_batches(file, segment.size, self._read_bytes, self._pace)
+            for start, end in places or ((0, segment.size),):
+                yield from whole_batches(file, end, self._read_bytes, self._pace, start)
+
+    def _worthy_batches(self, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Those of which something may stay, and perhaps others."""
+        survivors = self._survivors
+        assert survivors is not None
+        if segment.end_offset - 1 > survivors.end:
+            return self._batches(segment)
+        places = self._noted.places(segment, survivors.any_between, self._last_offsets)
+        if places is None:
+            return self._batches(segment)
+        return self._batches(segment, places) if places else iter(())

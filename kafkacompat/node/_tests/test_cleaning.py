@@ -49,6 +49,9 @@ class Cleaner:
     def checkpoint(self) -> Plan | None:
         return Plan("checkpoint", self.trace)
 
+    def close(self) -> None:
+        self.trace.append("closed")
+
 
 class Throttle:
     stopped = False

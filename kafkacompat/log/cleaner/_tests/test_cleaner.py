@@ -36,8 +36,9 @@ from kafkacompat.log.cleaner._tests.cleaning import (
 )
 from kafkacompat.log.cleaner.candidates import candidate, dirtiest
 from kafkacompat.log.cleaner.job import CleanerLimits, SegmentFile, group_segments
+from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
+from kafkacompat.log.cleaner.noted import GAP_BYTES, NotedSegments
 from kafkacompat.log.cleaner.offset_map import OffsetMap
-from kafkacompat.log.cleaner.process import job_from_json, job_to_json
 from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
@@ -96,8 +97,7 @@ def test_columns_agree_with_records(runs: list[tuple[Record, int, int]], by_ms: 
     for at, one in enumerate(made):
         start, end = columns.bounds[at], columns.bounds[at + 1]
         assert timestamp_delta(body, start) == one.timestamp_ms
-        moved = bytes(shifted(body, start, end, by_ms))
-        assert list(iterate_records(moved, 1, by_ms)) == [one]
+        assert list(iterate_records(shifted(body[start:end], by_ms), 1, by_ms)) == [one]
 
 
 @pytest.mark.parametrize("read", [read_columns, read_keys, read_bounds])
@@ -188,8 +188,47 @@ def test_survivors_lie_where_they_were_put(offsets: set[int], asked: list[tuple[
     for marks_most in (0, 300_000):
         survivors = Survivors(shuffled, 0, 290_000, array("q"), marks_most)
         for first, span in asked:
-            wanted = [offset - first for offset in sorted(offsets) if first <= offset <= first + span]
+            wanted = bytes(offset in offsets for offset in range(first, first + span + 1))
             assert survivors.between(first, first + span) == wanted
+            assert survivors.any_between(first, first + span) == (1 in wanted)
+
+
+def test_only_what_may_stay_of_a_noted_segment_is_read() -> None:
+    """Batches of ten offsets and GAP_BYTES, after each of which two offsets are missing."""
+    noted = NotedSegments()
+    note = noted.begin()
+    for number in range(6):
+        note.batch(100 + 12 * number, GAP_BYTES * number)
+    noted.add(100, note)
+    segment = SegmentFile("", 100, 172, 6 * GAP_BYTES)
+
+    def places(*worth: int, last_offsets: tuple[int, ...] = ()) -> list[tuple[int, int]]:
+        found = noted.places(
+            segment, lambda first, last: any(first <= one <= last for one in worth), last_offsets
+        )
+        assert found is not None
+        return [(start // GAP_BYTES, end // GAP_BYTES) for start, end in found]
+
+    assert places() == []
+    assert places(100, 109, 124) == [(0, 1), (2, 3)]
+    assert places(112, 124, 171) == [(1, 3), (5, 6)]
+    assert places(last_offsets=(-1, 99, 145, 172, 999)) == [(3, 4)]
+    assert noted.places(SegmentFile("", 172, 180, 10), lambda first, last: True, ()) is None
+
+
+def test_segments_are_noted_while_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkacompat.log.cleaner.noted.NOTED_BATCHES_MOST", 3)
+    noted = NotedSegments()
+    for base in (0, 10, 20):
+        note = noted.begin()
+        note.batch(base, 0)
+        note.batch(base + 5, 50)
+        noted.add(base, note)
+    known = [
+        noted.places(SegmentFile("", base, base + 10, 100), lambda first, last: True, ())
+        for base in (0, 10, 20)
+    ]
+    assert known == [[(0, 100)], None, None]
 
 
 def test_batches_with_tombstones_are_known_as_far_as_they_were_counted(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkacompat.log._tests.logs import open_log
+from kafkacompat.log.cleaner import __main__ as process_main
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
     LIMITS,
@@ -20,9 +22,10 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     batches,
     carry_out,
 )
-from kafkacompat.log.cleaner.cleaner import LogCleaner
-from kafkacompat.log.cleaner.process import ARGUMENTS, CleaningProcess, job_from_json, job_to_json
-from kafkacompat.log.cleaner.work import CleaningStopped, Pace
+from kafkacompat.log.cleaner.cleaner import Cleaning, LogCleaner
+from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
+from kafkacompat.log.cleaner.process import COMMAND, Child, CleaningProcess, IdleChildren, child_environment
+from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
 
@@ -48,6 +51,13 @@ def cleaner_for(
         own_process_bytes=0 if own else None,
     )
     return cleaner, notes
+
+
+def asked(lines: bytes) -> subprocess.CompletedProcess[bytes]:
+    """A process of the cleaner that is asked this and no more."""
+    return subprocess.run(
+        COMMAND, input=lines, capture_output=True, timeout=30, check=False, env=child_environment()
+    )
 
 
 def test_the_process_writes_what_the_thread_writes(tmp_path: Path) -> None:
@@ -99,10 +109,10 @@ def test_a_process_that_is_killed_leaves_the_work_to_the_threads(tmp_path: Path)
     assert cleaning is not None
     cleaning.run()
     cleaning.finish(NOW_MS)
-    process = cleaning._work._process  # type: ignore[union-attr]
-    assert process is not None
-    process.kill()
-    process.wait()
+    child = cleaning._work._child  # type: ignore[union-attr]
+    assert child is not None
+    child._process.kill()
+    child._process.wait()
     carry_out(cleaning, NOW_MS)
     assert "cleaned in this process" in notes[0]
     assert log.cleaned_to == -1
@@ -121,18 +131,16 @@ def test_called_off_while_it_runs_the_process_ends(tmp_path: Path) -> None:
     assert cleaning is not None
     cleaning.run()
     cleaning.finish(NOW_MS)
-    process = cleaning._work._process  # type: ignore[union-attr]
-    assert process is not None
+    child = cleaning._work._child  # type: ignore[union-attr]
+    assert child is not None
     cleaning.abandon()
-    assert process.poll() is not None
+    assert child.ended()
     assert notes == []
     assert cleaner.begin(NOW_MS) is not None
 
 
 def test_the_process_ends_when_nobody_asks() -> None:
-    done = subprocess.run(
-        [sys.executable, *ARGUMENTS], input=b"", capture_output=True, timeout=30, check=False
-    )
+    done = asked(b"")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -150,14 +158,165 @@ def test_a_stop_during_a_read_ends_the_cleaning(tmp_path: Path) -> None:
     cleaning.run()
     cleaning.finish(NOW_MS)
     assert cleaning.done
-    assert cleaning._work._process is None  # type: ignore[union-attr]
+    assert cleaning._work._child is None  # type: ignore[union-attr]
     assert notes == []
 
 
 @pytest.mark.parametrize("request_line", [b"{}\n", b"not json\n"])
 def test_nonsense_is_answered_by_an_error(request_line: bytes) -> None:
-    done = subprocess.run(
-        [sys.executable, *ARGUMENTS], input=request_line, capture_output=True, timeout=30, check=False
-    )
+    done = asked(request_line)
     assert done.returncode == 1
     assert b'"error": "bug"' in done.stdout
+
+
+def begun(log: PartitionLog, cleaner: LogCleaner) -> tuple[Cleaning, Child]:
+    """A cleaning that has made its map, and who made it."""
+    log.cleaned_to = -1
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    cleaning.run()
+    cleaning.finish(NOW_MS)
+    assert isinstance(cleaning._work, CleaningProcess)
+    child = cleaning._work._child
+    assert child is not None
+    return cleaning, child
+
+
+def test_the_next_log_is_cleaned_by_the_same_process(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+    cleaning, first = begun(log, cleaner)
+    carry_out(cleaning, NOW_MS)
+    cleaning, second = begun(log, cleaner)
+    assert second is first
+    carry_out(cleaning, NOW_MS)
+    assert log.cleaned_to == log.segments[-1].base_offset
+    assert not first.ended()
+    cleaner.close()
+    assert first.ended()
+    assert notes == []
+
+
+def test_a_process_that_has_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
+    """Told by the system already, or only by its pipes."""
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+    cleaning, first = begun(log, cleaner)
+    carry_out(cleaning, NOW_MS)
+    os.kill(first.pid, signal.SIGALRM)
+    os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+    cleaning, second = begun(log, cleaner)
+    assert second is not first
+    carry_out(cleaning, NOW_MS)
+    first.ended = second.ended = lambda: False  # type: ignore[method-assign]
+    os.kill(second.pid, signal.SIGALRM)
+    os.waitid(os.P_PID, second.pid, os.WEXITED | os.WNOWAIT)
+    cleaning, third = begun(log, cleaner)
+    assert third is not second
+    carry_out(cleaning, NOW_MS)
+    cleaner.close()
+    assert notes == []
+
+
+def test_one_process_waits_at_most_and_a_look_lets_go_of_it_once_it_has_ended() -> None:
+    idle = IdleChildren()
+    one, two = Child(), Child()
+    idle.put(one)
+    idle.put(two)
+    assert two.ended()
+    idle.reap()
+    assert idle.take() is one
+    idle.put(one)
+    one._process.kill()
+    one._process.wait()
+    idle.reap()
+    assert idle.take() is None
+    idle.close()
+
+
+def lines_of_a_cleaning(path: Path) -> list[dict[str, Any]]:
+    """What a process is asked for from a job to its end."""
+    log = filled(path)
+    cleaner, _ = cleaner_for(log, own=True)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    assert isinstance(cleaning._work, CleaningProcess)
+    job = cleaning._work._job
+    work = CleaningWork(RealDisk(), job, lambda size: None)
+    work.build_map()
+    assert len(work.groups) > 2
+    return [job_to_json(job), *({"group": group[0].base_offset} for group in work.groups), {"rest": True}]
+
+
+def gone() -> dict[str, Any]:
+    raise process_main.Gone
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_process_waits_for_the_next_job_for_so_long_and_if_it_holds_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rests: bool
+) -> None:
+    lines = lines_of_a_cleaning(tmp_path)
+    alarms: list[int] = []
+    monkeypatch.setattr(process_main, "resident_bytes", lambda: process_main.REST_MOST_BYTES + (not rests))
+    monkeypatch.setattr(signal, "alarm", alarms.append)
+    monkeypatch.setattr(process_main, "ask", lambda: lines.pop(0) if lines else gone())
+    monkeypatch.setattr(process_main, "tell", lambda answer: None)
+    if rests:
+        with pytest.raises(process_main.Gone):
+            process_main.serve()
+    else:
+        process_main.serve()
+    assert lines == []
+    assert alarms == ([process_main.REST_S] if rests else [])
+
+
+def test_leave_is_asked_for_one_step_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that comes before the leave is kept for later."""
+    step = process_main.ASK_EVERY_BYTES
+    told: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = [{"group": 7}, {}, {}, {"group": 8}]
+    monkeypatch.setattr(process_main, "ask", lambda: lines.pop(0))
+    monkeypatch.setattr(process_main, "tell", told.append)
+    broker = process_main.Broker()
+    broker(step - 1)
+    assert told == []
+    broker(2)
+    assert told == [{"moves": step + 1}]
+    assert len(lines) == 4
+    broker(step)
+    assert len(lines) == 2
+    assert broker.request() == {"group": 7}
+    assert broker.request() == {"group": 8}
+    assert told == [{"moves": step + 1}, {"moves": step}]
+
+
+@pytest.mark.parametrize("wrong", [1, -1])
+def test_a_process_does_nothing_that_it_was_not_meant_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    lines = lines_of_a_cleaning(tmp_path)
+    lines[wrong] = {"group": 123_456}
+    monkeypatch.setattr(process_main, "ask", lambda: lines.pop(0))
+    monkeypatch.setattr(process_main, "tell", lambda answer: None)
+    with pytest.raises(ValueError, match="asked for"):
+        process_main.serve()
+
+
+def test_given_up_neither_this_groups_files_nor_the_next_ones_stay(tmp_path: Path) -> None:
+    """The process has begun the second group while the first one was to take its place."""
+    log = filled(tmp_path)
+    cleaner, _ = cleaner_for(log, own=True)
+    cleaning, child = begun(log, cleaner)
+    cleaning.run()
+    assert isinstance(cleaning._work, CleaningProcess)
+    bases = [group[0].base_offset for group in cleaning._work.groups[:2]]
+    # The second group's answer is said once its files are written; nobody takes it.
+    assert child.exchange({"group": bases[1]}) is not None
+    written = {name for name in os.listdir(log.directory) if name.endswith(".log.cleaned")}
+    assert {f"{base:020d}.log.cleaned" for base in bases} <= written
+    log.truncated = True
+    cleaning.finish(NOW_MS)
+    assert cleaning.done
+    left = [name for name in os.listdir(log.directory) if name.endswith(".cleaned")]
+    assert [name for name in left if name.startswith(tuple(f"{base:020d}" for base in bases))] == []
