@@ -108,6 +108,7 @@ class BrokerSide:
         self._cleaning = self._make_cleaning()
         if config.bool("log.cleaner.enable"):
             self._cleaning.start()
+            self._logs.on_retired = self._cleaning.checkpoint_soon
 
     def _make_cleaning(self) -> BackgroundCleaning:
         doors, settings = self._doors, self._settings

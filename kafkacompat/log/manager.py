@@ -86,6 +86,8 @@ class LogManager:
         """Told which partitions a failed directory took along."""
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
         """Told once of each directory that failed, after `on_offline`."""
+        self.on_retired: Callable[[], None] = lambda: None
+        """Told of each log that is deleted or strays: no checkpoint is to speak of it when another comes by its name."""
         self.closed = False
         self.previous_broker_epoch = -1
         """Of the clean stop before this start; -1 when there was none in every directory."""
@@ -275,6 +277,7 @@ class LogManager:
         self._disk.rename(log.directory, target)
         if suffix == DELETE_SUFFIX:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
+        self.on_retired()
 
     # -- moves between directories
 

@@ -127,6 +127,17 @@ def test_deletion_waits_and_slices_stay_readable(tmp_path: Path) -> None:
     assert held.read() == before
 
 
+def test_each_log_that_goes_is_told_of(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 3)
+    left: list[int] = []
+    manager.on_retired = lambda: left.append(len(manager.logs))
+    manager.delete_later(TopicPartition("t.x_y-z", 0))
+    manager.mark_stray(TopicPartition("t.x_y-z", 1))
+    manager.delete_later(TopicPartition("t.x_y-z", 0))
+    assert left == [2, 1]
+
+
 def test_a_deletion_cut_short_is_finished_after_a_restart(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 1)

@@ -132,6 +132,29 @@ def test_without_a_free_thread_the_step_is_tried_again() -> None:
     assert step.done
 
 
+def test_a_log_that_goes_leaves_the_checkpoint_at_once_and_after_a_stop_never() -> None:
+    work, _, cleaner, _ = make([])
+    work.start()
+    cleaner.trace.clear()
+    work.checkpoint_soon()
+    assert cleaner.trace.count("finish checkpoint") == 1
+    work.stop()
+    cleaner.trace.clear()
+    work.checkpoint_soon()
+    assert cleaner.trace == []
+
+
+def test_at_its_end_the_cleaner_is_closed() -> None:
+    work, machinery, cleaner, _ = make([Step(1)])
+    machinery.later = True
+    work.start()
+    work.stop()
+    assert "closed" not in cleaner.trace
+    while machinery.jobs:
+        machinery.run_jobs()
+    assert "closed" in cleaner.trace
+
+
 def test_a_stop_waits_for_the_step_that_runs_and_begins_no_more() -> None:
     steps = [Step(3), Step(1)]
     first, second = steps
