@@ -218,8 +218,8 @@ class Run:
 def _untold(query: StreamingQuery, totals: Totals) -> list[dict[str, Any]]:
     """The batches that ended since the last look, oldest first.
 
-    Of Spark's own objects, newest first: PySpark's `recentProgress` asks the JVM for each number of each of the last 100 batches, by
-    a call of its own, at every look.
+    Of Spark's own objects, newest first: PySpark's `recentProgress` asks the JVM for each number of each of the last 100 batches at
+    every look, by a call of its own.
     """
     jvm_query: Any = query._jsq
     recent = jvm_query.recentProgress()
