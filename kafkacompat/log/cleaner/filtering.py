@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from kafkacompat.records.stencils import Stencils
 
 NO_TIMESTAMP = -1
+UNKNOWN = -1
+"""What the offset map says of a key that it does not know."""
 
 
 class LastRecord(NamedTuple):
@@ -126,9 +128,20 @@ class BatchFilter:
             if not survivors.may_hold_tombstones(header.base_offset):
                 if 0 not in marks:
                     return Kept(batch, header.last_offset, header.max_timestamp_ms)
-                return self._rebuilt(header, batch, list(compress(self._cut(header, batch), marks)), False)
+                records = self._cut(header, batch, None)
+                return self._rebuilt(header, batch, list(compress(records, marks)), False)
         body = open_body(header, batch)
+        if header.last_offset < survivors.start:
+            unreplaced = self._unreplaced(body, count)
+            if unreplaced is not None:
+                if True not in unreplaced:
+                    return self._emptied(header)
+                if False not in unreplaced:
+                    return Kept(batch, header.last_offset, header.max_timestamp_ms)
+                records = self._cut(header, batch, body)
+                return self._rebuilt(header, batch, list(compress(records, unreplaced)), False)
         columns = read_columns(body, count)
+        self._stencils.learn(body, count, columns.keys, bool(columns.null_values))
         keep = self._records_to_keep(header, columns)
         kept = keep.count(True)
         if not kept:
@@ -137,21 +150,29 @@ class BatchFilter:
         new_horizon = has_tombstone and header.delete_horizon_ms < 0
         if kept == len(keep) and not new_horizon:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
-        records = [body[at:to] for at, to in compress(pairwise(columns.bounds), keep)]
-        return self._rebuilt(header, batch, records, new_horizon)
+        rest = [body[at:to] for at, to in compress(pairwise(columns.bounds), keep)]
+        return self._rebuilt(header, batch, rest, new_horizon)
 
-    def _cut(self, header: BatchHeader, batch: memoryview) -> Iterable[bytes]:
+    def _unreplaced(self, body: bytes, count: int) -> list[bool] | None:
+        """Of a body of the clean part the records that the dirty part has none for; None when tombstones may be among them."""
+        found = self._stencils.keys(body, 0, len(body), count)
+        if found is None or found[1]:
+            return None
+        return [offset == UNKNOWN for offset in self._map.find(found[0])]
+
+    def _cut(self, header: BatchHeader, batch: memoryview, body: bytes | None) -> Iterable[bytes]:
         """Its records, each with its length."""
         count = header.record_count
-        if header.attributes & CODEC_MASK:
+        if body is None and header.attributes & CODEC_MASK:
             body = open_body(header, batch)
-            records = self._stencils.records(body, 0, len(body), count)
-        else:
-            records = self._stencils.records(batch, HEADER_SIZE, len(batch), count)
-            body = b""
+        records = (
+            self._stencils.records(batch, HEADER_SIZE, len(batch), count)
+            if body is None
+            else self._stencils.records(body, 0, len(body), count)
+        )
         if records is not None:
             return records
-        body = body or open_body(header, batch)
+        body = body if body is not None else open_body(header, batch)
         return [body[at:to] for at, to in pairwise(read_bounds(body, count))]
 
     def _records_to_keep(self, header: BatchHeader, columns: Columns) -> list[bool]:

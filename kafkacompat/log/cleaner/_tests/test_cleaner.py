@@ -46,7 +46,14 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
-from kafkacompat.records.columns import read_bounds, read_columns, read_keys, shifted, timestamp_delta
+from kafkacompat.records.columns import (
+    Columns,
+    read_bounds,
+    read_columns,
+    read_keys,
+    shifted,
+    timestamp_delta,
+)
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, RecordMalformed, encode_records, iterate_records
 
@@ -239,6 +246,40 @@ def test_batches_with_tombstones_are_known_as_far_as_they_were_counted(
     assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30]
     monkeypatch.setattr("kafkacompat.log.cleaner.survivors.TOMBSTONE_BATCHES_MOST", 2)
     assert [base for base in range(0, 50, 10) if survivors.may_hold_tombstones(base)] == [10, 30, 40]
+
+
+# -- what stays
+
+
+def test_the_clean_part_loses_what_the_dirty_part_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batches, whose offsets have gaps, are cut by patterns; before these are made and for tombstones they are walked."""
+    disk = MemoryDisk()
+    log = new_log(disk, dataclasses.replace(COMPACT, segment_bytes=6000))
+    made = random.Random(3)
+
+    def write(keys: range, count: int, mark: bytes) -> None:
+        for _ in range(count):
+            append(log, [(b"key-%03d" % made.choice(keys), mark * made.randrange(20, 25)) for _ in range(9)])
+
+    write(range(300), 120, b"a")
+    append(log, [(b"key-000", None), (b"key-001", b"b" * 20)])
+    write(range(300, 301), 40, b"a")
+    clean(disk, log)
+    walked: list[int] = []
+
+    def read(body: bytes, count: int) -> Columns:
+        walked.append(count)
+        return read_columns(body, count)
+
+    monkeypatch.setattr("kafkacompat.log.cleaner.filtering.read_columns", read)
+    write(range(150, 301), 120, b"c")
+    write(range(300, 301), 40, b"c")
+    values = last_values(log)
+    assert clean(disk, log) == 1
+    assert last_values(log) == values
+    cleaned = [record.key for offset, record in records(log) if offset < log.segments[-1].base_offset]
+    assert len(cleaned) == len(set(cleaned)) > 250
+    assert len(walked) < 5
 
 
 # -- what is picked
