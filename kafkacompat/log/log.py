@@ -123,9 +123,7 @@ class PartitionLog(ReadableLog):
                 stamped = original.timestamp_ms if batch.log_append_time else -1
                 return AppendInfo(original.first_offset, original.last_offset, stamped, True)
             if terms is not None and batch.is_transactional and marker is None:
-                self._state.check_verified(
-                    producer_id, batch.producer_epoch, batch.base_sequence, terms.verification
-                )
+                self._state.check_verified(producer_id, batch.producer_epoch, terms.verification)
         first_offset = self.log_end_offset
         last_offset = first_offset + batch.last_offset_delta
         stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)

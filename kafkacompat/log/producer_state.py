@@ -119,6 +119,8 @@ class ProducerState:
         """
         producer = self.producers.get(producer_id)
         if producer is None:
+            if from_client and not is_control:
+                self._verifications.check_sequence(producer_id, first_sequence, is_known=False)
             return None
         if from_client and epoch == producer.epoch and not is_control:
             last_sequence = (first_sequence + last_offset_delta) & MAX_SEQUENCE
@@ -147,6 +149,7 @@ class ProducerState:
                 )
             return None
         if from_client:
+            self._verifications.check_sequence(producer_id, first_sequence, is_known=True)
             self._check_sequence(producer, epoch, first_sequence)
         if producer.transaction_first_offset != NO_TRANSACTION and not is_transactional:
             raise LogRefused(
@@ -171,13 +174,8 @@ class ProducerState:
                 return None
         return self._verifications.begin(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
-    def check_verified(
-        self, producer_id: int, epoch: int, first_sequence: int, verification: Verification | None
-    ) -> None:
-        """Whether a transactional batch goes on with an open transaction, or may open one. `first_sequence` -1: none.
-
-        Raises LogRefused INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
-        """
+    def check_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> None:
+        """Whether a transactional batch goes on with an open transaction, or may open one. Raises LogRefused INVALID_TXN_STATE."""
         producer = self.producers.get(producer_id)
         if (
             producer is not None
@@ -188,15 +186,6 @@ class ProducerState:
         if verification is None or not self._verifications.holds(producer_id, verification):
             raise LogRefused(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here"
-            )
-        if first_sequence < 0:
-            return
-        if first_sequence > verification.lowest_sequence or (
-            producer is None and verification.bumps_epochs and first_sequence != 0
-        ):
-            raise LogRefused(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} opens its transaction with sequence {first_sequence}",
             )
 
     def apply_data(

@@ -1,12 +1,13 @@
 """Which producers may open a transaction at a partition once their coordinator has said so. KIP-890.
 
-Duty: one `Verification` a producer from the question to the append, and when it ends. Must not know: the coordinator, epochs that
-the log has seen, sequences that it expects.
+Duty: one `Verification` a producer from the question to the append, with the sequence it begins with, and when it ends. Must not
+know: the coordinator, epochs that the log has seen, sequences that it expects.
 """
 
 from __future__ import annotations
 
-from kafkacompat.ports import Verification
+from kafkacompat.ports import LogRefused, Verification
+from kafkacompat.wire.errors import ErrorCode
 
 VERIFICATIONS_MAX = 100_000
 """Producers of one partition that wait for their coordinator's word; the oldest are forgotten beyond."""
@@ -37,6 +38,22 @@ class Verifications:
     def holds(self, producer_id: int, verification: Verification) -> bool:
         """Whether it still counts."""
         return self._by_producer.get(producer_id) is verification
+
+    def check_sequence(self, producer_id: int, first_sequence: int, *, is_known: bool) -> None:
+        """Whatever this producer writes next, in its transaction or not, begins where it has begun to ask.
+
+        `is_known`: the log has something of the producer. Raises LogRefused OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        known = self._by_producer.get(producer_id)
+        if known is None:
+            return
+        if first_sequence > known.lowest_sequence or (
+            not is_known and known.bumps_epochs and first_sequence != 0
+        ):
+            raise LogRefused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} was to begin with sequence {known.lowest_sequence}, not {first_sequence}",
+            )
 
     def opened(self, producer_id: int) -> None:
         """The transaction is in the log and needs nobody's word any more."""

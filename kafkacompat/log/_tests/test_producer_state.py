@@ -182,7 +182,8 @@ def test_the_last_epoch_of_all_ends_its_own_transaction() -> None:
 
 def verified(state: ProducerState, sequence: int, verification: object, epoch: int = 0) -> ErrorCode | None:
     try:
-        state.check_verified(1, epoch, sequence, verification)  # type: ignore[arg-type]
+        state.check(1, epoch, sequence, 0, is_transactional=True)
+        state.check_verified(1, epoch, verification)  # type: ignore[arg-type]
     except LogRefused as refusal:
         return refusal.code
     return None
