@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -21,24 +22,57 @@ END_TIMEOUT_S = 90.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+class Started:
+    """The logs job as a command of its own, and what it says."""
+
+    def __init__(self, bootstrap: str, folder: Path, *options: str, **environment: str) -> None:
+        words = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "logs", "--until-caught-up"]
+        words += ["--bootstrap", bootstrap, "--master", "local[1]", "--ivy", str(IVY_DIR)]
+        words += ["--checkpoint", str(folder / "checkpoint"), "--output", str(folder / "tables")]
+        self._process = subprocess.Popen(
+            [*words, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=spark_environment() | environment,
+        )
+
+    def end(self) -> subprocess.CompletedProcess[str]:
+        """Wait for its end."""
+        with self._process:
+            try:
+                said, errors = self._process.communicate(timeout=END_TIMEOUT_S)
+            except BaseException:
+                self._process.kill()
+                raise
+        return subprocess.CompletedProcess(self._process.args, self._process.returncode, said, errors)
+
+    def kill(self) -> None:
+        """If it still runs."""
+        with self._process:
+            self._process.kill()
+
+
 @pytest.fixture
 def run(bootstrap: str, tmp_path: Path) -> Run:
     """run("--output", ..., NAME=value) starts the logs job with these options and environment, and waits for its end."""
 
     def command(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "logs", "--until-caught-up"]
-        words += ["--bootstrap", bootstrap, "--master", "local[1]", "--ivy", str(IVY_DIR)]
-        words += ["--checkpoint", str(tmp_path / "checkpoint"), "--output", str(tmp_path / "tables")]
-        return subprocess.run(
-            [*words, *options],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=END_TIMEOUT_S,
-            env=spark_environment() | environment,
-        )
+        return Started(bootstrap, tmp_path, *options, **environment).end()
 
     return command
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unanswered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Started]]:
+    """A run that asks where nobody listens, begun before the other tests: it waits for a while, and they need not wait for it."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        started = Started(address, tmp_path_factory.mktemp("unanswered"))
+        yield address, started
+        started.kill()
 
 
 def assert_said(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -79,12 +113,6 @@ def test_no_connector(run: Run, tmp_path: Path) -> None:
     assert_said(done, "connector", "spark-sql-kafka", "--ivy")
 
 
-def test_no_broker(run: Run) -> None:
-    """Nobody listens there."""
-    address = f"127.0.0.1:{free_port()}"
-    assert_said(run("--bootstrap", address), address)
-
-
 def begun(run: JobRun) -> psutil.Process:
     """The JVM of a run that has planned its first batches."""
     assert run.begin().wait_for_batches(1), run.said()
@@ -112,3 +140,9 @@ def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> 
         assert "Traceback" not in run.log.read_text()
     finally:
         run.kill()
+
+
+def test_no_broker(unanswered: tuple[str, Started]) -> None:
+    """Nobody listens there."""
+    address, started = unanswered
+    assert_said(started.end(), address)

@@ -12,6 +12,7 @@ import signal
 from calendar import timegm
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from time import strptime
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,6 @@ from interop_tests.pipeline.runs import (
     JobRun,
     Results,
     forget_last_commits,
-    is_soak,
     read_results,
     read_table,
 )
@@ -38,6 +38,15 @@ pytestmark = pytest.mark.needs_control
 
 LINE = re.compile(r'^(\S+) - - \[(.+?)\] "(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "(.*)"$')
 COMMAND_TIMEOUT_S = 120.0
+TRIGGER_S = "2"
+WITH_WATERMARK = (
+    "activity-sessions",
+    "activity-top-pages",
+    "activity-visitors",
+    "activity-sessions-live",
+    "activity-live",
+)
+"""The queries of activity that have one: all but that of rejected records."""
 
 
 def latest(reference: Reference, topic: str) -> dict[str, dict[str, Any]]:
@@ -250,10 +259,19 @@ def by_event_id(results: Results) -> dict[tuple[str, str], str]:
     }
 
 
-@pytest.mark.skipif(
-    not is_soak(),
-    reason="one more run of Spark, for make soak: here the kills of test_exactly_once go on from checkpoints",
-)
+def have_watermark(run: JobRun, queries: Iterable[str], watermark_ms: int) -> bool:
+    """Each of these queries has ended a batch with that watermark, or a later one."""
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=watermark_ms)
+    wanted = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    reached = set()
+    # The last line may be half written.
+    for line in run.progress.read_text().rpartition("\n")[0].splitlines():
+        progress = json.loads(line)
+        if progress.get("eventTime", {}).get("watermark", "") >= wanted:
+            reached.add(progress["name"])
+    return reached >= set(queries)
+
+
 def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
     reference: Reference, spark: SparkSession
 ) -> None:
@@ -279,27 +297,23 @@ def test_a_run_goes_on_with_the_windows_that_the_last_one_left_open(
         "activity/visitors": model.closed(model.visitors(events, BOUNDS.window_ms).values(), watermark),
     }
 
-    def rows(table: str) -> list[dict[str, Any]]:
-        return [json.loads(row) for row in read_table(spark, reference.run, table)]
-
     forget_last_commits(reference.run.checkpoint, "activity")
-    options = (*OPTIONS, "--trigger", "1", "--table-trigger", "1")
+    options = (*OPTIONS, "--trigger", TRIGGER_S, "--table-trigger", TRIGGER_S)
     run = JobRun("activity", reference.bootstrap, reference.run.root, *options, is_endless=True).begin()
     try:
-        for table in tables:
-            wait_until(
-                lambda table=table: len(rows(table)) >= len(wanted[table]),
-                f"{table} has the windows that are closed now",
-                COMMAND_TIMEOUT_S,
-                interval_s=1.0,
-            )
+        wait_until(
+            lambda: have_watermark(run, WITH_WATERMARK, watermark) or not run.is_alive,
+            "all windows that are over now are closed",
+            COMMAND_TIMEOUT_S,
+        )
+        assert run.is_alive, run.said()
         # Spark would take SIGINT as the end of its jobs; here it is exit status 0, and the sums are told.
         os.kill(run.pid, signal.SIGINT)
         assert run.end(COMMAND_TIMEOUT_S) == 0, run.said()
     finally:
         run.kill()
     for table in tables:
-        found = rows(table)
+        found = [json.loads(row) for row in read_table(spark, reference.run, table)]
         assert Counter(in_order(reference.results.rows(table))) < Counter(in_order(found))
         assert in_order(found) == in_order(wanted[table]), table
     before, after = (

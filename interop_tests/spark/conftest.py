@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from interop_tests.harness.kafka_jars import MissingTool, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, IVY_DIR
+from interop_tests.harness.spark_cluster import CONNECTOR, IVY_DIR, QUICK_JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -37,11 +37,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "600m",
+        # Each query here is small and short: compiling it, by the JVM or into a class of its own, takes longer than running it.
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.metricsEnabled": "false",
+        # Starts two programs for each file of a checkpoint instead of ten.
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        ),
     }
     builder = SparkSession.builder.master("local[2]").appName("kafkacompat-interop")
     for key, value in settings.items():

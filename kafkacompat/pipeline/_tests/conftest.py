@@ -17,6 +17,8 @@ SOURCE_SCHEMA = (
     "headers array<struct<key: string, value: binary>>"
 )
 RECEIVED_MS = 1_790_000_000_000
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+"""It lives too short for more compiling to pay."""
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "600m")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "1")

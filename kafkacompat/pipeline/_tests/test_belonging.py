@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ from kafkacompat.pipeline.queries import QUERIES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BATCHES = 10
+BATCHES = 3
+"""The last of them brings the sink's log together in one file."""
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,14 @@ def test_what_does_not_follow_is_told(planned: int, ended: int, written: int, sa
     assert found.startswith(said)
 
 
+@pytest.fixture
+def short_logs(spark: SparkSession) -> Iterator[None]:
+    """Spark's own 10 would take as many batches, and show no more."""
+    spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", str(BATCHES))
+    yield
+    spark.conf.unset("spark.sql.streaming.fileSink.log.compactInterval")
+
+
 def write_lines(spark: SparkSession, lines: Path, options: RunOptions) -> int:
     """A query of logs-events' folders, a batch for each file of lines; how many rows the table has then."""
     table = f"{options.output}/logs/events"
@@ -77,7 +87,7 @@ def write_lines(spark: SparkSession, lines: Path, options: RunOptions) -> int:
 
 
 def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, short_logs: None, tmp_path: Path
 ) -> None:
     lines = tmp_path / "lines"
     lines.mkdir()
@@ -89,6 +99,8 @@ def test_tables_stay_with_the_checkpoint_that_spark_wrote_with_them(
     query = QUERIES["logs"][0]
     require_one_past(spark, query, kept)
     assert write_lines(spark, lines, kept) == BATCHES
+    (log,) = tmp_path.glob("a * t/logs/events/_spark_metadata")
+    assert (log / f"{BATCHES - 1}.compact").exists()
     require_one_past(spark, query, kept)
     mixed = RunOptions(jobs=("logs",), checkpoint=new.checkpoint, output=kept.output)
     with pytest.raises(PipelineFailed) as failed:
