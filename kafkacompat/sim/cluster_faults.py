@@ -220,6 +220,8 @@ class ClusterFaults:
             is_leaders_turn = key != joining and self._is_about_to_change(key)
             if machine.id in partition.replicas and is_leaders_turn:
                 return False
+            if key == joining and partition.removing_replicas:
+                return False  # taken in, it may end the move, and be the only one that stays
             is_led = partition.leader in (NO_LEADER, machine.id) or self._is_at_work(partition.leader)
             if machine.id in partition.replicas and not is_led:
                 return False

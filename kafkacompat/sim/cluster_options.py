@@ -63,6 +63,8 @@ class ClusterOptions:
     """None in half of the runs: they have no coordinators."""
     transaction_ms: int
     """Timeout of a transaction."""
+    verification_us: int
+    """What a leader asks a transaction's coordinator takes longer by up to that."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -128,4 +130,5 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         reads_nearby=chance.happens(0.4),
         transactional_producers=transactions.between(1, 2) if transactions.happens(0.5) else 0,
         transaction_ms=transactions.between(600, 6_000),
+        verification_us=transactions.between(20_000, 400_000) if transactions.happens(0.5) else 0,
     )

@@ -5,19 +5,39 @@ Reads every partition as clients do: up to the last stable offset, without the r
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.sim.clients import Key, Place, Reader
 from kafkacompat.sim.quorum_oracles import Breach
-from kafkacompat.sim.transactional import Fate, Transaction
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 READ_COMMITTED = 1
+
+
+class Fate(Enum):
+    OPEN = "neither committed nor aborted"
+    EITHER = "asked to commit, and not known whether it was"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+class Transaction:
+    """`values` are what was acknowledged, or may have been written, by partition and in order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fate = Fate.OPEN
+        self.may_commit = False
+        """A request to commit has left."""
+        self.values: dict[Key, list[bytes]] = {}
+        self.number: int | None = None
+        """What is committed as an offset within it."""
 
 
 class Transactions:
@@ -90,6 +110,7 @@ class CommittedReader(Reader):
                 f"{self.places[key]}: {answer.last_stable_offset} of {answer.high_watermark}",
             )
         records = answer.records or b""
+        is_ours = self.simulation.is_for_producers(self.places[key].topic)
         ranges = sorted(answer.aborted_transactions or [], key=lambda each: each.first_offset)
         aborted: set[int] = set()
         for header in iterate_batches(records):
@@ -104,7 +125,8 @@ class CommittedReader(Reader):
                         "read_committed ends at the last stable offset", f"{self.places[key]} at {offset}"
                     )
                 self._advance(key, offset)
-                if header.is_transactional and not header.is_control and header.producer_id not in aborted:
+                is_data = header.is_transactional and not header.is_control
+                if is_ours and is_data and header.producer_id not in aborted:
                     self.simulation.transactions.shown(key, bytes(record.value or b""))
             if header.is_control:
                 aborted.discard(header.producer_id)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.coordinator.transactions_side import VERIFICATION_PURPOSE
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, ProbeResult, RequestTimedOut
 from kafkacompat.sim.hosts import Host, Timer
@@ -135,6 +136,8 @@ class Connection:
         """The server's side is closed."""
         options = simulation.options
         extra_us = options.slow_us if channel.purpose == options.slow_purpose else 0
+        if channel.purpose == VERIFICATION_PURPOSE:
+            extra_us = options.verification_us
         self._to_server = Pipe(simulation, channel.source.id, life.id, self._at_server, extra_us)
         self._to_client = Pipe(simulation, life.id, channel.source.id, self._at_client, 0)
         self._network = simulation.network

@@ -9,7 +9,6 @@ never half of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,10 +18,12 @@ from kafkacompat.net.channels import ChannelError
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.sim.clients import PRODUCE_TIMEOUT_MS, Client, Key
+from kafkacompat.sim.committed_reader import Fate, Transaction
+from kafkacompat.sim.coordinated import TRANSACTIONAL_ID, Coordinated, outcome_of
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.transactional_offsets import TransactionalOffsets
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
-from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 from kafkacompat.wire.messages.produce_request import (
     PartitionProduceData,
@@ -33,12 +34,15 @@ from kafkacompat.wire.messages.produce_request import (
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
-TRANSACTIONAL_ID = 1
-"""Key type of FindCoordinator."""
 BATCHES_MAX = 3
 """To one partition, in one transaction."""
 TOGETHER = 0.5
 """Share of the transactions that write to all their partitions at once, in one request to each leader."""
+WITH_OFFSETS = 0.5
+LOOKS = 0.3
+"""Share of the ends after which the offset is read at once, while the transaction's markers may be on their way."""
+WIDENS = 0.3
+"""Share of the other partitions that a transaction takes in whenever it has to repeat something."""
 MISLED = 0.5
 """Share of the rounds in which a producer believes that one broker leads all: another does, or that one is just about to."""
 REPLACED = 0.12
@@ -76,24 +80,6 @@ REPEATED = frozenset(
 """What it does repeat a batch after. Anything else would be news to it."""
 
 
-class Fate(Enum):
-    OPEN = "neither committed nor aborted"
-    EITHER = "asked to commit, and not known whether it was"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-
-
-class Transaction:
-    """`values` are what was acknowledged, or may have been written, by partition and in order."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.fate = Fate.OPEN
-        self.may_commit = False
-        """A request to commit has left."""
-        self.values: dict[Key, list[bytes]] = {}
-
-
 class Batch(NamedTuple):
     """To one partition. The bytes are the producer's own: a leader stamps a copy."""
 
@@ -107,7 +93,7 @@ class TransactionalProducer(Client):
         super().__init__(simulation, client_id)
         self.transactional_id = f"tx-{client_id}"
         self.is_idle = False
-        self._coordinator: int | None = None
+        self._coordinator = Coordinated(self, TRANSACTIONAL_ID, self.transactional_id, "transactions")
         self._life = 0
         """Answers to a life that was replaced are not heard any more."""
         self._producer = (-1, -1)
@@ -116,6 +102,9 @@ class TransactionalProducer(Client):
         self._current: Transaction | None = None
         self._lost_answers = 0
         """To requests to end the transaction."""
+        self._offsets = TransactionalOffsets(self, self.transactional_id)
+        self._number = -1
+        """The last that was committed."""
 
     # Who I am.
 
@@ -124,42 +113,12 @@ class TransactionalProducer(Client):
         self._initialise()
 
     def _coordinated(self, request: Any, then: Callable[[Deferred[Any]], None]) -> None:
-        """Send it to the coordinator, once found; `then` hears nothing when this life was replaced meanwhile."""
+        """`then` hears nothing when this life was replaced meanwhile."""
+        self._coordinator.send(request, self._still(), then)
+
+    def _still(self) -> Callable[[], bool]:
         life = self._life
-
-        def found(done: Deferred[Any]) -> None:
-            if life != self._life:
-                return
-            try:
-                answer = done.result().coordinators[0]
-            except ChannelError:
-                answer = None
-            if answer is None or answer.error_code:
-                self.later(find, 200)
-                return
-            self._coordinator = answer.node_id
-            send()
-
-        def find() -> None:
-            if life != self._life:
-                return
-            asked = FindCoordinatorRequest(
-                key_type=TRANSACTIONAL_ID, coordinator_keys=[self.transactional_id]
-            )
-            self.ask(self.any_broker(), asked, "metadata").on_done(found)
-
-        def send() -> None:
-            assert self._coordinator is not None
-            self.ask(self._coordinator, request, "transactions").on_done(answered)
-
-        def answered(done: Deferred[Any]) -> None:
-            if life == self._life:
-                then(done)
-
-        if self._coordinator is None:
-            find()
-        else:
-            send()
+        return lambda: life == self._life
 
     def _initialise(self) -> None:
         request = InitProducerIdRequest(
@@ -169,17 +128,36 @@ class TransactionalProducer(Client):
         self._coordinated(request, self._initialised)
 
     def _initialised(self, done: Deferred[Any]) -> None:
-        error, answer = _outcome(done)
+        error, answer = outcome_of(done)
         if error is not ErrorCode.NONE:
             if error not in COORDINATOR_RETRIES | FENCED:
                 raise Breach("producers are let in", f"{self.transactional_id} is refused with {error.name}")
-            self._coordinator = None
+            self._coordinator.forget()
             self.later(self._initialise)
             return
         self._become(answer)
         self._tell("begins")
-        self._settle(Fate.EITHER if self._current is not None and self._current.may_commit else Fate.ABORTED)
+        if self._offsets.place is None:
+            self._go_on(self._number)
+        else:
+            self._offsets.read(self._still(), self._go_on)
+
+    def _go_on(self, number: int) -> None:
+        """After the predecessor's transaction, which is over by now: the number shows how it ended, if it had one."""
+        transaction = self._current
+        fate = Fate.EITHER if transaction is not None and transaction.may_commit else Fate.ABORTED
+        if fate is Fate.EITHER and transaction is not None and transaction.number is not None:
+            fate = Fate.COMMITTED if number == transaction.number else Fate.ABORTED
+        self._settle(fate)
+        self._check_number(number)
         self._begin()
+
+    def _check_number(self, number: int) -> None:
+        if number != self._number:
+            raise Breach(
+                "offsets are of committed transactions",
+                f"{self.transactional_id} finds {number}, committed is {self._number}",
+            )
 
     def _become(self, answer: Any) -> None:
         identity = answer.producer_id, answer.producer_epoch
@@ -193,13 +171,15 @@ class TransactionalProducer(Client):
         self._tell("is replaced")
         self.simulation.counters.producers_replaced += 1
         self._life += 1
-        self._coordinator = None
+        self._coordinator.forget()
         self._initialise()
 
     def _settle(self, fate: Fate) -> None:
         self._tell(f"{self._current and self._current.name} is {fate.name}")
         transaction, self._current = self._current, None
         if transaction is not None:
+            if fate is Fate.COMMITTED and transaction.number is not None:
+                self._number = transaction.number
             self.simulation.transactions.settled(transaction, fate)
 
     def _tell(self, what: str) -> None:
@@ -210,9 +190,12 @@ class TransactionalProducer(Client):
 
     def _begin(self) -> None:
         if self.simulation.is_over_for_producers:
-            self.is_idle = True
+            if self._offsets.place is None:
+                self._finish(self._number)
+            else:
+                self._offsets.read(self._still(), self._finish)
             return
-        keys = [key for key, place in self.places.items() if self.simulation.is_for_producers(place.topic)]
+        keys = self._keys()
         if not keys:
             self.refresh()
             self.later(self._begin, 300)
@@ -226,6 +209,9 @@ class TransactionalProducer(Client):
         waiting = len(lanes)
         given_up = False
         life = self._life
+        if self.chance.happens(WITH_OFFSETS):
+            waiting += 1
+            transaction.number = self._count
 
         def lane_done(ok: bool) -> None:
             nonlocal waiting, given_up
@@ -234,8 +220,15 @@ class TransactionalProducer(Client):
             if not waiting:
                 self._end(transaction, not given_up and self.chance.happens(COMMITS))
 
+        if transaction.number is not None:
+            place = self.places[chosen[0]]
+            self._offsets.commit(self._producer, transaction.number, place, self._still(), lane_done)
         for lane in lanes:
             self._write(life, transaction, lane, self.chance.between(1, BATCHES_MAX), lane_done)
+
+    def _finish(self, number: int) -> None:
+        self._check_number(number)
+        self.is_idle = True
 
     def _write(
         self, life: int, transaction: Transaction, lane: list[Key], batches: int, done: Callable[[bool], None]
@@ -259,7 +252,7 @@ class TransactionalProducer(Client):
                 by_leader.setdefault(self.places[key].leader, []).append(key)
             by_leader.pop(NO_LEADER, None)
             if by_leader and self.chance.happens(MISLED):
-                by_leader = {next(iter(by_leader)): list(left)}
+                by_leader = {list(by_leader)[self.chance.randrange(len(by_leader))]: list(left)}
             if not by_leader:
                 again()
                 return
@@ -295,11 +288,19 @@ class TransactionalProducer(Client):
             if refused:
                 done(False)
             elif left:
+                # Others are written to meanwhile.
+                for key in self._keys():
+                    if key not in transaction.values and self.chance.happens(WIDENS):
+                        lane.append(key)
+                        left[key] = self._next_batch(transaction, key)
                 again()
             else:
                 self.later(lambda: self._write(life, transaction, lane, batches - 1, done), 50)
 
         send()
+
+    def _keys(self) -> list[Key]:
+        return [key for key, place in self.places.items() if self.simulation.is_for_producers(place.topic)]
 
     def _next_batch(self, transaction: Transaction, key: Key) -> Batch:
         written = transaction.values.setdefault(key, [])
@@ -352,16 +353,19 @@ class TransactionalProducer(Client):
             self._replace()
 
     def _ended(self, transaction: Transaction, commits: bool, done: Deferred[Any]) -> None:
-        error, answer = _outcome(done)
+        error, answer = outcome_of(done)
         self._tell(f"{'commit' if commits else 'abort'} of {transaction.name} gets {error.name}")
         if error is ErrorCode.NONE:
             self._become(answer)
             self._settle(Fate.COMMITTED if commits else Fate.ABORTED)
-            self.later(self._begin, self.simulation.options.think_ms)
+            if self._offsets.place is not None and self.chance.happens(LOOKS):
+                self._offsets.read(self._still(), self._look)
+            else:
+                self.later(self._begin, self.simulation.options.think_ms)
         elif error in COORDINATOR_RETRIES:
             # Also without an answer it may have been carried out.
             self._lost_answers += 1
-            self._coordinator = None
+            self._coordinator.forget()
             self.simulation.counters.transactions_asked_again += 1
             self.later(lambda: self._end_again(transaction, commits))
         elif error in GIVEN_UP:
@@ -371,6 +375,10 @@ class TransactionalProducer(Client):
             self._initialise()
         else:
             raise Breach("transactions end", f"{transaction.name} is refused with {error.name}")
+
+    def _look(self, number: int) -> None:
+        self._check_number(number)
+        self._begin()
 
     def _end_again(self, transaction: Transaction, commits: bool) -> None:
         if transaction is self._current:
@@ -388,11 +396,3 @@ def _errors_of(sent: Deferred[Any]) -> dict[Key, ErrorCode]:
         for topic in topics
         for each in topic.partition_responses
     }
-
-
-def _outcome(done: Deferred[Any]) -> tuple[ErrorCode, Any]:
-    try:
-        answer = done.result()
-    except ChannelError:
-        return ErrorCode.REQUEST_TIMED_OUT, None
-    return ErrorCode(answer.error_code), answer

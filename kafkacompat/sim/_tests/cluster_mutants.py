@@ -208,9 +208,9 @@ SEEN_AT = {
     "truncation_to_the_high_watermark": 6,
     "expansion_without_catching_up": 8,
     "shrinking_counts_before_it_is_committed": 10,
+    "every_life_of_a_follower_counts": 3,
     "old_leader_epochs_are_accepted": 2,
     "every_start_was_clean": 21,
-    "proposals_stay_when_leadership_is_lost": 7,
     "high_watermark_of_followers_retreats": 8,
 }
 """The seeds that showed them when they were planted, where it was not the first."""

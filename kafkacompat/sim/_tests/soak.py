@@ -49,5 +49,5 @@ def run_seeds(seeds: int, option: str, total: C, run: Callable[[int], C]) -> Soa
 
 def seeds_from(first: int, seeds: int) -> Iterator[int]:
     """All below `seeds`, `first` first: the one that showed a planted bug when it was planted."""
-    yield from range(first, seeds)
-    yield from range(first)
+    yield first
+    yield from (each for each in range(seeds) if each != first)

@@ -1,0 +1,77 @@
+"""A simulated client's way to whoever coordinates one key: a transactional id or a group.
+
+Duty: ask any broker who it is, and send there. Must not know: what is sent, or which answers send the client to ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.clients import Client
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
+
+GROUP, TRANSACTIONAL_ID = 0, 1
+"""Key types of FindCoordinator."""
+FIND_AGAIN_MS = 200
+
+
+class Coordinated:
+    """`node_id` is the coordinator as it was last told, None while nobody has been asked. `purpose` names the connection."""
+
+    def __init__(self, client: Client, key_type: int, key: str, purpose: str) -> None:
+        self._client = client
+        self._key_type = key_type
+        self._key = key
+        self._purpose = purpose
+        self.node_id: int | None = None
+
+    def forget(self) -> None:
+        self.node_id = None
+
+    def send(self, request: Any, still: Callable[[], bool], then: Callable[[Deferred[Any]], None]) -> None:
+        """Send it once the coordinator is found; `then` hears nothing when nobody wants it any more."""
+        client = self._client
+
+        def found(done: Deferred[Any]) -> None:
+            if not still():
+                return
+            try:
+                answer = done.result().coordinators[0]
+            except ChannelError:
+                answer = None
+            if answer is None or answer.error_code:
+                client.later(find, FIND_AGAIN_MS)
+                return
+            self.node_id = answer.node_id
+            ask()
+
+        def find() -> None:
+            if still():
+                asked = FindCoordinatorRequest(key_type=self._key_type, coordinator_keys=[self._key])
+                client.ask(client.any_broker(), asked, "metadata").on_done(found)
+
+        def ask() -> None:
+            assert self.node_id is not None
+            client.ask(self.node_id, request, self._purpose).on_done(answered)
+
+        def answered(done: Deferred[Any]) -> None:
+            if still():
+                then(done)
+
+        if self.node_id is None:
+            find()
+        else:
+            ask()
+
+
+def outcome_of(done: Deferred[Any]) -> tuple[ErrorCode, Any]:
+    """The error at the top of an answer, REQUEST_TIMED_OUT without one, and the answer."""
+    try:
+        answer = done.result()
+    except ChannelError:
+        return ErrorCode.REQUEST_TIMED_OUT, None
+    return ErrorCode(answer.error_code), answer
