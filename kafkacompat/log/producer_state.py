@@ -212,10 +212,11 @@ class ProducerState:
             del batches[0]
         batches.append(RetainedBatch(last_sequence, last_offset, delta, timestamp_ms))
         producer.last_timestamp_ms = timestamp_ms
-        if is_transactional and producer.transaction_first_offset == NO_TRANSACTION:
-            producer.transaction_first_offset = first_offset
-            self._ongoing[first_offset] = producer_id
-            self._refresh_unstable()
+        if is_transactional:
+            if producer.transaction_first_offset == NO_TRANSACTION:
+                producer.transaction_first_offset = first_offset
+                self._ongoing[first_offset] = producer_id
+                self._refresh_unstable()
             self._verifications.opened(producer_id)
         self.end_offset = last_offset + 1
 

@@ -200,6 +200,21 @@ def test_a_transaction_is_opened_by_whoever_was_verified_and_goes_on_without() -
     assert state.begin_verification(1, 0, 1, True, NOW_MS) is None
 
 
+def test_what_a_producer_asks_with_binds_what_it_writes_outside_a_transaction_too() -> None:
+    """As in Apache Kafka, until a transactional batch of it is in the log."""
+    state = ProducerState()
+    state.begin_verification(1, 0, 4, False, NOW_MS)
+    assert refused(state, 1, 0, 5, 0, is_transactional=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(state, 1, 0, 4, 0, is_transactional=False) is None
+    state.apply_data(1, 0, 4, 0, 0, NOW_MS, is_transactional=True)
+    # Of an epoch that its coordinator does not know: nothing comes of it, and the open transaction goes on.
+    state.begin_verification(1, 1, 0, True, NOW_MS)
+    state.begin_verification(1, 1, 5, True, NOW_MS)
+    assert refused(state, 1, 0, 5, 0, is_transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    state.apply_data(1, 0, 5, 1, 1, NOW_MS, is_transactional=True)
+    assert refused(state, 1, 0, 6, 0, is_transactional=True) is None
+
+
 @pytest.mark.parametrize(
     ("epoch", "marker_epoch", "is_kept"),
     [(1, 0, False), (1, 1, True), (1, 2, False)],
