@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from interop_tests.harness.wire import Connection
 from interop_tests.transactions.by_hand import (
     LOADING,
     NEW,
+    NOT_AVAILABLE,
+    OLD,
     Producer,
     Protocol,
     find_coordinator,
@@ -33,7 +36,7 @@ from interop_tests.transactions.test_by_hand import (
 
 MakeBroker = Callable[..., BrokerProcess]
 MakeTopic = Callable[..., str]
-ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 22, 27
+NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 16, 19, 22, 27
 
 
 @pytest.mark.needs_control
@@ -43,6 +46,36 @@ def test_T21_the_first_producer_of_all_gets_an_id(make_broker: MakeBroker) -> No
     with Connection(broker.bootstrap) as connection:
         code = init_producer_id(connection, None)["ErrorCode"]
     assert code in ((0, LOADING) if broker.kind == APACHE else (0,))
+
+
+@pytest.mark.needs_control
+def test_T41_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_broker: MakeBroker) -> None:
+    """The topic of transactions is not made before somebody looks for a coordinator; nothing else is told than to wait for it."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, "t")
+    with Connection(broker.bootstrap) as connection:
+        early = Producer(connection, "tx", OLD)
+        early.id, early.epoch = 1, 0
+        retriable = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
+        assert init_producer_id(connection, "tx")["ErrorCode"] in retriable
+        assert early.add("t") in retriable
+        assert add_offsets(early, "group") in retriable
+        for version in (1, 4, 5):
+            assert early.end(True, version)["ErrorCode"] in retriable
+        for version in (9, 11, 12):
+            assert early.produce("t", b"early", version=version)["ErrorCode"] == NOT_ENOUGH_REPLICAS
+        assert commit_offsets(early, "group", "t", 1) in retriable
+        assert early.describe()["ErrorCode"] in retriable
+        assert list_offset(connection, "t", 0, -1)[1] == 0
+
+        # And then for many at once, from the moment that one has looked for it.
+        with contextlib.ExitStack() as stack:
+            others = [stack.enter_context(Connection(broker.bootstrap)) for _ in range(20)]
+            find_coordinator(connection, "tx")
+            ids: set[int] = set()
+            for number, other in enumerate(others):
+                ids.add(Producer(other, f"tx-{number}", NEW).init().id)
+            assert len(ids) == len(others)
 
 
 @pytest.mark.parametrize("verb", [True, False], ids=["commit", "abort"])
