@@ -156,7 +156,14 @@ def test_every_state_survives_its_coordinator(
         producer.epoch = current
     empty = producers["Empty"]
     assert empty.end(True)["ErrorCode"] == INVALID_TXN_STATE
-    reply = init_producer_id(empty.connection, empty.transactional_id)
+    reply: dict[str, Any] = {}
+
+    def initialised() -> bool:
+        """It writes, and the victim may not be in sync again, so that there are too few who are."""
+        reply.update(init_producer_id(empty.connection, empty.transactional_id))
+        return reply["ErrorCode"] not in NOBODY_YET
+
+    wait_until(initialised, "the id is initialised", 30)
     assert (reply["ErrorCode"], reply["ProducerId"]) == (0, empty.id)
     assert reply["ProducerEpoch"] == asked_with["Empty"] + 1
 
