@@ -59,7 +59,9 @@ class Child:
     def exchange(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """The next line that it says after this one; None when it has ended."""
         assert self._process.stdout is not None
-        return read_line(self._process.stdout) if self.say(request) else None
+        # It works ahead: one that has ended may have said why before it was asked.
+        self.say(request)
+        return read_line(self._process.stdout)
 
     def say(self, request: dict[str, Any]) -> bool:
         assert self._process.stdin is not None

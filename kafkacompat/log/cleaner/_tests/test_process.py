@@ -218,6 +218,22 @@ def test_a_process_that_has_ended_meanwhile_is_replaced(tmp_path: Path) -> None:
     assert notes == []
 
 
+def test_what_failed_ahead_of_its_turn_is_told_though_the_process_has_ended(tmp_path: Path) -> None:
+    """It works ahead: nobody has asked for the group yet whose file it does not find."""
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+    cleaning, child = begun(log, cleaner)
+    second = cleaning._work.groups[1][0]
+    os.remove(second.stem + ".log")
+    cleaning.run()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    cleaning.finish(NOW_MS)
+    carry_out(cleaning, NOW_MS)
+    assert [type(error) for error in cleaner._manager.failed] == [FileNotFoundError]  # type: ignore[attr-defined]
+    assert notes == []
+    assert cleaner._own_process_bytes == 0
+
+
 def test_one_process_waits_at_most_and_a_look_lets_go_of_it_once_it_has_ended() -> None:
     idle = IdleChildren()
     one, two = Child(), Child()
