@@ -45,6 +45,7 @@ Connect = Callable[..., Connection]
 
 CORRUPT, UNKNOWN_PARTITION, METADATA_TOO_LARGE, INVALID_GROUP_ID = 2, 3, 12, 24
 COORDINATOR_FENCED, CONCURRENT, TRANSACTIONAL_ID_DENIED, ABORTABLE = 52, 51, 53, 120
+INVALID_PRODUCER_EPOCH = 47
 TOPIC_DENIED, NOT_ATTEMPTED, OUT_OF_ORDER = 29, 55, 45
 
 # --- who has no such transaction
@@ -655,7 +656,7 @@ def test_markers_of_coordinators_that_are_none(
 ) -> None:
     """One of an older epoch than the partition has seen ends nothing; others end what there is, partition by partition."""
     topic = make_topic(partitions=2)
-    producer = Producer(connect(), unique("tx"), NEW).init()
+    producer = Producer(connect(), unique("tx"), NEW).init().init()
     for number in range(2):
         producer.send(topic, b"hangs", partition=number)
     here = [{"Name": topic, "PartitionIndexes": [0]}]
@@ -664,8 +665,7 @@ def test_markers_of_coordinators_that_are_none(
     assert ends(connection, topic, 2) == [2, 1]
     assert marked(connection, who, here, coordinator_epoch=8) == {(topic, 0): COORDINATOR_FENCED}
     fenced = producer.id, producer.epoch - 1
-    if producer.epoch:
-        assert marked(connection, fenced, here, coordinator_epoch=9) == {(topic, 0): 47}
+    assert marked(connection, fenced, here, coordinator_epoch=9) == {(topic, 0): INVALID_PRODUCER_EPOCH}
     everywhere = [
         {"Name": topic, "PartitionIndexes": [1, 7]},
         {"Name": "no-such-topic", "PartitionIndexes": [0]},

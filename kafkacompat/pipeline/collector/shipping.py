@@ -192,8 +192,8 @@ class Shipper:
 
     def _refused(self, unsent: _Unsent, error: Any) -> None:
         code = error.name()
-        if code != TOO_OLD:
-            # Why it waits so long was told before.
+        if code != TOO_OLD or self.trouble is None:
+            # Why it waits so long was mostly told before; refusals that the client repeats in silence were not.
             self.trouble = error.str()
         if code in TOO_LARGE:
             # Perhaps the batch was, and not this line.
