@@ -227,6 +227,17 @@ def test_lines_that_wait_for_a_broker_are_stamped_anew() -> None:
         shipper.close()
 
 
+def test_lines_that_wait_for_no_reason_that_was_told_tell_that_they_wait(make: Callable[..., Shipper]) -> None:
+    """A client repeats NOT_ENOUGH_REPLICAS without a word until it gives a line up."""
+    shipper = make(Producer(lambda values: Refusal(shipping.TOO_OLD)))
+    ship(shipper, b"one")
+    shipper.turn(0.0)
+    assert shipper.trouble == Refusal(shipping.TOO_OLD).str()
+    shipper.trouble = "no broker answers"
+    shipper.turn(0.0)
+    assert shipper.trouble == "no broker answers"
+
+
 def test_lines_never_wait_as_long_as_copies_are_looked_for() -> None:
     assert shipping.STAMP_AGE_MAX_MS <= DEFAULT_DUPLICATE_HORIZON_S * 1000 / 2
 
