@@ -227,7 +227,9 @@ def test_lines_that_wait_for_a_broker_are_stamped_anew() -> None:
         shipper.close()
 
 
-def test_lines_that_wait_for_no_reason_that_was_told_tell_that_they_wait(make: Callable[..., Shipper]) -> None:
+def test_lines_that_wait_for_no_reason_that_was_told_tell_that_they_wait(
+    make: Callable[..., Shipper],
+) -> None:
     """A client repeats NOT_ENOUGH_REPLICAS without a word until it gives a line up."""
     shipper = make(Producer(lambda values: Refusal(shipping.TOO_OLD)))
     ship(shipper, b"one")
