@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 class LogFlush:
     """The files to sync for one log; `run` is for a worker thread and touches nothing else."""
 
-    __slots__ = ("_disk", "_files", "_paths", "end_offset")
+    __slots__ = ("_disk", "_files", "_paths", "end_offset", "truncations")
 
-    def __init__(self, disk: Disk, files: list[File], paths: list[str], end_offset: int) -> None:
+    def __init__(
+        self, disk: Disk, files: list[File], paths: list[str], end_offset: int, truncations: int
+    ) -> None:
+        """`truncations` of the log so far."""
         self._disk = disk
         self._files = files
         self._paths = paths
         self.end_offset = end_offset
+        self.truncations = truncations
 
     def run(self) -> None:
         for file in self._files:

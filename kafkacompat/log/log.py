@@ -44,6 +44,7 @@ class PartitionLog(ReadableLog):
         "_roll_after_ms",
         "_segment_bytes",
         "_snapshots",
+        "_truncations",
         "cleaned_to",
         "directory",
         "recovery_point",
@@ -76,6 +77,7 @@ class PartitionLog(ReadableLog):
         self.cleaned_to = -1
         """Where the cleaner will begin; -1 when it has never been here. `truncated` tells it that what it read is gone."""
         self.truncated = False
+        self._truncations = 0
         self._state.on_high_watermark(self.high_watermark)
         self.config = config
 
@@ -133,6 +135,8 @@ class PartitionLog(ReadableLog):
             self._write_epochs()
         timestamp_ms = batch.max_timestamp_ms
         segment = self._segment_for(size, timestamp_ms, first_offset, last_offset, now_ms)
+        if marker is not None:
+            segment.prepare_for_markers()
         segment.append(batch.buffer, size, first_offset, last_offset, timestamp_ms)
         self.log_end_offset = last_offset + 1
         state = self._state
@@ -191,6 +195,8 @@ class PartitionLog(ReadableLog):
             count += 1
             size += header.size
         taken = run[:count]
+        if any(header.is_control for header in taken):
+            segment.prepare_for_markers()
         segment.append_many(view[first.position : first.position + size], taken)
         for header in taken:
             if header.magic == 2 and header.leader_epoch >= 0 and header.leader_epoch != self._latest_epoch:
@@ -313,6 +319,7 @@ class PartitionLog(ReadableLog):
 
     def _after_truncation(self) -> None:
         self.truncated = True
+        self._truncations += 1
         self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
         self._epochs.truncate_from_end(self.log_end_offset)
         self._write_epochs()
@@ -340,11 +347,13 @@ class PartitionLog(ReadableLog):
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
         end_offset = active.base_offset if closed_only else self.log_end_offset
-        return LogFlush(self._disk, files, paths, end_offset)
+        return LogFlush(self._disk, files, paths, end_offset, self._truncations)
 
     def finish_flush(self, flush: LogFlush) -> None:
-        """The flush ran: the recovery point moves, unless a truncation has gone below it meanwhile."""
-        self.recovery_point = max(self.recovery_point, min(flush.end_offset, self.log_end_offset))
+        """The flush ran: the recovery point moves, unless a truncation has come meanwhile: what lies there now may be other
+        batches, which nobody has synced."""
+        if flush.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     def enforce_retention(self, now_ms: int) -> int:
         """Let go of segments that time, size or the log's start allow; how many went."""

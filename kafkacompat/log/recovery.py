@@ -95,6 +95,7 @@ def open_directory(
     snapshots.load_latest(state, log_start_offset, log_end_offset)
     if state.end_offset < log_end_offset:
         replay_segments(state, _from(segments, state.end_offset), log_end_offset)
+    segments[-1].largest_timestamp()  # to which appends compare theirs
     for segment in segments:
         # A partition that nobody uses holds no descriptor; the file is opened again with the first read or append.
         segment.release()

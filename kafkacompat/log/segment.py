@@ -122,6 +122,10 @@ class Segment:
     def txn_index(self) -> TransactionIndex:
         return self.aborted.index
 
+    def prepare_for_markers(self) -> None:
+        """Read now what a marker's append would read: once it is written nothing may fail. Raises as `txn_index` does."""
+        _ = self.aborted.index
+
     def append(
         self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int
     ) -> None:

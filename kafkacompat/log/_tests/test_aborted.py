@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from kafkacompat.log.index import OffsetIndex
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.segment_list import TXN_INDEXES_HELD
 from kafkacompat.ports import FileSlice
-from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.records.batch import BatchHeader, iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.read import records_of
 
 SMALL_SEGMENTS = config(segment_bytes=700, index_interval_bytes=150)
@@ -295,3 +296,43 @@ def _check_slices(writer: Writer, offset: int, max_bytes: int) -> None:
         assert set(told) >= set(writer.overlapping(offset, last))
         assert set(told) == set(writer.overlapping(offset, end_offset - 1))
         offset = last + 1
+
+
+class ShortDisk(MemoryDisk):
+    """Has no descriptor left for the files of aborted transactions while it is `short`."""
+
+    short = False
+
+    def read_bytes(self, path: str) -> bytes:
+        if self.short and path.endswith(".txnindex"):
+            raise OSError(errno.EMFILE, "too many open files", path)
+        return super().read_bytes(path)
+
+
+@pytest.mark.parametrize("follows", [False, True])
+def test_an_abort_whose_index_cannot_be_opened_changes_nothing(follows: bool) -> None:
+    """Its records would be shown as committed: the marker that is sent again finds no transaction any more."""
+    disk, big = ShortDisk(), config(segment_bytes=1 << 20)
+    log = open_log(disk, big)
+    log.append_as_leader(
+        batch_of([b"x"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True), 0, NOW_MS
+    )
+    log.close()
+    log = open_log(disk, big, clean=True)
+
+    def abort() -> None:
+        batch = marker(7, committed=False)
+        if follows:
+            stamp_offset_and_epoch(batch.buffer, 1, 0)
+            log.append_as_follower(bytes(batch.buffer), 0)
+        else:
+            log.append_as_leader(batch, 0, NOW_MS)
+
+    disk.short = True
+    with pytest.raises(OSError, match="too many open files"):
+        abort()
+    disk.short = False
+    assert log.log_end_offset == 1
+    abort()
+    assert [one.producer_id for one in log.aborted_transactions(0, 2)] == [7]
+    assert [header.base_offset for header in log.segments[-1].headers()] == [0, 1]

@@ -336,3 +336,33 @@ def test_closed_segments_are_flushed_without_the_active_one() -> None:
     for segment in log.segments[:-1]:
         assert disk.synced[f"{segment.stem}.log"] == bytes(disk.files[f"{segment.stem}.log"])
     assert f"{log.segments[-1].stem}.log" not in disk.synced
+
+
+def test_the_largest_timestamp_outlives_a_clean_restart() -> None:
+    """Older records may come right after it: retention must not take the younger one for as old as they are."""
+    disk, kept = MemoryDisk(), config(segment_bytes=1 << 20, retention_ms=1000)
+    log = open_log(disk, kept)
+    log.append_as_leader(batch_of([b"young"], NOW_MS), 0, NOW_MS)
+    log.close()
+    log = open_log(disk, kept, clean=True)
+    log.append_as_leader(batch_of([b"old"], NOW_MS - 5000), 0, NOW_MS)
+    log.set_high_watermark(2)
+    found = log.offset_for_timestamp(NOW_MS)
+    assert found is not None
+    assert found.offset == 0
+    assert log.enforce_retention(NOW_MS) == 0
+
+
+def test_a_flush_from_before_a_truncation_does_not_vouch_for_what_came_after_it() -> None:
+    log = open_log(MemoryDisk(), config(segment_bytes=1 << 20))
+    for number in range(4):
+        log.append_as_leader(batch_of([b"%d" % number]), 0, NOW_MS)
+    flush = log.begin_flush()
+    log.truncate_to(2)
+    for number in range(4):
+        log.append_as_leader(batch_of([b"other %d" % number]), 1, NOW_MS)
+    flush.run()
+    log.finish_flush(flush)
+    assert log.recovery_point <= 2
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
