@@ -322,6 +322,7 @@ class Shard:
     def _load_step(self, log: Log, loader: Loader) -> None:
         if self.state is not ShardState.LOADING:
             return
+        log = self._writer.log(self.partition) or log  # in another directory by now, perhaps
         end_offset = log.log_end_offset
         if loader.next_offset >= end_offset:
             self._finish_load(loader)
@@ -346,7 +347,10 @@ class Shard:
         try:
             data = done.result()
         except OSError as error:
-            self._fail(error)
+            if self._writer.log(self.partition) in (None, log):
+                self._fail(error)
+            else:
+                self._load_step(log, loader)
             return
         except Exception as error:  # too many jobs, or our own bug
             logger.error("no worker read coordinator partition %d: %s", self.partition, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import sys
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,27 @@ def test_f34_requests_while_a_shard_loads() -> None:
     assert join(world).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
     assert beat(world, "m", 1) == E.NONE
     world.time.advance(0)
+    assert fetch(world).committed_offset == 49
+
+
+def test_a_log_that_changes_places_while_it_is_loaded_is_read_on_where_it_lies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its move to another directory ends just then."""
+    world = loading_world()
+    (shard,) = world.coordinator._shards
+    old, moved = world.log(), MemoryLog()
+    for each in old.batches:
+        moved.append(each)
+    moved.high_watermark = moved.log_end_offset
+
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "renamed")
+
+    monkeypatch.setattr(old, "read", gone)
+    world.partitions.logs[TopicPartition(OFFSETS_TOPIC, 0)] = moved
+    world.time.advance(0)
+    assert shard.state is ShardState.ACTIVE
     assert fetch(world).committed_offset == 49
 
 
