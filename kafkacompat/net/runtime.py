@@ -12,6 +12,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -210,15 +211,23 @@ class TrioWorkers:
             value = await trio.to_thread.run_sync(function, limiter=self._limiter)
         except Exception as error:
             self._jobs -= 1
-            deferred.fail(error)
+            _tell(partial(deferred.fail, error))
         except BaseException as error:
             # Cancelled with the nursery: nobody may be left waiting.
             self._jobs -= 1
-            deferred.fail(WorkersBusy(f"stopped before the job was done: {error!r}"))
+            _tell(partial(deferred.fail, WorkersBusy(f"stopped before the job was done: {error!r}")))
             raise
         else:
             self._jobs -= 1
-            deferred.resolve(value)
+            _tell(partial(deferred.resolve, value))
+
+
+def _tell(answer: Callable[[], None]) -> None:
+    try:
+        answer()
+    except Exception:
+        # Whoever waited has a bug; the rest of the broker must not pay for it.
+        _log.exception("what a worker gave could not be used")
 
 
 async def wait_for(deferred: Deferred[T]) -> T:

@@ -84,7 +84,12 @@ class Lane:
     def _next(self) -> None:
         while not self._running and self._idle is None and self._waiting:
             kind = next(iter(self._waiting))
-            plan = self._waiting.pop(kind)()
+            begin = self._waiting.pop(kind)
+            try:
+                plan = begin()
+            except Exception:
+                logger.exception("%s cannot begin and is done again when its time comes", kind)
+                continue
             if plan is not None:
                 self._start(kind, plan)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode
@@ -18,13 +18,17 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Log, Workers
+    from kafkacompat.ports import Log, LogFlush, Workers
 
 logger = logging.getLogger(__name__)
 
 
+def _raise(error: OSError) -> None:
+    raise error
+
+
 class Flushes:
-    def __init__(self, workers: Workers, failed: Callable[[TopicPartition, OSError], None]) -> None:
+    def __init__(self, workers: Workers, failed: Callable[[Log, OSError], None]) -> None:
         """`failed` is told of syncs that the disk refused."""
         self._workers = workers
         self._failed = failed
@@ -46,14 +50,20 @@ class Flushes:
     def _start(self, core: PartitionCore, answer: Deferred[ErrorCode]) -> None:
         self._running[core.topic_partition] = answer
         log = core.log
-        flush = log.begin_flush()
-        self._workers.submit(flush.run).on_done(partial(self._finished, core, log, flush, answer))
+        flush: LogFlush | None = None
+        try:
+            flush = log.begin_flush()
+            job = flush.run
+        except OSError as error:
+            # Not answered here: the produce that is to wait for it has not asked yet.
+            job = partial(_raise, error)
+        self._workers.submit(job).on_done(partial(self._finished, core, log, flush, answer))
 
     def _finished(
         self,
         core: PartitionCore,
         log: Log,
-        flush: Any,
+        flush: LogFlush | None,
         answer: Deferred[ErrorCode],
         done: Deferred[None],
     ) -> None:
@@ -67,7 +77,7 @@ class Flushes:
         except Exception as failure:  # of the disk, or too many jobs: what is promised is a sync
             error = ErrorCode.KAFKA_STORAGE_ERROR
             if isinstance(failure, OSError):
-                self._failed(core.topic_partition, failure)
+                self._failed(log, failure)
             else:
                 logger.error("flush of %s failed: %s", core.topic_partition, failure)
         else:

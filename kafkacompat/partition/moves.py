@@ -248,7 +248,12 @@ class Moves:
         take_over_watermarks(move, move.core.log)
         if not move.is_synced:
             # The current log may be long synced, and is about to go.
-            flush = move.log.begin_flush()
+            try:
+                flush = move.log.begin_flush()
+            except OSError as error:
+                self._logs.future_failed(move.topic_partition, error)
+                self._back_off(move)
+                return
             move.busy = True
             self._workers.submit(flush.run).on_done(partial(self._has_synced, move, flush))
         elif move.state is MoveState.COPYING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 import threading
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -111,6 +112,18 @@ async def test_workers_answer_in_the_loops_thread() -> None:
         assert resolved_in == [threading.get_ident()]
         with pytest.raises(ZeroDivisionError):
             await wait_for(workers.submit(lambda: 1 // 0))
+
+
+@pytest.mark.parametrize("job", [lambda: 1, lambda: 1 // 0])
+async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], int]) -> None:
+    def misuse(_: Deferred[int]) -> None:
+        raise FileNotFoundError
+
+    async with trio.open_nursery() as nursery:
+        workers = TrioWorkers(nursery)
+        workers.submit(job).on_done(misuse)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert await wait_for(workers.submit(lambda: 2)) == 2
 
 
 async def test_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,25 @@ def test_a_lane_runs_one_job_at_a_time_and_asks_once_for_each_kind() -> None:
     assert machinery.jobs == []
 
 
+def test_a_job_that_cannot_begin_keeps_no_other_from_its_turn() -> None:
+    machinery = Machinery()
+    machinery.later = True
+    trace: list[str] = []
+
+    def begin() -> Plan:
+        raise OSError(28, "no space left")
+
+    lane = Lane(machinery)
+    lane.ask("a", lambda: Plan("a", trace))
+    lane.ask("b", begin)
+    lane.ask("c", lambda: Plan("c", trace))
+    machinery.run_jobs()
+    machinery.run_jobs()
+    assert trace == ["run a", "finish a", "run c", "finish c"]
+    lane.ask("b", begin)
+    assert machinery.jobs == []
+
+
 def test_stopping_waits_for_what_runs_and_forgets_the_rest() -> None:
     work, machinery, upkeep = start(
         {"log.flush.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "5"}

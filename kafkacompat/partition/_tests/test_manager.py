@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -226,6 +228,67 @@ def test_a_failed_sync_is_a_storage_error() -> None:
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def refuse(*_: Any) -> Any:
+        raise error
+
+    return refuse
+
+
+def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(topic_image("t"))
+    log = world.log()
+    log.config = LogConfig(flush_messages=1)
+    world.produce()
+    first = world.manager.when_flushed({T0: 1})
+    world.produce()
+    second = world.manager.when_flushed({T0: 2})
+    assert first is not None
+    assert second is not None
+    monkeypatch.setattr(log, "begin_flush", raising(FileNotFoundError(errno.ENOENT, "deleted meanwhile")))
+    world.workers.run()
+    world.workers.run()
+    assert first.result() == {T0: ErrorCode.NONE}
+    assert second.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert world.manager.when_flushed({T0: 2}) is None
+
+
+def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(topic_image("t"))
+    log = world.log()
+    log.config = LogConfig(flush_messages=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "begin_flush", raising(OSError(errno.ENOSPC, "full")))
+        assert world.produce().error is ErrorCode.NONE
+    waiting = world.manager.when_flushed({T0: 1})
+    assert waiting is not None
+    world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert [name for name, _ in world.log_manager.failed] == [T0]
+    world.produce()
+    following = world.manager.when_flushed({T0: 2})
+    assert following is not None
+    world.workers.run()
+    assert following.result() == {T0: ErrorCode.NONE}
+
+
+def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew() -> None:
+    world = World(topic_image("t"))
+    log = world.log()
+    log.config = LogConfig(flush_messages=1)
+    log.fail_flush = FileNotFoundError(errno.ENOENT, "deleted")
+    world.produce()
+    waiting = world.manager.when_flushed({T0: 1})
+    assert waiting is not None
+    world.publish(image_of(topic_image("t", generation=1)))
+    assert world.log() is not log
+    world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert world.log_manager.failed == []
 
 
 def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_directory() -> None:

@@ -5,6 +5,7 @@ KIP-113, KIP-858. Traps I15 (what UNASSIGNED, LOST and MIGRATING mean).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -362,6 +363,25 @@ def test_the_target_fails_while_copying(disks: Disks) -> None:
     assert disks.placement.alter(NAME, disks.path("c")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert disks.timers.pending() == []
+
+
+def test_a_sync_of_the_copy_that_cannot_begin_is_tried_again(
+    disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "begin_flush", full)
+        disks.run()
+    assert disks.told == []
+    disks.timers.advance(disks.settings.int("replica.fetch.backoff.ms"))
+    disks.run()
+    assert [each[2] for each in disks.told] == [B]
 
 
 def test_the_origin_fails_while_copying(disks: Disks) -> None:
