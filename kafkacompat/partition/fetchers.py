@@ -150,10 +150,15 @@ class Fetcher:
         self._host.fetched(outcome)
         for core, failure in outcome.broken:
             self._host.storage_failed(core, failure)
+        for followed, problem in outcome.failed:
+            self._tell_failed(followed, problem)
         if outcome.out_of_range:
             self._ask_offsets(outcome.out_of_range, LATEST)
         else:
             self._done()
+
+    def _tell_failed(self, followed: Followed, problem: Exception) -> None:
+        logger.error("%s is not followed until its leader changes", followed.name, exc_info=problem)
 
     def _done(self) -> None:
         self._busy = False
@@ -215,7 +220,7 @@ class Fetcher:
         self.fetches.resolved(followed, later_ms)
 
     def _settle(self, followed: Followed, timestamp: int, offset: int, later_ms: int) -> bool:
-        """False when the leader's start must be known as well, or the files failed."""
+        """False when the leader's start must be known as well, or the log failed."""
         core = followed.core
         end = core.log.log_end_offset
         try:
@@ -231,6 +236,11 @@ class Fetcher:
         except LogRefused as refused:
             logger.warning("%s: %s", followed.name, refused)
             self.fetches.resolved(followed, later_ms)
+            return False
+        except Exception as problem:
+            followed.failed = True
+            self.fetches.resolved(followed, later_ms)
+            self._tell_failed(followed, problem)
             return False
         if core.log.log_end_offset != end:
             logger.warning(

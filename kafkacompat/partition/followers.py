@@ -95,6 +95,8 @@ class Fetched:
     """Their files failed."""
     notes: list[str]
     """For the node's log."""
+    failed: list[tuple[Followed, Exception]]
+    """Not followed until their leader changes: their logs are damaged, or a bug of ours met them."""
 
 
 class FollowerFetches:
@@ -225,7 +227,7 @@ class FollowerFetches:
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
         """Append, truncate, move watermarks; what cannot be done here is in the outcome."""
-        outcome = Fetched([], [], [], [])
+        outcome = Fetched([], [], [], [], [])
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID
@@ -277,6 +279,10 @@ class FollowerFetches:
             outcome.notes.append(f"{followed.name}: {refused}; fetched again later")
         except OSError as failure:
             outcome.broken.append((core, failure))
+        except Exception as problem:
+            # As Kafka: of whatever kind it is, the other partitions go on.
+            followed.failed = True
+            outcome.failed.append((followed, problem))
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.resolving = True
             outcome.out_of_range.append(followed)

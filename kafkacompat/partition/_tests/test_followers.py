@@ -12,7 +12,7 @@ from kafkacompat.partition._tests.fakes import batch_of
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
 from kafkacompat.partition.following import take_earliest, take_latest
-from kafkacompat.records.batch import stamp_offset_and_epoch
+from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     EpochEndOffset,
@@ -219,6 +219,25 @@ def test_a_divergence_that_changes_nothing_is_not_asked_about_at_once() -> None:
     fetches.take(answer(core, diverging_epoch=EpochEndOffset(epoch=0, end_offset=5)), 0)
     assert core.log.log_end_offset == 1
     assert fetches.build(0) is None
+
+
+def test_damage_in_one_log_ends_the_following_of_that_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores, fetches = followed(2)
+    fetches.build(0)
+    damage = BatchCorrupt("crc")
+
+    def truncate_to(*_: Any) -> None:
+        raise damage
+
+    monkeypatch.setattr(type(cores[0].log), "truncate_to", truncate_to)
+    response = answer(cores[0], diverging_epoch=EpochEndOffset(epoch=0, end_offset=0))
+    response.responses += answer(cores[1], index=1, records=batch(0)).responses
+    outcome = fetches.take(response, 0)
+    assert [(each.name, problem) for each, problem in outcome.failed] == [(T0, damage)]
+    assert cores[1].log.log_end_offset == 1
+    assert asked_for(fetches, 10**9) == [(1, 1)]
+    fetches.add(cores[0])
+    assert (0, 0) in asked_for(fetches)
 
 
 def test_out_of_range_is_settled_by_the_leaders_offsets() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log.log import PartitionLog
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -145,6 +149,30 @@ def test_a_follower_behind_the_leaders_start_begins_anew_there() -> None:
     log = cluster.nodes[3].log()
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
     assert set(cluster.partition().isr) == {1, 2, 3}
+
+
+def test_damage_met_while_the_leaders_offsets_are_taken_keeps_no_other_partition_from_being_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(partitions=2)
+    cluster.settle()
+    cluster.kill(3)
+    assert produced(cluster, b"a") is ErrorCode.NONE
+    cluster.leader().manager.delete_records({T0: 1}, 30_000)
+    cluster.settle()
+    asked = 0
+
+    def damaged(*_: Any) -> None:
+        nonlocal asked
+        asked += 1
+        raise BatchCorrupt("crc")
+
+    monkeypatch.setattr(PartitionLog, "truncate_fully_and_start_at", damaged)
+    cluster.restart(3, empty=True)
+    cluster.settle(5000)
+    assert produced(cluster, b"b", 1) is ErrorCode.NONE
+    assert values_of(cluster.nodes[3].log(TopicPartition("t", 1)), 9) == {0: b"b"}
+    assert asked == 1, "not followed until its leader changes"
 
 
 def test_delete_records_waits_for_every_live_replica_and_tells_when_one_does_not_follow() -> None:
