@@ -39,24 +39,37 @@ class FlushPlan:
 
     __slots__ = ("_failures", "_items", "_manager")
 
-    def __init__(self, manager: LogManager, items: list[tuple[PartitionLog, LogFlush]]) -> None:
+    def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        self._items = items
-        self._failures: dict[int, OSError] = {}
+        self._items: list[tuple[PartitionLog, LogFlush]] = []
+        self._failures: list[tuple[PartitionLog, OSError]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._items or self._failures)
+
+    def add(self, log: PartitionLog, *, closed_only: bool = False) -> None:
+        """What lies unsynced in it now. That its sync cannot begin is told at the end: the others' is not put off by it."""
+        try:
+            self._items.append((log, log.begin_flush(closed_only=closed_only)))
+        except OSError as error:
+            self._failures.append((log, error))
 
     def run(self) -> None:
-        for at, (_, flush) in enumerate(self._items):
+        synced = []
+        for log, flush in self._items:
             try:
                 flush.run()
             except OSError as error:
-                self._failures[at] = error
+                self._failures.append((log, error))
+            else:
+                synced.append((log, flush))
+        self._items = synced
 
     def finish(self) -> None:
-        for at, (log, flush) in enumerate(self._items):
-            error = self._failures.get(at)
-            if error is None:
-                log.finish_flush(flush)
-            elif self._manager.get(log.topic_partition) is log:
+        for log, flush in self._items:
+            log.finish_flush(flush)
+        for log, error in self._failures:
+            if self._manager.get(log.topic_partition) is log:
                 self._manager.partition_failed(log.topic_partition, error)
 
 
@@ -112,15 +125,15 @@ class LogUpkeep:
 
     def flush_closed_segments(self) -> FlushPlan | None:
         """Everything below each log's active segment that is not durable yet."""
-        items = []
+        plan = FlushPlan(self._manager)
         for log in self._manager.logs.values():
             if log.recovery_point < log.segments[-1].base_offset:
-                items.append((log, log.begin_flush(closed_only=True)))
-        return FlushPlan(self._manager, items) if items else None
+                plan.add(log, closed_only=True)
+        return plan or None
 
     def flush_overdue(self, now_ms: int) -> FlushPlan | None:
         """Logs with unsynced records whose last sync lies flush.ms or more back."""
-        items = []
+        plan = FlushPlan(self._manager)
         last = self._last_flush_ms
         for name, log in self._manager.logs.items():
             interval_ms = log.config.flush_ms
@@ -128,10 +141,10 @@ class LogUpkeep:
                 continue
             if now_ms - last.setdefault(name, now_ms - interval_ms) >= interval_ms:
                 last[name] = now_ms
-                items.append((log, log.begin_flush()))
+                plan.add(log)
         for name in [name for name in last if name not in self._manager.logs]:
             del last[name]
-        return FlushPlan(self._manager, items) if items else None
+        return plan or None
 
     def checkpoint_high_watermarks(self) -> CheckpointPlan | None:
         """replica.high.watermark.checkpoint.interval.ms."""

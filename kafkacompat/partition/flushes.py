@@ -33,8 +33,9 @@ class Flushes:
         self._workers = workers
         self._failed = failed
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
-        self._next: dict[TopicPartition, Deferred[ErrorCode]] = {}
-        """Asked for while one runs: begins when that is done, and so covers everything appended till then."""
+        self._next: dict[TopicPartition, tuple[PartitionCore, Deferred[ErrorCode]]] = {}
+        """Asked for while one runs: begins when that is done, and so covers everything appended till then. Of the core that
+        asked last: the one that runs may be of a deleted topic of the same name."""
 
     def appended(self, core: PartitionCore, records: int) -> None:
         """Count records towards the limit; past it, a sync begins."""
@@ -43,7 +44,8 @@ class Flushes:
             return
         core.unflushed = 0
         if core.topic_partition in self._running:
-            self._next.setdefault(core.topic_partition, Deferred())
+            _, answer = self._next.get(core.topic_partition) or (core, Deferred())
+            self._next[core.topic_partition] = core, answer
         else:
             self._start(core, Deferred())
 
@@ -85,7 +87,7 @@ class Flushes:
         del self._running[core.topic_partition]
         following = self._next.pop(core.topic_partition, None)
         if following is not None:
-            self._start(core, following)
+            self._start(*following)
         answer.resolve(error)
 
     def when_flushed(
@@ -94,8 +96,12 @@ class Flushes:
         """NONE or the error of each partition that has a sync to wait for; None when none has."""
         if not self._running:
             return None
-        waited = {name: self._next.get(name) or self._running.get(name) for name in partitions}
-        pending = {name: flush for name, flush in waited.items() if flush is not None}
+        pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
+        for name in partitions:
+            following = self._next.get(name)
+            flush = self._running.get(name) if following is None else following[1]
+            if flush is not None:
+                pending[name] = flush
         if not pending:
             return None
         errors: dict[TopicPartition, ErrorCode] = {}

@@ -12,6 +12,8 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config
 from kafkacompat.log.directory import parse_partition_directory
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.flush import LogFlush
+from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import NOTE_AGAIN_MS, LogManager
 from kafkacompat.log.upkeep import LogUpkeep, Plan
 from kafkacompat.ports import FileSlice, LogRefused
@@ -282,6 +284,29 @@ def test_closed_segments_are_synced_and_a_failed_sync_takes_the_directory(
     plan.finish()
     assert [status.online for status in manager.log_dirs()] == [False, True]
     assert log.recovery_point == 31
+
+
+def test_a_log_whose_sync_cannot_begin_does_not_put_the_others_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager)
+    bad, good = (manager.logs[TopicPartition("t.x_y-z", index)] for index in range(2))
+    for log in (bad, good):
+        log.config = config(flush_ms=100)
+        log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
+
+    whole = PartitionLog.begin_flush
+
+    def begin_flush(log: PartitionLog, **options: bool) -> LogFlush:
+        if log is bad:
+            raise OSError(errno.EIO, "broken")
+        return whole(log, **options)
+
+    monkeypatch.setattr(PartitionLog, "begin_flush", begin_flush)
+    carry_out(LogUpkeep(manager).flush_overdue(1000))
+    assert good.recovery_point == good.log_end_offset
+    assert [status.online for status in manager.log_dirs()] == [False, True]
 
 
 def test_real_files_cut_back_a_write_that_fails(tmp_path: Path) -> None:

@@ -291,6 +291,23 @@ def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew()
     assert world.log_manager.failed == []
 
 
+def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
+    """A sync of the deleted one still runs."""
+    world = World(topic_image("t"))
+    world.log().config = LogConfig(flush_messages=1)
+    world.produce()
+    world.publish(image_of(topic_image("t", generation=1)))
+    log = world.log()
+    log.config = LogConfig(flush_messages=1)
+    world.produce()
+    waiting = world.manager.when_flushed({T0: 1})
+    assert waiting is not None
+    world.workers.run()
+    world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.NONE}
+    assert log.flushed_to == log.log_end_offset
+
+
 def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_directory() -> None:
     world = World(topic_image("t"))
     world.log().fail_next = OSError(errno.ENOSPC, "full")
