@@ -36,6 +36,8 @@ from interop_tests.transactions.test_by_hand import (
     commit_offsets,
     committed,
     fetched_offset,
+    offset_to_commit,
+    txn_offset_commit,
 )
 
 MakeBroker = Callable[..., Any]
@@ -458,6 +460,14 @@ def test_a_keyless_record_takes_no_sequence_and_leaves_the_transaction_open(
 # --- partitions and offsets of a transaction
 
 
+def codes_in(topics: list[dict[str, Any]]) -> dict[tuple[str, int], int]:
+    return {
+        (topic["Name"], each["PartitionIndex"]): each["ErrorCode"]
+        for topic in topics
+        for each in topic["Partitions"]
+    }
+
+
 def added(producer: Producer, topics: list[dict[str, Any]], version: int = 3) -> dict[tuple[str, int], int]:
     body = {
         "V3AndBelowTransactionalId": producer.transactional_id,
@@ -560,41 +570,17 @@ def test_offsets_that_are_taken_in_part(
     if not protocol.adds:
         assert add_offsets(producer, group) == 0
 
-    def partition(number: int, offset: int, metadata: str | None = None) -> dict[str, Any]:
-        return {
-            "PartitionIndex": number,
-            "CommittedOffset": offset,
-            "CommittedLeaderEpoch": -1,
-            "CommittedMetadata": metadata,
-        }
-
-    body = {
-        "TransactionalId": producer.transactional_id,
-        "GroupId": group,
-        "ProducerId": producer.id,
-        "ProducerEpoch": producer.epoch,
-        "GenerationId": -1,
-        "MemberId": "",
-        "GroupInstanceId": None,
-        "Topics": [
-            {
-                "Name": topic,
-                "Partitions": [
-                    partition(0, 7),
-                    partition(1, 8, "m" * 4097),
-                    partition(2, 9, "m" * 4096),
-                    partition(9, 1),
-                ],
-            },
-            {"Name": "no-such-topic", "Partitions": [partition(0, 1)]},
-        ],
-    }
-    reply = connection.call("TxnOffsetCommit", version, body)
-    codes = {
-        (each["Name"], one["PartitionIndex"]): one["ErrorCode"]
-        for each in reply["Topics"]
-        for one in each["Partitions"]
-    }
+    of_topic = [
+        offset_to_commit(0, 7),
+        offset_to_commit(1, 8, "m" * 4097),
+        offset_to_commit(2, 9, "m" * 4096),
+        offset_to_commit(9, 1),
+    ]
+    topics = [
+        {"Name": topic, "Partitions": of_topic},
+        {"Name": "no-such-topic", "Partitions": [offset_to_commit(0, 1)]},
+    ]
+    codes = codes_in(txn_offset_commit(producer, group, topics, version)["Topics"])
     assert codes == {
         (topic, 0): 0,
         (topic, 1): METADATA_TOO_LARGE,
@@ -609,8 +595,8 @@ def test_offsets_that_are_taken_in_part(
         "Topics": [{"Name": topic, "PartitionIndexes": [0, 1, 2]}],
         "RequireStable": True,
     }
-    (of_topic,) = connection.call("OffsetFetch", 7, asked)["Topics"]
-    found = {each["PartitionIndex"]: each["CommittedOffset"] for each in of_topic["Partitions"]}
+    (fetched,) = connection.call("OffsetFetch", 7, asked)["Topics"]
+    found = {each["PartitionIndex"]: each["CommittedOffset"] for each in fetched["Partitions"]}
     assert found == {0: 7, 1: -1, 2: 9}
 
 
@@ -644,11 +630,7 @@ def marked(
     }
     (answer,) = connection.call("WriteTxnMarkers", 1, {"Markers": [marker]})["Markers"]
     assert answer["ProducerId"] == producer[0]
-    return {
-        (topic["Name"], each["PartitionIndex"]): each["ErrorCode"]
-        for topic in answer["Topics"]
-        for each in topic["Partitions"]
-    }
+    return codes_in(answer["Topics"])
 
 
 def test_markers_of_coordinators_that_are_none(

@@ -528,6 +528,24 @@ def commit_offsets(
     producer: Producer, group: str, topic: str, offset: int, *, partition: int = 0, **member: Any
 ) -> int:
     """TxnOffsetCommit; the partition's error."""
+    topics = [{"Name": topic, "Partitions": [offset_to_commit(partition, offset, "m")]}]
+    reply = txn_offset_commit(producer, group, topics, producer.protocol.offsets, **member)
+    return int(reply["Topics"][0]["Partitions"][0]["ErrorCode"])
+
+
+def offset_to_commit(partition: int, offset: int, metadata: str | None = None) -> dict[str, Any]:
+    return {
+        "PartitionIndex": partition,
+        "CommittedOffset": offset,
+        "CommittedLeaderEpoch": -1,
+        "CommittedMetadata": metadata,
+    }
+
+
+def txn_offset_commit(
+    producer: Producer, group: str, topics: list[dict[str, Any]], version: int, **member: Any
+) -> dict[str, Any]:
+    """TxnOffsetCommit, as it is answered. `member` takes the place of the fields of those names."""
     body = {
         "TransactionalId": producer.transactional_id,
         "GroupId": group,
@@ -536,22 +554,9 @@ def commit_offsets(
         "GenerationId": -1,
         "MemberId": "",
         "GroupInstanceId": None,
-        "Topics": [
-            {
-                "Name": topic,
-                "Partitions": [
-                    {
-                        "PartitionIndex": partition,
-                        "CommittedOffset": offset,
-                        "CommittedLeaderEpoch": -1,
-                        "CommittedMetadata": "m",
-                    }
-                ],
-            }
-        ],
+        "Topics": topics,
     }
-    reply = producer.connection.call("TxnOffsetCommit", producer.protocol.offsets, body | member)
-    return int(reply["Topics"][0]["Partitions"][0]["ErrorCode"])
+    return producer.connection.call("TxnOffsetCommit", version, body | member)
 
 
 def add_offsets(producer: Producer, group: str, version: int = 3) -> int:

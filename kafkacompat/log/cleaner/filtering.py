@@ -165,14 +165,13 @@ class BatchFilter:
         count = header.record_count
         if body is None and header.attributes & CODEC_MASK:
             body = open_body(header, batch)
-        records = (
-            self._stencils.records(batch, HEADER_SIZE, len(batch), count)
-            if body is None
-            else self._stencils.records(body, 0, len(body), count)
-        )
+        data: Buffer = batch if body is None else body
+        start = HEADER_SIZE if body is None else 0
+        records = self._stencils.records(data, start, len(data), count)
         if records is not None:
             return records
-        body = body if body is not None else open_body(header, batch)
+        if body is None:
+            body = open_body(header, batch)
         return [body[at:to] for at, to in pairwise(read_bounds(body, count))]
 
     def _records_to_keep(self, header: BatchHeader, columns: Columns) -> list[bool]:
