@@ -415,6 +415,10 @@ class LogManager(Protocol):
         """An operation on its files failed; its directory goes offline unless the disk is only full or the like."""
         ...
 
+    def log_failed(self, log: Log, error: OSError) -> None:
+        """As partition_failed, while the log is that partition's."""
+        ...
+
     def delete_later(self, topic_partition: TopicPartition) -> None:
         """Rename to <name>.<uuid>-delete now, remove after file.delete.delay.ms."""
         ...

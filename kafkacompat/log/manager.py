@@ -39,7 +39,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.ports import Clock, Disk
+    from kafkacompat.ports import Clock, Disk, Log
 
 Note = Callable[[str], None]
 NOTE_AGAIN_MS = 10_000
@@ -338,6 +338,12 @@ class LogManager:
         directory = self._home.get(topic_partition)
         if directory is not None:
             self.directory_failed(directory, error)
+
+    def log_failed(self, log: Log, error: OSError) -> None:
+        """As `partition_failed`, while the log is that partition's: that the files of a deleted topic are gone says nothing of the
+        directory, nor of the topic made anew."""
+        if self.get(log.topic_partition) is log:
+            self.partition_failed(log.topic_partition, error)
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read."""

@@ -69,8 +69,7 @@ class FlushPlan:
         for log, flush in self._items:
             log.finish_flush(flush)
         for log, error in self._failures:
-            if self._manager.get(log.topic_partition) is log:
-                self._manager.partition_failed(log.topic_partition, error)
+            self._manager.log_failed(log, error)
 
 
 class CheckpointPlan:

@@ -66,7 +66,7 @@ class PartitionManager:
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
         self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self._flushes = Flushes(workers, self._flush_failed)
+        self._flushes = Flushes(workers, log_manager.log_failed)
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
@@ -323,11 +323,6 @@ class PartitionManager:
     def storage_failed(self, core: PartitionCore, error: OSError) -> None:
         """An operation on its files failed."""
         self._log_manager.partition_failed(core.topic_partition, error)
-
-    def _flush_failed(self, log: Log, error: OSError) -> None:
-        # That the files of a deleted topic are gone says nothing of the directory, nor of the topic made anew.
-        if self._log_manager.get(log.topic_partition) is log:
-            self._log_manager.partition_failed(log.topic_partition, error)
 
     def _lost(self, names: Sequence[TopicPartition]) -> None:
         """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""

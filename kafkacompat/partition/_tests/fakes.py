@@ -296,6 +296,10 @@ class FakeLogManager:
     def get(self, topic_partition: TopicPartition) -> MemoryLog | None:
         return self.logs.get(topic_partition)
 
+    def log_failed(self, log: object, error: OSError) -> None:
+        for topic_partition in [name for name, each in self.logs.items() if each is log]:
+            self.partition_failed(topic_partition, error)
+
     def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
         self.failed.append((topic_partition, error))
         if error.errno == errno.EIO:
