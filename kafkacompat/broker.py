@@ -27,10 +27,10 @@ from kafkacompat.net.runtime import (
     SystemClock,
     SystemRandom,
     TrioTimers,
-    TrioWorkers,
     freeze_long_lived,
     raise_descriptor_limit,
 )
+from kafkacompat.net.workers import worker_pools
 from kafkacompat.node.heartbeats import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.quorum_side import NodeDoors, QuorumSide
@@ -145,7 +145,7 @@ class RunningNode:
             random=SystemRandom(),
             disk=RealDisk(),
             timers=timers,
-            workers=TrioWorkers(nursery),
+            workers=worker_pools(nursery),
             channels=Channels(
                 nursery, clock, timers, str(config.node_id), ChannelSettings.from_config(config)
             ),

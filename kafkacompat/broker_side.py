@@ -89,7 +89,7 @@ class BrokerSide:
         await self._load_logs()
         dispatcher = self._build()
         self._server = server = Server(
-            dispatcher, NetworkSettings.from_config(config), doors.clock, doors.workers
+            dispatcher, NetworkSettings.from_config(config), doors.clock, doors.workers.replies
         )
         advertised = self._bind(server)
         self._life = self._make_life(self._incarnation, advertised)
@@ -167,7 +167,7 @@ class BrokerSide:
             clock,
             timers,
             random,
-            doors.workers,
+            doors.workers.loading,
             coordinator_settings(settings),
         )
         producer_ids = BlockProducerIds(
@@ -183,7 +183,7 @@ class BrokerSide:
             lambda: partitions.image,
             clock,
             timers,
-            doors.workers,
+            doors.workers.loading,
             transaction_settings(settings),
             lambda: settings.bool("transaction.partition.verification.enable"),
         )

@@ -53,6 +53,33 @@ class Workers(Protocol):
     def submit(self, function: Callable[[], T]) -> Deferred[T]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerPools:
+    """Workers by duty: a job waits for others of its own duty and for nobody else."""
+
+    quorum_sync: Workers
+    """Syncs of the metadata log, one at a time. Nothing else, for the cluster waits for them."""
+    snapshots: Workers
+    """Building and writing metadata snapshots."""
+    log_sync: Workers
+    """Syncs of partitions' logs: flush.messages, flush.ms, closed segments."""
+    reads: Workers
+    """Reads of logs and indexes that are not in the page cache. The only one that may refuse a job, for anybody may ask."""
+    replies: Workers
+    """Bringing what a reply sends into the page cache: one job a connection."""
+    loading: Workers
+    """What coordinators read to take up their partitions."""
+    files: Workers
+    """Making and deleting files, checkpoints."""
+    cleaning: Workers
+    """The log cleaner, which may wait for its throttle."""
+
+    @classmethod
+    def of_one(cls, workers: Workers) -> WorkerPools:
+        """One for all: for tests and the simulator, whose jobs wait for no thread."""
+        return cls(workers, workers, workers, workers, workers, workers, workers, workers)
+
+
 class File(Protocol):
     """One open file that grows at its end. Positions and sizes in bytes. OSError passes through."""
 

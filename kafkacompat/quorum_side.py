@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.net.server import Server
     from kafkacompat.node.settings import NodeSettings
-    from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
+    from kafkacompat.ports import Clock, Disk, Random, Timers, WorkerPools
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class NodeDoors:
     random: Random
     disk: Disk
     timers: Timers
-    workers: Workers
+    workers: WorkerPools
     channels: Channels
     nursery: trio.Nursery
 
@@ -101,7 +101,7 @@ class QuorumSide:
             config,
             directories,
             doors.disk,
-            doors.workers,
+            doors.workers.quorum_sync,
             doors.clock,
             doors.timers,
             doors.random,
@@ -121,7 +121,7 @@ class QuorumSide:
 
         config = self._doors.config
         self.server = Server(
-            NotYet(), NetworkSettings.from_config(config), self._doors.clock, self._doors.workers
+            NotYet(), NetworkSettings.from_config(config), self._doors.clock, self._doors.workers.replies
         )
         bound = self.server.bind(config.controller_listeners())
         self.listeners = controller_addresses(

@@ -116,6 +116,7 @@ CORES = [
     "group",
     "txn",
     "controller/core",
+    "net/job_queue",
     "partition/core",
     "partition/followers",
     "partition/following",

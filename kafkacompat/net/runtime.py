@@ -1,4 +1,4 @@
-"""The real clock, chance, timers and worker threads of ports.py, on trio.
+"""The real clock, chance and timers of ports.py, on trio.
 
 Must not know who uses them. One heap and one task serve all timers; while nothing is due nothing wakes.
 """
@@ -12,7 +12,6 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TypeVar
 
 import trio
@@ -21,9 +20,6 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_to_text
 from kafkacompat.ports import Clock
 
-WORKER_THREADS_MAX = 8
-WORKER_JOBS_MAX = 10_000
-"""Jobs waiting or running; one more fails at once with WorkersBusy."""
 CANCELLED_TIMERS_KEPT = 256
 """Cancelled timers stay in the heap until this many, and half of it, are cancelled."""
 _GC_THRESHOLDS = (50_000, 20, 50)
@@ -182,52 +178,6 @@ class TrioTimers:
     def _loop_instant(self, monotonic_ms: int) -> float:
         # Half a millisecond late, for the clock cuts fractions off: never early, and not woken twice.
         return trio.current_time() + (monotonic_ms - self._clock.monotonic_ms() + 0.5) / 1000
-
-
-class WorkersBusy(Exception):
-    """Too many jobs wait for worker threads."""
-
-
-class TrioWorkers:
-    """Runs blocking functions in at most WORKER_THREADS_MAX threads, in a nursery that outlives them."""
-
-    def __init__(self, nursery: trio.Nursery, threads: int = WORKER_THREADS_MAX) -> None:
-        self._nursery = nursery
-        self._limiter = trio.CapacityLimiter(threads)
-        self._jobs = 0
-
-    def submit(self, function: Callable[[], T]) -> Deferred[T]:
-        """The function's value or exception, later; WorkersBusy when there are WORKER_JOBS_MAX already."""
-        deferred: Deferred[T] = Deferred()
-        if self._jobs >= WORKER_JOBS_MAX:
-            deferred.fail(WorkersBusy(f"{self._jobs} jobs wait for worker threads"))
-            return deferred
-        self._jobs += 1
-        self._nursery.start_soon(self._work, function, deferred)
-        return deferred
-
-    async def _work(self, function: Callable[[], T], deferred: Deferred[T]) -> None:
-        try:
-            value = await trio.to_thread.run_sync(function, limiter=self._limiter)
-        except Exception as error:
-            self._jobs -= 1
-            _tell(partial(deferred.fail, error))
-        except BaseException as error:
-            # Cancelled with the nursery: nobody may be left waiting.
-            self._jobs -= 1
-            _tell(partial(deferred.fail, WorkersBusy(f"stopped before the job was done: {error!r}")))
-            raise
-        else:
-            self._jobs -= 1
-            _tell(partial(deferred.resolve, value))
-
-
-def _tell(answer: Callable[[], None]) -> None:
-    try:
-        answer()
-    except Exception:
-        # Whoever waited has a bug; the rest of the broker must not pay for it.
-        _log.exception("what a worker gave could not be used")
 
 
 async def wait_for(deferred: Deferred[T]) -> T:

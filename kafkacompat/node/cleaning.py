@@ -13,7 +13,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.node.periodic import Lane, Numbers, Plan
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.ports import Clock, Timers, WorkerPools
 
 logger = logging.getLogger(__name__)
 
@@ -57,15 +57,15 @@ class BackgroundCleaning:
         throttle: Stoppable,
         clock: Clock,
         timers: Timers,
-        workers: Workers,
+        workers: WorkerPools,
     ) -> None:
         self._dynamic = dynamic
         self._cleaner = cleaner
         self._throttle = throttle
         self._clock = clock
         self._timers = timers
-        self._workers = workers
-        self._checkpoints = Lane(workers)
+        self._workers = workers.cleaning
+        self._checkpoints = Lane(workers.files)
         self._active = 0
         self._stopped: Deferred[None] | None = None
 

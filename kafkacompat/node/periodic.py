@@ -2,21 +2,23 @@
 
 Duty: ask the log upkeep for what is due when a setting's interval is over; what blocks goes to a worker, and the result
 back. Decides nothing about logs.
-Two lanes, for a sync can take seconds and the small checkpoint files should not wait for it. In a lane one job runs at a
-time, and a job that is asked for while it waits already is not asked for twice: two writers of one checkpoint never meet.
+Three lanes, for a sync or the removal of large files can take seconds and the small checkpoint files should not wait for it.
+In a lane one job runs at a time, and a job that is asked for while it waits already is not asked for twice: two writers of one
+checkpoint never meet.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
-    from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.ports import Clock, Timers, WorkerPools, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -120,15 +122,16 @@ class PeriodicWork:
         upkeep: Upkeep,
         clock: Clock,
         timers: Timers,
-        workers: Workers,
+        workers: WorkerPools,
     ) -> None:
         self._config = config
         self._dynamic = dynamic
         self._upkeep = upkeep
         self._clock = clock
         self._timers = timers
-        self._syncs = Lane(workers)
-        self._files = Lane(workers)
+        self._syncs = Lane(workers.log_sync)
+        self._files = Lane(workers.files)
+        self._removals = Lane(workers.files)
         self._stopped = False
 
     def start(self) -> None:
@@ -150,7 +153,16 @@ class PeriodicWork:
         """Begin nothing more; there when no worker touches the logs any more."""
         self._stopped = True
         stopped: Deferred[None] = Deferred()
-        self._syncs.stop().on_done(lambda _: self._files.stop().on_done(lambda _: stopped.resolve(None)))
+        lanes = [self._syncs, self._files, self._removals]
+        running = set(lanes)
+
+        def ended(lane: Lane, _: Deferred[None]) -> None:
+            running.discard(lane)
+            if not running:
+                stopped.resolve(None)
+
+        for lane in lanes:
+            lane.stop().on_done(partial(ended, lane))
         return stopped
 
     def _every(self, name: str, action: Callable[[], None], first_name: str | None = None) -> None:
@@ -190,7 +202,7 @@ class PeriodicWork:
         if self._stopped:
             return
         self._timers.call_after(DELETION_SWEEP_MS, self._sweep_deletions)
-        self._files.ask(
+        self._removals.ask(
             "removal of deleted files",
             lambda: self._upkeep.remove_expired_deletions(self._clock.monotonic_ms()),
         )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.listeners import Placing, Replicating
-    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, Workers
+    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, WorkerPools
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class PartitionManager:
         log_manager: LogManager,
         clock: Clock,
         timers: Timers,
-        workers: Workers,
+        workers: WorkerPools,
         log_config: Callable[[str], LogConfig],
         replication: Replicating | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class PartitionManager:
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
         self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self._flushes = Flushes(workers, log_manager.log_failed)
+        self._flushes = Flushes(workers.log_sync, log_manager.log_failed)
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
@@ -81,7 +81,7 @@ class PartitionManager:
         self.when_replicated = self.wakeups.produces.when_replicated
         self.when_flushed = self._flushes.when_flushed
         self._arrivals = Arrivals(
-            node_id, timers, workers, log_manager, log_config, partial(self._take_role, is_new=True)
+            node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
         )
         self._offline: set[TopicPartition] = set()
         self.placing: Placing | None = None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.ports import Clock, Timers, WorkerPools
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Moves:
         logs: LogManager,
         clock: Clock,
         timers: Timers,
-        workers: Workers,
+        workers: WorkerPools,
         settings: Settings,
         assign: Assign,
         *,
@@ -200,7 +200,9 @@ class Moves:
             return
         if data is None:
             move.busy = True
-            self._workers.submit(records.read).on_done(partial(self._has_read, move, future.log_end_offset))
+            self._workers.reads.submit(records.read).on_done(
+                partial(self._has_read, move, future.log_end_offset)
+            )
         else:
             self._append(move, data)
 
@@ -255,7 +257,7 @@ class Moves:
                 self._back_off(move)
                 return
             move.busy = True
-            self._workers.submit(flush.run).on_done(partial(self._has_synced, move, flush))
+            self._workers.log_sync.submit(flush.run).on_done(partial(self._has_synced, move, flush))
         elif move.state is MoveState.COPYING:
             move.state = MoveState.ASSIGNING
             move.busy = True

@@ -37,6 +37,7 @@ from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
+from kafkacompat.ports import WorkerPools
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
 from kafkacompat.raft.quorum_driver import QuorumDriver
@@ -250,7 +251,13 @@ class Life(Host):
             alter=lambda request: alters.request(request, NEVER_MS),
         )
         self.partitions = partitions = PartitionManager(
-            self.id, logs, self, self, self.workers, settings.log_config, replication
+            self.id,
+            logs,
+            self,
+            self,
+            WorkerPools.of_one(self.workers),
+            settings.log_config,
+            replication,
         )
         self._assignments = DirectoryAssignments(
             self.id, self._way("directory-assignments"), self, lambda: self.metadata.image, self._broker_epoch
@@ -324,7 +331,7 @@ class Life(Host):
         self.metadata.subscribe(self._take_image)
         self.is_serving = True
         self._periodic = PeriodicWork(
-            self.config, self.settings, LogUpkeep(self.logs), self, self, self.workers
+            self.config, self.settings, LogUpkeep(self.logs), self, self, WorkerPools.of_one(self.workers)
         )
         self._periodic.start()
         self.heartbeats.ready_to_unfence()

@@ -11,9 +11,10 @@ import trio
 from kafkacompat.config import EndPoint
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import ConnectionInfo, Pending, Reply
-from kafkacompat.net.runtime import SystemClock, TrioWorkers
+from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.net.workers import worker_pools
 from kafkacompat.wire.errors import WireError
 
 LOOPBACK = EndPoint("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")
@@ -75,7 +76,7 @@ async def serving(
                 dispatcher,
                 settings or NetworkSettings(),
                 clock or SystemClock(),  # type: ignore[arg-type]
-                TrioWorkers(nursery),
+                worker_pools(nursery).replies,
             )
             server.bind([LOOPBACK])
             await nursery.start(server.run)

@@ -1,13 +1,10 @@
-"""Timers, workers, waiting and chance."""
+"""Timers, waiting and chance."""
 
 from __future__ import annotations
 
 import gc
 import resource
-import threading
-from collections.abc import Callable
 
-import pytest
 import trio
 import trio.testing
 from hypothesis import given
@@ -20,8 +17,6 @@ from kafkacompat.net.runtime import (
     SystemRandom,
     TrioClock,
     TrioTimers,
-    TrioWorkers,
-    WorkersBusy,
     freeze_long_lived,
     raise_descriptor_limit,
     wait_for,
@@ -100,41 +95,6 @@ async def test_nothing_wakes_while_no_timer_is_due(autojump_clock: trio.testing.
         assert wakes.count == 1
         trio.lowlevel.remove_instrument(wakes)
         nursery.cancel_scope.cancel()
-
-
-async def test_workers_answer_in_the_loops_thread() -> None:
-    async with trio.open_nursery() as nursery:
-        workers = TrioWorkers(nursery, threads=2)
-        resolved_in: list[int] = []
-        deferred = workers.submit(threading.get_ident)
-        deferred.on_done(lambda _: resolved_in.append(threading.get_ident()))
-        assert await wait_for(deferred) != threading.get_ident()
-        assert resolved_in == [threading.get_ident()]
-        with pytest.raises(ZeroDivisionError):
-            await wait_for(workers.submit(lambda: 1 // 0))
-
-
-@pytest.mark.parametrize("job", [lambda: 1, lambda: 1 // 0])
-async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], int]) -> None:
-    def misuse(_: Deferred[int]) -> None:
-        raise FileNotFoundError
-
-    async with trio.open_nursery() as nursery:
-        workers = TrioWorkers(nursery)
-        workers.submit(job).on_done(misuse)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        assert await wait_for(workers.submit(lambda: 2)) == 2
-
-
-async def test_jobs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkacompat.net.runtime.WORKER_JOBS_MAX", 2)
-    async with trio.open_nursery() as nursery:
-        workers = TrioWorkers(nursery)
-        accepted = [workers.submit(lambda: 1) for _ in range(2)]
-        with pytest.raises(WorkersBusy):
-            await wait_for(workers.submit(lambda: 1))
-        assert [await wait_for(each) for each in accepted] == [1, 1]
-        assert await wait_for(workers.submit(lambda: 2)) == 2
 
 
 async def test_waiting_may_be_given_up() -> None:

@@ -11,6 +11,7 @@ from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
 from kafkacompat.node.cleaning import RETRY_MS, BackgroundCleaning
 from kafkacompat.node.settings import NodeSettings
+from kafkacompat.ports import WorkerPools
 
 
 class Step:
@@ -66,7 +67,9 @@ def make(steps: list[Step], **settings: str) -> tuple[BackgroundCleaning, Machin
     config = ServerConfig.from_properties(defaults_without_file() | named)
     cleaner, throttle = Cleaner(steps), Throttle()
     anything: Any = machinery
-    work = BackgroundCleaning(NodeSettings(config, 1), cleaner, throttle, anything, anything, anything)
+    work = BackgroundCleaning(
+        NodeSettings(config, 1), cleaner, throttle, anything, anything, WorkerPools.of_one(machinery)
+    )
     return work, machinery, cleaner, throttle
 
 

@@ -10,6 +10,7 @@ from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.node.periodic import Lane, PeriodicWork
 from kafkacompat.node.settings import NodeSettings
+from kafkacompat.ports import WorkerPools
 
 
 class Machinery:
@@ -92,7 +93,9 @@ def start(settings: dict[str, str]) -> tuple[PeriodicWork, Machinery, Upkeep]:
     machinery = Machinery()
     upkeep = Upkeep(machinery)
     config = ServerConfig.from_properties(defaults_without_file(), settings)
-    work = PeriodicWork(config, NodeSettings(config, 1), upkeep, machinery, machinery, machinery)  # type: ignore[arg-type]
+    work = PeriodicWork(
+        config, NodeSettings(config, 1), upkeep, machinery, machinery, WorkerPools.of_one(machinery)
+    )  # type: ignore[arg-type]
     work.start()
     return work, machinery, upkeep
 

@@ -33,7 +33,7 @@ from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
-from kafkacompat.ports import Log
+from kafkacompat.ports import Log, WorkerPools
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.wire.codec import decode, encoder
@@ -161,7 +161,7 @@ class ClusterNode:
             logs,
             clock,
             timers,
-            SimpleNamespace(submit=self._work),
+            WorkerPools.of_one(SimpleNamespace(submit=self._work)),
             lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
             self.replication,
         )

@@ -31,6 +31,7 @@ from kafkacompat.ports import (
     ProducerStateEntry,
     TimestampOffset,
     Verification,
+    WorkerPools,
 )
 from kafkacompat.records.batch import build_batch, stamp_offset_and_epoch
 from kafkacompat.records.record import Record
@@ -440,7 +441,7 @@ class World:
             self.log_manager,
             self.clock,
             self.timers,
-            self.workers,
+            WorkerPools.of_one(self.workers),
             lambda topic: self.log_configs.get(topic, LogConfig()),
         )
         self.session_ids = iter(range(1, 10**6))

@@ -33,6 +33,7 @@ from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
 from kafkacompat.partition.placement import Placement
+from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 
 A, B, C = b"\xa0" * 16, b"\xb0" * 16, b"\xc0" * 16
@@ -74,7 +75,12 @@ class Disks:
         )
         self.logs.load_all()
         self.manager = PartitionManager(
-            NODE_ID, self.logs, self.clock, self.timers, self.workers, lambda topic: self.config
+            NODE_ID,
+            self.logs,
+            self.clock,
+            self.timers,
+            WorkerPools.of_one(self.workers),
+            lambda topic: self.config,
         )
         self.placement = Placement(
             self.manager, self.logs, lambda *told: self.told.append(told), self._make_moves
@@ -86,7 +92,7 @@ class Disks:
             self.logs,
             self.clock,
             self.timers,
-            self.workers,
+            WorkerPools.of_one(self.workers),
             self.settings,
             lambda *told: self.told.append(told),
             failed=self.manager.storage_failed,

@@ -1,0 +1,203 @@
+"""Pools of worker threads: what runs, waits and is refused; whom a stuck job holds up; what becomes of failures and of the end."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net import workers as workers_module
+from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
+from kafkacompat.net.runtime import wait_for
+from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, WorkersBusy, worker_pools
+from kafkacompat.ports import WorkerPools
+
+DEADLINE_S = 20
+POOLS = [field.name for field in fields(WorkerPools)]
+
+
+@given(
+    threads_max=st.integers(1, 4),
+    waiting_max=st.none() | st.integers(0, 5),
+    steps=st.lists(st.booleans(), max_size=60),
+)
+def test_every_job_that_is_taken_begins_once_and_in_order(
+    threads_max: int, waiting_max: int | None, steps: list[bool]
+) -> None:
+    queue: JobQueue[int] = JobQueue(PoolTerms("a duty", threads_max, waiting_max))
+    taken: list[int] = []
+    begun: list[int] = []
+    ended = 0
+
+    def end_one() -> None:
+        following = queue.ended()
+        if following is not None:
+            begun.append(following)
+
+    for number, offers in enumerate(steps):
+        if offers:
+            free, waiting = queue.running < threads_max, queue.waiting
+            admission = queue.offer(number)
+            if admission is Admission.REFUSED:
+                assert not free
+                assert waiting == waiting_max
+                continue
+            assert (admission is Admission.RUN) is free
+            taken.append(number)
+            if free:
+                begun.append(number)
+        elif len(begun) > ended:
+            ended += 1
+            end_one()
+        assert queue.running == len(begun) - ended <= threads_max
+        assert queue.waiting == len(taken) - len(begun)
+    while ended < len(begun):
+        ended += 1
+        end_one()
+    assert begun == taken
+    assert queue.running == queue.waiting == 0
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What stuck jobs wait for."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def stuck(gate: threading.Event) -> Callable[[], None]:
+    return lambda: None if gate.wait(DEADLINE_S) else sys.exit("nobody opened the gate")
+
+
+@pytest.mark.parametrize("duty", POOLS)
+async def test_stuck_jobs_of_a_duty_hold_up_nobody_else(duty: str, gate: threading.Event) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery:
+            pools = worker_pools(nursery)
+            threads = min(TERMS[duty].threads_max, 16)
+            held = [getattr(pools, duty).submit(stuck(gate)) for _ in range(2 * threads)]
+            for other in POOLS:
+                if other != duty:
+                    assert await wait_for(getattr(pools, other).submit(lambda: 1)) == 1
+            assert not any(each.done for each in held)
+            gate.set()
+            for each in held:
+                assert await wait_for(each) is None
+
+
+async def test_stuck_jobs_do_not_keep_the_node_from_ending(gate: threading.Event) -> None:
+    """Neither those in threads nor those behind them; and nobody acts on what they would have given."""
+    told: list[str] = []
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery:
+            pools = worker_pools(nursery)
+            for duty in POOLS:
+                for _ in range(20):
+                    getattr(pools, duty).submit(stuck(gate)).on_done(lambda _, duty=duty: told.append(duty))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert told == []
+
+
+async def test_idle_pools_have_no_threads() -> None:
+    before = threading.active_count()
+    async with trio.open_nursery() as nursery:
+        worker_pools(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+    assert threading.active_count() <= before
+
+
+async def test_workers_answer_in_the_loops_thread() -> None:
+    async with trio.open_nursery() as nursery:
+        pool = TrioPool(nursery, PoolTerms("a duty", 2))
+        resolved_in: list[int] = []
+        deferred = pool.submit(threading.get_ident)
+        deferred.on_done(lambda _: resolved_in.append(threading.get_ident()))
+        assert await wait_for(deferred) != threading.get_ident()
+        assert resolved_in == [threading.get_ident()]
+        with pytest.raises(ZeroDivisionError):
+            await wait_for(pool.submit(lambda: 1 // 0))
+
+
+@pytest.mark.parametrize("job", [lambda: 1, lambda: 1 // 0])
+async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], int]) -> None:
+    def misuse(_: Deferred[int]) -> None:
+        raise FileNotFoundError
+
+    async with trio.open_nursery() as nursery:
+        pool = TrioPool(nursery, PoolTerms("a duty", 1))
+        pool.submit(job).on_done(misuse)
+        assert await wait_for(pool.submit(lambda: 2)) == 2
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_a_job_that_ends_its_thread_reaches_who_asked_and_nobody_else(
+    kind: type[BaseException],
+) -> None:
+    def job() -> None:
+        raise kind("enough")
+
+    async with trio.open_nursery() as nursery:
+        pool = TrioPool(nursery, PoolTerms("a duty", 1))
+        failed, following = pool.submit(job), pool.submit(lambda: 2)
+        with pytest.raises(JobFailed, match=kind.__name__) as caught:
+            await wait_for(failed)
+        assert isinstance(caught.value.__cause__, kind)
+        assert await wait_for(following) == 2
+
+
+async def test_without_a_thread_jobs_wait_for_one(
+    autojump_clock: trio.testing.MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_sync, tries = trio.to_thread.run_sync, 0
+
+    async def seldom(function: Callable[[], object], **options: object) -> object:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise RuntimeError("can't start new thread")
+        return await run_sync(function, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", seldom)
+    async with trio.open_nursery() as nursery:
+        pool = TrioPool(nursery, PoolTerms("quorum sync", 1))
+        with pytest.raises(RuntimeError, match="the job's own"):
+            await wait_for(pool.submit(own_failure))
+    assert tries == 4
+    assert caplog.messages == ["no thread for quorum sync, its jobs wait: can't start new thread"]
+
+
+def own_failure() -> None:
+    raise RuntimeError("the job's own")
+
+
+async def test_reads_are_refused_when_too_many_wait(
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(workers_module.TERMS, "reads", PoolTerms("cold reads", 2, 3))
+    async with trio.open_nursery() as nursery:
+        reads = worker_pools(nursery).reads
+        accepted = [reads.submit(stuck(gate)) for _ in range(5)]
+        with pytest.raises(WorkersBusy, match="3 jobs wait for threads: cold reads"):
+            await wait_for(reads.submit(lambda: None))
+        gate.set()
+        for each in accepted:
+            await wait_for(each)
+        assert await wait_for(reads.submit(lambda: 2)) == 2
+
+
+def test_only_cold_reads_are_ever_refused() -> None:
+    """The others' users have one job at a time, and mostly nothing to say to a refusal."""
+    assert [name for name in POOLS if TERMS[name].waiting_max is not None] == ["reads"]
+    assert TERMS["quorum_sync"].threads_max == 1
