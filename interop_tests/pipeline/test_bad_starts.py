@@ -121,6 +121,13 @@ def begun(run: JobRun) -> psutil.Process:
     return jvm
 
 
+def assert_refused_beside(run: JobRun, bootstrap: str) -> None:
+    """A second run on the checkpoint of one that is running is refused, and the first goes on."""
+    second = Started(bootstrap, run.root, "--output", str(run.root / "other"))
+    assert_said(second.end(), "is in use by another run", str(run.checkpoint))
+    assert run.is_alive
+
+
 @pytest.mark.parametrize(
     "end", ["the JVM is killed", "both are terminated"] if is_soak() else ["the JVM is killed"]
 )
@@ -130,9 +137,13 @@ def test_a_jvm_that_ends_by_itself(end: str, bootstrap: str, tmp_path: Path) -> 
     try:
         jvm = begun(run)
         if end == "the JVM is killed":
+            assert_refused_beside(run, bootstrap)
             jvm.kill()
             assert run.end(END_TIMEOUT_S) == 1
             assert "kafkacompat: Spark's JVM is gone" in run.said()
+            # Nothing is left behind that keeps the next one out, but it must not have other windows.
+            changed = Started(bootstrap, run.root, "--watermark", "7")
+            assert_said(changed.end(), "--watermark 600", "--watermark 7")
         else:
             os.kill(run.pid, signal.SIGTERM)
             jvm.terminate()

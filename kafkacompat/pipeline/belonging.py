@@ -1,4 +1,5 @@
-"""Whether the checkpoints of a run and its tables have one past. If not, rows would be lost, and nothing would tell of it.
+"""Whether a run may go on with a checkpoint: nobody else uses it, it was begun with the same settings on the same topics, and its
+tables have one past with it. If not, rows would be lost or mixed, and nothing would tell of it.
 
 Spark's file sink passes over every batch whose number is in the table's `_spark_metadata` already: a new checkpoint counts from 0,
 and all that it reads before it has caught up with the old number reaches no table. A checkpoint without its table goes on after
@@ -7,16 +8,24 @@ rows that are nowhere. Folders are read by Spark's own file systems, so it is th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.manifest import (
+    Manifest,
+    ManifestUnreadable,
+    decode,
+    difference,
+    encode,
+    topics_made_anew,
+)
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.places import FolderLock, lock, names_in, read_text, write_text
+from kafkacompat.pipeline.queries import QUERIES, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from kafkacompat.pipeline.queries import Query
 
 NONE: Final = -1
 SINK_LOG: Final = "_spark_metadata"
@@ -24,7 +33,7 @@ SINK_LOG: Final = "_spark_metadata"
 
 def checkpoint_of(query: Query, options: RunOptions) -> str:
     """The folder of the query's checkpoint."""
-    return f"{options.checkpoint.rstrip('/')}/{query.name}"
+    return f"{_checkpoint(options)}/{query.name}"
 
 
 def table_of(query: Query, options: RunOptions) -> str | None:
@@ -62,19 +71,80 @@ def require_one_past(session: SparkSession, query: Query, options: RunOptions) -
     if table is None:
         return
     checkpoint = checkpoint_of(query, options)
-    planned = last_batch(_names(session, f"{checkpoint}/offsets"))
-    ended = last_batch(_names(session, f"{checkpoint}/commits"))
-    written = last_batch(_names(session, f"{table}/{SINK_LOG}"))
+    planned = _planned(session, query, options)
+    ended = last_batch(names_in(session, f"{checkpoint}/commits"))
+    written = last_batch(names_in(session, f"{table}/{SINK_LOG}"))
     found = fault(checkpoint, table, planned, ended, written)
     if found is not None:
         raise PipelineFailed(found)
 
 
-def _names(session: SparkSession, place: str) -> list[str]:
-    """Names of the files in a folder on any file system that Spark knows; none where there is no folder."""
-    context: Any = session.sparkContext
-    path = context._jvm.org.apache.hadoop.fs.Path(place)
-    system = path.getFileSystem(context._jsc.hadoopConfiguration())
-    if not system.exists(path):
-        return []
-    return [str(status.getPath().getName()) for status in system.listStatus(path)]
+def lock_job(
+    session: SparkSession, job: str, options: RunOptions, wait: Callable[[float], bool]
+) -> list[FolderLock]:
+    """Keep other runs of the job from its checkpoint and its tables until this run's JVM ends. PipelineFailed if one has them.
+
+    Runs of different jobs may share both folders. `wait` is as in `places.lock`.
+    """
+    checkpoint, output = options.checkpoint, options.output
+    held: list[FolderLock] = []
+    try:
+        for place, what in (
+            (f"{_checkpoint(options)}/{job}.lock", f"checkpoint {checkpoint} of job {job}"),
+            (f"{output.rstrip('/')}/.{job}.lock", f"output {output} of job {job}"),
+        ):
+            found = lock(session, place, what, wait)
+            if found is not None:
+                held.append(found)
+    except PipelineFailed:
+        for each in held:
+            each.release()
+        raise
+    return held
+
+
+def require_same_run(
+    session: SparkSession, now: Manifest, options: RunOptions, say: Callable[[str], None]
+) -> None:
+    """PipelineFailed unless the job's checkpoint was begun with these settings, on this cluster and these topics; a new one is
+    given its manifest. With `--ignore-data-loss` a topic made anew is taken as it is.
+    """
+    place = f"{_checkpoint(options)}/{now.job}.manifest.json"
+    beginning = "Give the same, or for a new beginning an empty folder for --checkpoint and --output each"
+    text = read_text(session, place)
+    if text is None:
+        if any(_planned(session, query, options) != NONE for query in QUERIES[now.job]):
+            older = f"checkpoint {options.checkpoint} of job {now.job} has no manifest"
+            say(f"{older}; it is taken for one with this run's settings, cluster and topics")
+    else:
+        try:
+            kept = decode(text)
+        except ManifestUnreadable as error:
+            raise PipelineFailed(f"manifest {place} cannot be read: {error}") from None
+        found = difference(kept, now)
+        if found is not None:
+            raise PipelineFailed(
+                f"checkpoint {options.checkpoint} of job {now.job} cannot go on: {found}. {beginning}"
+            )
+        anew = topics_made_anew(kept, now)
+        if anew and options.fail_on_data_loss:
+            raise PipelineFailed(
+                f"checkpoint {options.checkpoint} of job {now.job} holds offsets of topics that were deleted and made anew: "
+                f"{', '.join(anew)}. Give --ignore-data-loss to go on at the same offsets, or an empty folder for --checkpoint "
+                "and --output each"
+            )
+        if anew:
+            say(
+                f"topics {', '.join(anew)} were deleted and made anew: records below the checkpoint's offsets are not read"
+            )
+        if kept == now:
+            return
+    write_text(session, place, encode(now))
+
+
+def _planned(session: SparkSession, query: Query, options: RunOptions) -> int:
+    return last_batch(names_in(session, f"{checkpoint_of(query, options)}/offsets"))
+
+
+def _checkpoint(options: RunOptions) -> str:
+    return options.checkpoint.rstrip("/")

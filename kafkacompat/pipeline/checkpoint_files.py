@@ -1,15 +1,18 @@
 """How Spark writes the files of checkpoints and of the tables' commit logs where they lie in local folders.
 
-Its own choice, by Hadoop's FileContext, starts ten programs (readlink, chmod) for each such file, this one two: on two cores a
-quarter of the work of small batches. Both write aside and rename into place, and what one has written the other reads. Elsewhere
-(HDFS, S3) only Spark's own choice knows how to rename. Knows Spark 4.0's setting, nothing of queries.
+Spark's own choice, by Hadoop's FileContext, starts ten programs (readlink, chmod) for each such file, this one two: on two cores a
+quarter of the work of small batches. Both write aside and rename into place, and what one has written the other reads. But this
+one looks whether the name is free and then renames, so two runs on one checkpoint can both succeed: a run holds the checkpoint's
+lock before it chooses. Elsewhere (HDFS, S3) only Spark's own choice knows how to rename. Knows Spark 4.0's setting, nothing of
+queries.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.places import scheme_of
 from kafkacompat.pipeline.session import is_jvm_gone
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ def choose_checkpoint_files(session: SparkSession, options: RunOptions) -> None:
     if session.conf.get(SETTING, None) is not None:
         return
     try:
-        schemes = {_scheme(session, place) for place in (options.checkpoint, options.output)}
+        schemes = {scheme_of(session, place) for place in (options.checkpoint, options.output)}
     except Exception as error:
         if is_jvm_gone(error):
             raise
@@ -33,10 +36,3 @@ def choose_checkpoint_files(session: SparkSession, options: RunOptions) -> None:
         return
     if schemes == {LOCAL}:
         session.conf.set(SETTING, BY_FILE_SYSTEM)
-
-
-def _scheme(session: SparkSession, place: str) -> str:
-    """Of the file system that Spark finds there; without a scheme of its own a place is on its default one."""
-    context: Any = session.sparkContext
-    path = context._jvm.org.apache.hadoop.fs.Path(place)
-    return str(path.getFileSystem(context._jsc.hadoopConfiguration()).getUri().getScheme())

@@ -11,6 +11,7 @@ from typing import IO, Final
 
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.quantities import MOST_INT16, MOST_INT32, whole, whole_to
 from kafkacompat.pipeline.saying import Voice
@@ -22,12 +23,13 @@ from kafkacompat.pipeline.session import (
     stop_session,
 )
 from kafkacompat.pipeline.topics import (
+    BROKERS_REPLICATION,
     DEFAULT_BOOTSTRAP,
     DEFAULT_PARTITIONS,
-    DEFAULT_REPLICATION,
     INPUTS,
     OUTPUTS,
     create_missing,
+    identity_of,
     plans,
 )
 
@@ -60,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         default=str(DEFAULT_FOLDER / "checkpoint"),
         metavar="DIR",
-        help="where a run goes on after a stop or crash; belongs to one output folder and one broker (%(default)s)",
+        help="where a run goes on after a stop or crash; belongs to one output folder, cluster and set of windows (%(default)s)",
     )
     parser.add_argument(
         "--output", default=str(DEFAULT_FOLDER / "tables"), metavar="DIR", help="of the tables (%(default)s)"
@@ -111,11 +113,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         ("--files-per-batch", 1, MOST_INT32, "files an hour's folder and batch of logs/events"),
         ("--partitions", DEFAULT_PARTITIONS, MOST_INT32, "of topics that are created"),
-        ("--replication", DEFAULT_REPLICATION, MOST_INT16, "of topics that are created"),
     ):
         parser.add_argument(
             name, type=whole_to(most), default=default, metavar="N", help=f"{purpose} (%(default)s)"
         )
+    parser.add_argument(
+        "--replication",
+        type=whole_to(MOST_INT16),
+        default=BROKERS_REPLICATION,
+        metavar="N",
+        help="of topics that are created (the broker's default.replication.factor)",
+    )
     parser.add_argument(
         "--max-records-per-batch",
         type=whole,
@@ -186,6 +194,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
     # Here, because they need pyspark.
+    from kafkacompat.pipeline.belonging import lock_job, require_same_run
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.queries import QUERIES
     from kafkacompat.pipeline.runner import Run, StopRequest
@@ -198,10 +207,21 @@ def run(arguments: argparse.Namespace) -> int:
         created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
         if created:
             say(f"created topics {', '.join(sorted(created))}")
+        read = {job: list(INPUTS[job]) for job in options.jobs}
+        cluster_id, topic_ids = identity_of(
+            options.bootstrap, [name for names in read.values() for name in names]
+        )
         session = start_session(options)
         # Spark has put its own handler of SIGINT in place.
         stop.listen()
         try:
+            for job in options.jobs:
+                lock_job(session, job, options, stop.wait)
+            if stop.is_set:
+                return 0
+            for job in options.jobs:
+                ids = {name: topic_ids[name] for name in read[job]}
+                require_same_run(session, manifest_of(job, options, cluster_id, ids), options, say)
             choose_checkpoint_files(session, options)
             queries = [query for job in options.jobs for query in QUERIES[job]]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")

@@ -6,6 +6,7 @@ that hold a latest value per key are compacted (`cleanup.policy`); must not know
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -29,8 +30,12 @@ METRICS_ALERTS: Final = "metrics.alerts"
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PARTITIONS: Final = 3
-DEFAULT_REPLICATION: Final = 1
+BROKERS_REPLICATION: Final = -1
+"""The protocol's word for the broker's default.replication.factor."""
 DEFAULT_TIMEOUT_S: Final = 15.0
+ASK_AGAIN_S: Final = 0.1
+ZERO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What a client says where the broker gave no id."""
 
 # Spark's source counts a record's time in microseconds and ends the query over one that has no room there, whatever the jobs
 # say. With this the broker refuses its writer; a replay of old events stays far within.
@@ -93,7 +98,7 @@ OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """One topic as it is to be created."""
+    """One topic as it is to be created. A replication of -1 asks for the broker's default.replication.factor."""
 
     name: str
     partitions: int
@@ -104,7 +109,7 @@ class TopicPlan:
 def plans(
     names: Iterable[str] | None = None,
     partitions: int = DEFAULT_PARTITIONS,
-    replication: int = DEFAULT_REPLICATION,
+    replication: int = BROKERS_REPLICATION,
 ) -> list[TopicPlan]:
     """Plans for these topics of the pipeline, all of them unless named."""
     wanted = CONFIGS if names is None else names
@@ -151,3 +156,33 @@ def create_missing(
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineFailed(f"topic {name} cannot be created: {error.args[0].str()}") from None
     return created
+
+
+def identity_of(
+    bootstrap: str, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> tuple[str, dict[str, str]]:
+    """The cluster's id, and the id of each of these topics by name; brokers older than topic ids give none.
+
+    Topics that were just created may not be known to each broker yet, so it asks again until timeout_s. PipelineFailed after that.
+    """
+    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "client.id": "kafkacompat-pipeline"})
+    deadline_s = time.monotonic() + timeout_s
+    wanted = list(names)
+    while True:
+        try:
+            cluster_id = str(admin.list_topics(timeout=timeout_s).cluster_id)
+            told = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
+            ids = {name: str(future.result().topic_id) for name, future in told.items()}
+        except KafkaException as error:
+            if time.monotonic() >= deadline_s:
+                raise PipelineFailed(
+                    f"topics {', '.join(wanted)} cannot be described: {error.args[0].str()}"
+                ) from None
+            time.sleep(ASK_AGAIN_S)
+            continue
+        return cluster_id, {
+            name: "" if topic_id == ZERO_TOPIC_ID else topic_id for name, topic_id in ids.items()
+        }

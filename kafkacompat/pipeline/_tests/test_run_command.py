@@ -249,6 +249,8 @@ def test_all_topics_are_planned_and_read_or_written_by_a_job() -> None:
     assert used == set(topics.CONFIGS)
     (plan,) = topics.plans([topics.METRICS_LATEST], partitions=5, replication=2)
     assert (plan.name, plan.partitions, plan.replication) == ("metrics.latest", 5, 2)
+    # A cluster says how many replicas its topics have; -1 asks for that.
+    assert {plan.replication for plan in topics.plans()} == {-1}
     # The latest of a service is kept however old it is.
     assert plan.configs["cleanup.policy"] == "compact"
 

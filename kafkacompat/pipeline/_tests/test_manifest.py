@@ -1,0 +1,96 @@
+"""What a run must have in common with its checkpoint, and what it is told if it has not."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from kafkacompat.pipeline.manifest import (
+    SETTINGS,
+    STATE_VERSIONS,
+    Manifest,
+    ManifestUnreadable,
+    decode,
+    difference,
+    encode,
+    manifest_of,
+    topics_made_anew,
+)
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.topics import INPUTS
+
+OPTIONS = RunOptions(jobs=("activity",), checkpoint="c", output="t")
+IDS = {name: f"id of {name}" for name in INPUTS["activity"]}
+
+
+def manifest(options: RunOptions = OPTIONS, job: str = "activity") -> Manifest:
+    return manifest_of(job, options, "cluster", IDS)
+
+
+def test_it_comes_back_as_it_was_written() -> None:
+    assert decode(encode(manifest())) == manifest()
+
+
+def test_the_same_run_goes_on() -> None:
+    assert difference(manifest(), manifest()) is None
+    assert topics_made_anew(manifest(), manifest()) == []
+
+
+def test_every_job_has_settings_and_a_version() -> None:
+    assert set(SETTINGS) == set(STATE_VERSIONS) == set(INPUTS)
+    known = {field.name for field in fields(RunOptions)}
+    assert all(name in known for settings in SETTINGS.values() for name in settings.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"window_s": 300}, "begun with --window 60, this run has --window 300"),
+        ({"session_gap_s": 60}, "begun with --session-gap 1800, this run has --session-gap 60"),
+        ({"watermark_s": 1}, "begun with --watermark 600, this run has --watermark 1"),
+    ],
+)
+def test_another_window_is_refused_by_both_values(change: dict[str, Any], said: str) -> None:
+    found = difference(manifest(), manifest(replace(OPTIONS, **change)))
+    assert found is not None
+    assert said in found
+
+
+def test_a_setting_that_a_job_does_not_use_may_change() -> None:
+    changed = replace(OPTIONS, session_gap_s=60, duplicate_horizon_s=1)
+    assert difference(manifest(job="metrics"), manifest(changed, "metrics")) is None
+
+
+def test_another_cluster_job_or_version_is_refused() -> None:
+    kept = manifest()
+    for now, said in (
+        (
+            replace(kept, cluster_id="other"),
+            "offsets of cluster cluster, the broker belongs to cluster other",
+        ),
+        (replace(kept, job="metrics"), "belongs to job activity"),
+        (replace(kept, version=kept.version + 1), f"has version {kept.version}"),
+    ):
+        found = difference(kept, now)
+        assert found is not None
+        assert said in found
+
+
+def test_a_topic_made_anew_is_named_unless_a_broker_gives_no_ids() -> None:
+    name = INPUTS["activity"][1]
+    now = replace(manifest(), topic_ids=IDS | {name: "another"})
+    assert topics_made_anew(manifest(), now) == [name]
+    without = replace(manifest(), topic_ids=dict.fromkeys(IDS, ""))
+    assert topics_made_anew(without, now) == []
+    assert topics_made_anew(now, without) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", '{"format": 2}', encode(manifest()).replace('"version": 1', '"version": "x"')],
+)
+def test_what_is_no_manifest_is_not_taken_for_one(text: str) -> None:
+    with pytest.raises(ManifestUnreadable):
+        decode(text)

@@ -1,0 +1,111 @@
+"""Manifests and locks as Spark's file systems keep them: who may go on with a checkpoint."""
+
+from __future__ import annotations
+
+import fcntl
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from kafkacompat.pipeline import places
+from kafkacompat.pipeline.belonging import lock_job, require_same_run
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.manifest import Manifest, manifest_of
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.topics import LOGS_RAW
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> RunOptions:
+    """Of a run whose folders are there. A blank and brackets: a path is no pattern."""
+    chosen = RunOptions(jobs=("logs",), checkpoint=f"{tmp_path}/a [1] c/", output=f"{tmp_path}/a [1] t/")
+    for place in (chosen.checkpoint, chosen.output):
+        Path(place).mkdir()
+    return chosen
+
+
+def manifest(options: RunOptions, topic_id: str = "first") -> Manifest:
+    return manifest_of("logs", options, "cluster", {LOGS_RAW: topic_id})
+
+
+def test_a_checkpoint_goes_on_only_with_what_it_was_begun_with(
+    spark: SparkSession, options: RunOptions
+) -> None:
+    said: list[str] = []
+    require_same_run(spark, manifest(options), options, said.append)
+    require_same_run(spark, manifest(options), options, said.append)
+    assert said == []
+    with pytest.raises(PipelineFailed, match=r"begun with --watermark 600, this run has --watermark 5\."):
+        require_same_run(spark, manifest(replace(options, watermark_s=5)), options, said.append)
+    # A refused run has changed nothing.
+    require_same_run(spark, manifest(options), options, said.append)
+    assert said == []
+
+
+def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, options: RunOptions) -> None:
+    said: list[str] = []
+    require_same_run(spark, manifest(options), options, said.append)
+    with pytest.raises(PipelineFailed, match=f"deleted and made anew: {LOGS_RAW}. Give --ignore-data-loss"):
+        require_same_run(spark, manifest(options, "second"), options, said.append)
+    lenient = replace(options, fail_on_data_loss=False)
+    require_same_run(spark, manifest(lenient, "second"), lenient, said.append)
+    assert len(said) == 1
+    # From now on it belongs to the new one.
+    require_same_run(spark, manifest(options, "second"), options, said.append)
+    assert len(said) == 1
+
+
+def test_a_checkpoint_older_than_manifests_is_told_of_once(spark: SparkSession, options: RunOptions) -> None:
+    plan = Path(options.checkpoint) / "logs-events" / "offsets" / "0"
+    plan.parent.mkdir(parents=True)
+    plan.write_text("v1\n")
+    said: list[str] = []
+    for _ in range(2):
+        require_same_run(spark, manifest(options), options, said.append)
+    assert len(said) == 1
+    assert "has no manifest" in said[0]
+
+
+def test_a_manifest_that_is_none_is_named(spark: SparkSession, options: RunOptions) -> None:
+    place = Path(options.checkpoint) / "logs.manifest.json"
+    place.write_text("{")
+    with pytest.raises(PipelineFailed, match=r"logs\.manifest\.json cannot be read"):
+        require_same_run(spark, manifest(options), options, print)
+
+
+@pytest.mark.parametrize("held", ["checkpoint", "output"])
+def test_a_second_run_waits_and_is_refused(
+    held: str, spark: SparkSession, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process holds the lock as the JVM of another run does."""
+    waits: list[float] = []
+
+    def wait(timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        return False
+
+    monkeypatch.setattr(places, "monotonic_s", lambda: sum(waits))
+    name = "logs.lock" if held == "checkpoint" else ".logs.lock"
+    with open(f"{getattr(options, held)}{name}", "w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        with pytest.raises(PipelineFailed, match=f"^{held} .* of job logs is in use by another run$"):
+            lock_job(spark, "logs", options, wait)
+        assert sum(waits) >= places.LOCK_WAIT_S
+        # Whoever asks for a stop need not wait.
+        for each in lock_job(spark, "logs", options, lambda timeout_s: True):
+            each.release()
+        # Other jobs share the folders.
+        for each in lock_job(spark, "metrics", options, wait):
+            each.release()
+    locks = lock_job(spark, "logs", options, wait)
+    with open(f"{getattr(options, held)}{name}", "w") as file, pytest.raises(OSError):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    for each in locks:
+        each.release()
