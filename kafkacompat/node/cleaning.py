@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS = 1000
-
 
 class Step(Protocol):
     """log.cleaner.cleaner.Cleaning."""
@@ -39,6 +37,8 @@ class Cleaner(Protocol):
     def begin(self, now_ms: int) -> Step | None: ...
 
     def checkpoint(self) -> Plan | None: ...
+
+    def interrupt(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -78,9 +78,10 @@ class BackgroundCleaning:
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
 
     def stop(self) -> Deferred[None]:
-        """Begin nothing more, end what runs at its next read; there when no worker touches the logs any more."""
+        """Begin nothing more, end what runs; there when no worker touches the logs any more."""
         self._stopped = Deferred()
         self._throttle.stop()
+        self._cleaner.interrupt()
         self._maybe_stopped()
         return self._stopped
 
@@ -109,24 +110,15 @@ class BackgroundCleaning:
     def _ran(self, step: Step, began_ms: int, finished: Deferred[None]) -> None:
         try:
             finished.result()
-        except Exception:
-            # No thread was free: the step has not begun.
-            if self._stopped is None:
-                self._timers.call_after(RETRY_MS, lambda: self._run(step, began_ms))
-            else:
-                step.abandon()
-                self._ended()
-            return
-        try:
             step.finish(self._clock.now_ms())
         except Exception:
             logger.exception("cleaning a log failed")
             step.done = True
         if not step.done:
-            if self._stopped is None:
-                self._run(step, began_ms)
-                return
-            step.abandon()
+            if self._stopped is not None:
+                step.abandon()
+            self._run(step, began_ms)
+            return
         self._ended()
         if self._stopped is None and step.summary:
             # After one that was given up the next look is soon enough: a full disk is not emptied by trying.
@@ -141,5 +133,5 @@ class BackgroundCleaning:
     def _maybe_stopped(self) -> None:
         stopped = self._stopped
         if stopped is not None and not self._active and not stopped.done:
-            self._cleaner.close()
-            self._checkpoints.stop().on_done(lambda _: stopped.resolve(None))
+            closed = self._workers.submit(self._cleaner.close)
+            self._checkpoints.stop().on_done(lambda _: closed.on_done(lambda _: stopped.resolve(None)))

@@ -111,6 +111,15 @@ def serve() -> None:
         signal.alarm(0)
 
 
+def be_the_first_to_go() -> None:
+    """Where memory runs short the kernel is to end this process, which loses nothing, and not the broker."""
+    try:
+        with open("/proc/self/oom_score_adj", "wb") as file:
+            file.write(b"1000")
+    except OSError:
+        return  # another system, or one that hides it
+
+
 def resident_bytes() -> int:
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -129,6 +138,7 @@ def main() -> int:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     # The broker decides about its end; a signal to it alone would leave a cleaning half done for nothing.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    be_the_first_to_go()
     try:
         serve()
     except Gone:
@@ -137,6 +147,8 @@ def main() -> int:
         answer: dict[str, Any] = {"error": "bug", "text": _trace()}
         if isinstance(error, UNREADABLE):
             answer = {"error": "unreadable", "text": str(error)}
+        elif isinstance(error, MemoryError):
+            answer = {"error": "memory"}
         elif isinstance(error, OSError):
             answer = {"error": "os", "errno": error.errno, "text": str(error)}
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ from kafkacompat.log.cleaner.candidates import Candidate, dirtiest
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
 from kafkacompat.log.cleaner.filtering import LastRecord
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
-from kafkacompat.log.cleaner.process import CleaningProcess, IdleChildren, ProcessLost
+from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
+from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.upkeep import CheckpointPlan
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk
 
 OWN_PROCESS_BYTES = 8 << 20
-"""A log that has more to be read is cleaned in a process of its own; for less its start would cost more than it spares."""
+"""A log that has more to be read is cleaned in a process of its own, and nowhere else: opening records takes time from the loop's
+thread, and memory that the broker must not miss. For less the process's start would cost more than it spares."""
 
 
 def cleaner_limits(config: ServerConfig) -> CleanerLimits:
@@ -45,7 +48,11 @@ def cleaner_limits(config: ServerConfig) -> CleanerLimits:
 
 
 class Cleaning:
-    """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`."""
+    """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`.
+
+    What goes wrong, in either, is cleared away by a worker, since a process may take a while to go, and until then its files are its
+    own; `finish` then tells the cleaner.
+    """
 
     def __init__(
         self,
@@ -65,10 +72,15 @@ class Cleaning:
         self._group = 0
         self._suffixes: Sequence[str] = ()
         self._error: Exception | None = None
+        self._is_cleared = False
         self.done = False
         self.summary = ""
         """What came of it, for the node's log; nothing when it was given up."""
         self.log.truncated = False
+
+    @property
+    def has_own_process(self) -> bool:
+        return isinstance(self._work, CleaningProcess)
 
     @property
     def stats(self) -> CleanerStats:
@@ -78,21 +90,27 @@ class Cleaning:
         """The next step. Blocks; any thread; what goes wrong is kept for `finish`."""
         work = self._work
         try:
-            if not self._mapped:
+            if self._error is not None:
+                pass
+            elif not self._mapped:
                 work.build_map()
             elif self._group < len(work.groups):
                 self._suffixes = work.clean_group(work.groups[self._group])
             else:
                 work.finish()
                 self._disk.sync_directory(self.log.directory)
-        except Exception as error:
-            self._error = error
-            work.close()
+        except BaseException as error:
+            # Raised again in the loop's thread, where only an Exception ends nothing but this.
+            self._error = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        if self._error is not None:
+            self._clear_away()
 
     def finish(self, now_ms: int) -> None:
         """Take over what the step came to. Raises what no step should run into; the partition is then left alone."""
         if self._error is not None:
-            self._give_up(self._error)
+            if self._is_cleared:
+                self.done = True
+                self._cleaner.failed(self, self._error)
             return
         if not self._mapped:
             self._mapped = True
@@ -108,22 +126,22 @@ class Cleaning:
             return
         count = len(work.groups[self._group])
         if not self.intact():
-            self._give_up(CleaningStopped("the log has changed"))
+            self._error = CleaningStopped("the log has changed")
             return
         try:
             self.log.replace_segments(self._segments[:count], self._suffixes, now_ms)
         except OSError as error:
-            self._give_up(error)
+            self._error = error
             return
         del self._segments[:count], self._sizes[:count]
         self._group += 1
 
     def abandon(self) -> None:
-        """The node stops, or no thread was free: nothing more is run."""
-        self._give_up(CleaningStopped("the node stops"))
+        """The node stops: the next step is the last and clears away."""
+        self._error = self._error or CleaningStopped("the node stops")
 
-    def _give_up(self, error: Exception) -> None:
-        self.done = True
+    def _clear_away(self) -> None:
+        self._is_cleared = True
         self._work.close()
         if not self._cleaner.has_successor(self.log):
             # Of this group, and of the next one that a process has begun. What cannot be removed now goes at the next start.
@@ -132,7 +150,6 @@ class Cleaning:
                 for group in self._work.groups[self._group : self._group + 2]:
                     remove_cleaned(self._disk, self._segments[at].stem)
                     at += len(group)
-        self._cleaner.failed(self, error)
 
     def intact(self) -> bool:
         """Whether what is still to be replaced is as it was when the cleaning began, and the log still served."""
@@ -160,6 +177,7 @@ class LogCleaner:
         note: Callable[[str], None],
         *,
         own_process_bytes: int | None = None,
+        monotonic_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000,
     ) -> None:
         """`own_process_bytes`: see OWN_PROCESS_BYTES; None keeps all work in the threads, as on disks that no process shares."""
         self._manager = manager
@@ -169,14 +187,22 @@ class LogCleaner:
         self._note = note
         self._own_process_bytes = own_process_bytes
         self._in_progress: set[TopicPartition] = set()
-        self.uncleanable: set[TopicPartition] = set()
-        """Partitions in which something could not be read; left alone until the next start, as in Kafka."""
+        self._monotonic_ms = monotonic_ms
+        self.uncleanable: dict[TopicPartition, PartitionLog] = {}
+        """Logs in which something could not be read; left alone until the next start, as in Kafka."""
+        self._rests: Rests[PartitionLog] = Rests()
         self.cleaned_logs = 0
-        self._idle = IdleChildren()
+        self._children = Children()
+        self._is_stopping = False
+
+    def interrupt(self) -> None:
+        """The node stops: let what runs end as soon as it can."""
+        self._is_stopping = True
+        self._children.interrupt()
 
     def close(self) -> None:
         """Nothing is cleaned any more: end what waits for work. Blocks shortly."""
-        self._idle.close()
+        self._children.close()
 
     def load_checkpoints(self) -> None:
         """Where each log's dirty part begins, from every directory's checkpoint. Blocks shortly; once."""
@@ -192,15 +218,13 @@ class LogCleaner:
     def begin(self, now_ms: int) -> Cleaning | None:
         """The dirtiest log that nobody cleans yet; None when there is none to be cleaned, or it cannot be read: another look finds
         the next. OSError takes its directory along."""
-        self._idle.reap()
+        self._children.reap()
         manager = self._manager
-        self.uncleanable &= manager.logs.keys()
+        for name in [name for name, log in self.uncleanable.items() if manager.get(name) is not log]:
+            del self.uncleanable[name]
+        self._rests.keep(lambda log: manager.get(log.topic_partition) is log)
         # A list, because a directory that fails takes its logs out of the manager's.
-        logs = [
-            log
-            for name, log in manager.logs.items()
-            if name not in self._in_progress and name not in self.uncleanable
-        ]
+        logs = [log for name, log in manager.logs.items() if self._may_begin(name, log)]
         found = dirtiest(logs, now_ms, lambda log, error: self._leave(log.topic_partition, error))
         if found is None or not self.serves(found.log):
             return None  # its directory has failed by another log
@@ -233,15 +257,28 @@ class LogCleaner:
             config.internal_segment_bytes or config.segment_bytes,
             config.segment_index_bytes,
             config.index_interval_bytes,
-            self._limits(),
+            self._rests.limits(log, self._limits()),
         )
         self._in_progress.add(log.topic_partition)
-        return Cleaning(self, self._disk, found, job, self._work_for(job))
+        return Cleaning(self, self._disk, found, job, self._work_for(log, job))
 
-    def _work_for(self, job: CleaningJob) -> CleaningWork | CleaningProcess:
-        size = sum(segment.size for segment in job.segments)
-        if self._own_process_bytes is not None and size >= self._own_process_bytes:
-            return CleaningProcess(job, self._pace_for(), self._idle)
+    def _may_begin(self, name: TopicPartition, log: PartitionLog) -> bool:
+        if name in self._in_progress or name in self.uncleanable:
+            return False
+        now_ms, rests = self._monotonic_ms(), self._rests
+        if not rests.may_clean(log, now_ms):
+            return False
+        return rests.may_begin_process(now_ms) or not self._needs_process(log, log.segments)
+
+    def _needs_process(self, log: PartitionLog, segments: Sequence[Segment] | Sequence[SegmentFile]) -> bool:
+        if self._own_process_bytes is None:
+            return False
+        # A small one that took all memory once may hold a batch that opens to much more.
+        return self._rests.has_lost(log) or sum(each.size for each in segments) >= self._own_process_bytes
+
+    def _work_for(self, log: PartitionLog, job: CleaningJob) -> CleaningWork | CleaningProcess:
+        if self._needs_process(log, job.segments):
+            return CleaningProcess(job, self._pace_for(), self._children)
         return CleaningWork(self._disk, job, self._pace_for())
 
     def serves(self, log: PartitionLog) -> bool:
@@ -255,6 +292,7 @@ class LogCleaner:
         log = cleaning.log
         self._in_progress.discard(log.topic_partition)
         self.cleaned_logs += 1
+        self._rests.went_well(log, cleaning.has_own_process)
         if not log.truncated:
             log.cleaned_to = end_offset
 
@@ -263,9 +301,15 @@ class LogCleaner:
         log = cleaning.log
         name = log.topic_partition
         self._in_progress.discard(name)
-        if isinstance(error, ProcessLost):
-            self._note(f"{error}; logs are cleaned in this process until the next start")
-            self._own_process_bytes = None
+        if self._is_stopping:
+            return
+        if isinstance(error, (ProcessLost, MemoryError)):
+            rest_ms = self._rests.lost(log, self._monotonic_ms())
+            self._note(
+                f"cleaning {name} has failed: {str(error) or 'no memory'}; "
+                f"it is tried again with smaller buffers in {rest_ms // 1000} s"
+            )
+            return
         if isinstance(error, CleaningStopped) or not cleaning.intact():
             return
         self._leave(name, error)
@@ -276,7 +320,9 @@ class LogCleaner:
         if isinstance(error, OSError):
             self._manager.partition_failed(name, error)
             return
-        self.uncleanable.add(name)
+        log = self._manager.get(name)
+        if log is not None:
+            self.uncleanable[name] = log
         self._note(f"{name} cannot be cleaned and is left as it is until the next start: {error}")
 
     def checkpoint(self) -> CheckpointPlan | None:

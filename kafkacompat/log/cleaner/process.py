@@ -9,9 +9,10 @@ behind. One that has done its work waits for the next log for a while, since its
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections import deque
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,48 +75,99 @@ class Child:
     def ended(self) -> bool:
         return self._process.poll() is not None
 
-    def wait(self) -> int:
-        """Its exit status, once it has closed its end."""
-        return self._process.wait(STOP_TIMEOUT_S)
+    def how_it_ended(self) -> str:
+        """Once it has closed its end. Blocks shortly."""
+        try:
+            status = self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return "does not answer"
+        if status == -signal.SIGKILL:
+            return "was killed by SIGKILL, as by the kernel when memory is short"
+        return f"was killed by signal {-status}" if status < 0 else f"ended with {status}"
+
+    def interrupt(self) -> None:
+        """End it without waiting for that. Any thread."""
+        self._process.kill()
 
     def kill(self) -> None:
-        """End it. Blocks shortly."""
+        """End it. Blocks until it is gone, for as long as the kernel needs: another may be given its files."""
         self._process.kill()
-        self._process.communicate(timeout=STOP_TIMEOUT_S)
+        self._process.communicate()
 
 
-class IdleChildren:
-    """Children that have done their work and not ended yet; any thread."""
+class Children:
+    """The processes of a cleaner: those at work, and one that waits for the next log. Any thread."""
 
-    def __init__(self, most: int = 1) -> None:
-        self._most = most
-        self._children: deque[Child] = deque()
+    def __init__(self, idle_most: int = 1) -> None:
+        self._idle_most = idle_most
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        self._busy: set[Child] = set()
+        self._closed = False
+
+    def start(self) -> Child:
+        """OSError when it cannot be started; CleaningStopped after `interrupt`."""
+        child = Child()
+        with self._lock:
+            self._busy.add(child)
+            closed = self._closed
+        if closed:
+            self.end(child)
+            raise CleaningStopped("the node stops")
+        return child
 
     def take(self) -> Child | None:
-        while self._children:
-            try:
-                child = self._children.pop()
-            except IndexError:
-                return None
+        """One that waits for work."""
+        while True:
+            with self._lock:
+                if not self._idle or self._closed:
+                    return None
+                child = self._idle.pop()
+                self._busy.add(child)
             if not child.ended():
                 return child
-            child.kill()
-        return None
+            self.end(child)
 
     def put(self, child: Child) -> None:
-        if len(self._children) < self._most and child.say({"rest": True}):
-            self._children.append(child)
-        else:
-            child.kill()
+        """It has done its work. Blocks shortly when it is not wanted."""
+        with self._lock:
+            wanted = not self._closed and len(self._idle) < self._idle_most
+            if wanted:
+                self._busy.discard(child)
+                self._idle.append(child)
+        if not (wanted and child.say({"rest": True})):
+            with self._lock:
+                if child in self._idle:
+                    self._idle.remove(child)
+            self.end(child)
+
+    def end(self, child: Child) -> None:
+        """It has failed, or its work is not wanted any more. Blocks until it is gone."""
+        child.kill()
+        with self._lock:
+            self._busy.discard(child)
 
     def reap(self) -> None:
-        """Let go of those that have ended."""
-        child = self.take()
-        if child is not None:
-            self._children.append(child)
+        """Let go of those that have ended while they waited."""
+        with self._lock:
+            ended = [child for child in self._idle if child.ended()]
+            self._idle = [child for child in self._idle if child not in ended]
+        for child in ended:
+            child.kill()
+
+    def interrupt(self) -> None:
+        """The node stops: whoever reads from one learns of its end at once, and none begins any more. Does not block."""
+        with self._lock:
+            self._closed = True
+            children = [*self._busy, *self._idle]
+        for child in children:
+            child.interrupt()
 
     def close(self) -> None:
-        while (child := self.take()) is not None:
+        """End those that wait for work. Blocks shortly."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
             child.kill()
 
 
@@ -124,10 +176,10 @@ class CleaningProcess:
     ProcessLost.
     """
 
-    def __init__(self, job: CleaningJob, pace: Pace, idle: IdleChildren) -> None:
+    def __init__(self, job: CleaningJob, pace: Pace, children: Children) -> None:
         self._job = job
         self._pace = pace
-        self._idle = idle
+        self._children = children
         self._child: Child | None = None
         self.groups: list[list[SegmentFile]] = []
         self.end_offset = job.first_dirty_offset
@@ -136,7 +188,7 @@ class CleaningProcess:
     def build_map(self) -> None:
         request = job_to_json(self._job)
         answer = None
-        self._child = self._idle.take()
+        self._child = self._children.take()
         if self._child is not None:
             answer = self._child.exchange(request)
             if answer is None:
@@ -144,7 +196,7 @@ class CleaningProcess:
                 self.close()
         if self._child is None:
             try:
-                self._child = Child()
+                self._child = self._children.start()
             except OSError as error:
                 raise ProcessLost(f"no process for it: {error}") from error
             answer = self._child.exchange(request)
@@ -164,13 +216,13 @@ class CleaningProcess:
         """Nothing more is to be cleaned: leave the process to the next log."""
         child, self._child = self._child, None
         if child is not None:
-            self._idle.put(child)
+            self._children.put(child)
 
     def close(self) -> None:
         """End the process. Blocks shortly."""
         child, self._child = self._child, None
         if child is not None:
-            child.kill()
+            self._children.end(child)
 
     def _answer(self, answer: dict[str, Any] | None) -> dict[str, Any]:
         """The answer to a request, of which this is the first line; what the process wants to move meanwhile is paced."""
@@ -180,7 +232,7 @@ class CleaningProcess:
             self._pace(answer["moves"])
             answer = child.exchange({})
         if answer is None:
-            raise ProcessLost(f"the cleaner's process ended with {child.wait()}")
+            raise ProcessLost(f"the cleaner's process {child.how_it_ended()}")
         if "error" in answer:
             raise _error_of(answer)
         self.stats.map_bytes_read, self.stats.bytes_read, self.stats.bytes_written = answer["stats"]
@@ -192,4 +244,6 @@ def _error_of(answer: dict[str, Any]) -> Exception:
         return BatchCorrupt(answer["text"])
     if answer["error"] == "os":
         return OSError(answer["errno"], answer["text"])
+    if answer["error"] == "memory":
+        return MemoryError("the cleaner's process has no memory")
     return RuntimeError(answer["text"])

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
-from kafkacompat.node.cleaning import RETRY_MS, BackgroundCleaning
+from kafkacompat.node.cleaning import BackgroundCleaning
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
 
@@ -33,7 +33,9 @@ class Step:
         self.done = not self.left
 
     def abandon(self) -> None:
-        self.abandoned = self.done = True
+        """The next step is the last."""
+        self.abandoned = True
+        self.left = 1
 
 
 class Cleaner:
@@ -49,6 +51,9 @@ class Cleaner:
 
     def checkpoint(self) -> Plan | None:
         return Plan("checkpoint", self.trace)
+
+    def interrupt(self) -> None:
+        self.trace.append("interrupted")
 
     def close(self) -> None:
         self.trace.append("closed")
@@ -120,19 +125,19 @@ def test_after_a_cleaning_that_fails_the_next_waits_for_the_backoff() -> None:
     assert following.runs == 1
 
 
-def test_without_a_free_thread_the_step_is_tried_again() -> None:
+def test_a_step_that_ends_its_thread_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     step = Step(1)
+    step.summary = ""
     work, machinery, _, _ = make([step])
     machinery.later = True
     work.start()
     (job,) = [job for job in machinery.jobs if getattr(job[0], "__self__", None) is step]
     machinery.jobs.remove(job)
-    job[1].fail(RuntimeError("too many jobs wait"))
-    assert step.runs == 0
-    machinery.later = False
-    machinery.run_until(RETRY_MS)
-    assert step.runs == 1
+    job[1].fail(RuntimeError("a worker's job ended with SystemExit()"))
     assert step.done
+    assert "cleaning a log failed" in caplog.text
+    assert work.stop().done is False
+    machinery.run_jobs()
 
 
 def test_a_log_that_goes_leaves_the_checkpoint_at_once_and_after_a_stop_never() -> None:
@@ -171,7 +176,8 @@ def test_a_stop_waits_for_the_step_that_runs_and_begins_no_more() -> None:
         machinery.run_jobs()
     assert stopped.done
     assert first.abandoned
-    assert (first.runs, second.runs) == (1, 0)
+    assert (first.runs, second.runs) == (2, 0), "the last one clears away"
+    assert "interrupted" in cleaner.trace
     asked = list(cleaner.asked_at)
     machinery.run_until(10**6)
     assert cleaner.asked_at == asked

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log.cleaner import __main__ as process_main
+from kafkacompat.log.cleaner import process
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
     LIMITS,
@@ -24,10 +27,15 @@ from kafkacompat.log.cleaner._tests.cleaning import (
 )
 from kafkacompat.log.cleaner.cleaner import Cleaning, LogCleaner
 from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
-from kafkacompat.log.cleaner.process import COMMAND, Child, CleaningProcess, IdleChildren, child_environment
+from kafkacompat.log.cleaner.process import COMMAND, Child, Children, CleaningProcess, child_environment
+from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
+
+
+class Clock:
+    ms = 0
 
 
 def filled(path: Path) -> PartitionLog:
@@ -98,29 +106,195 @@ def test_a_damaged_batch_is_told_as_by_a_thread(tmp_path: Path) -> None:
     cleaning = cleaner.begin(NOW_MS)
     assert cleaning is not None
     carry_out(cleaning, NOW_MS)
-    assert cleaner.uncleanable == {NAME}
+    assert set(cleaner.uncleanable) == {NAME}
     assert len(notes) == 1
 
 
-def test_a_process_that_is_killed_leaves_the_work_to_the_threads(tmp_path: Path) -> None:
-    log = filled(tmp_path)
-    cleaner, notes = cleaner_for(log, own=True)
-    cleaning = cleaner.begin(NOW_MS)
-    assert cleaning is not None
-    cleaning.run()
-    cleaning.finish(NOW_MS)
+def killed(cleaning: Cleaning) -> None:
+    """Let the process that has made the map be killed, as the kernel does for memory, and the cleaning find out."""
     child = cleaning._work._child  # type: ignore[union-attr]
     assert child is not None
     child._process.kill()
     child._process.wait()
     carry_out(cleaning, NOW_MS)
-    assert "cleaned in this process" in notes[0]
+
+
+def test_a_large_log_whose_process_is_killed_is_never_cleaned_in_the_broker(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+    clock = Clock()
+    cleaner._monotonic_ms = lambda: clock.ms
+    maps: list[int] = []
+    for number in range(8):
+        cleaning = cleaner.begin(NOW_MS)
+        assert cleaning is not None
+        assert isinstance(cleaning._work, CleaningProcess)
+        maps.append(cleaning._work._job.limits.map_bytes)
+        cleaning.run()
+        cleaning.finish(NOW_MS)
+        killed(cleaning)
+        rest_s = min(60 << number, 3600)
+        assert notes[-1] == (
+            f"cleaning {NAME} has failed: the cleaner's process was killed by SIGKILL, as by the kernel when memory is short; "
+            f"it is tried again with smaller buffers in {rest_s} s"
+        )
+        clock.ms += rest_s * 1000 - 1
+        assert cleaner.begin(NOW_MS) is None
+        clock.ms += 1
+    assert maps == [max(LIMITS.map_bytes >> number, LEAST_MAP_BYTES) for number in range(8)]
     assert log.cleaned_to == -1
-    again = cleaner.begin(NOW_MS)
-    assert again is not None
-    carry_out(again, NOW_MS)
+    cleaning, _ = begun(log, cleaner)
+    carry_out(cleaning, NOW_MS)
     assert log.cleaned_to == log.segments[-1].base_offset
     assert not [name for name in os.listdir(log.directory) if name.endswith((".cleaned", ".swap"))]
+    log.cleaned_to = -1
+    again = cleaner.begin(NOW_MS)
+    assert again is not None
+    assert isinstance(again._work, CleaningProcess)
+    assert again._work._job.limits == LIMITS, "what went well has all its memory again"
+    cleaner.close()
+
+
+def test_where_no_process_can_be_started_the_log_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+
+    def none() -> Child:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(process, "Child", none)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    carry_out(cleaning, NOW_MS)
+    assert len(notes) == 1
+    assert "no process for it" in notes[0]
+    assert cleaner.begin(NOW_MS) is None
+    assert cleaner._manager.failed == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_without_memory_a_log_rests_and_is_cleaned_in_a_process_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: bool
+) -> None:
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+    cleaner._own_process_bytes = 0 if in_process else 1 << 40
+    clock = Clock()
+    cleaner._monotonic_ms = lambda: clock.ms
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    assert cleaning.has_own_process is in_process
+
+    def no_memory() -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cleaning._work, "build_map", no_memory)
+        carry_out(cleaning, NOW_MS)
+    assert notes == [
+        f"cleaning {NAME} has failed: no memory; it is tried again with smaller buffers in 60 s",
+    ]
+    clock.ms += 60_000
+    again = cleaner.begin(NOW_MS)
+    assert again is not None
+    assert again.has_own_process
+    carry_out(again, NOW_MS)
+    assert log.cleaned_to == log.segments[-1].base_offset
+    cleaner.close()
+
+
+def test_a_process_without_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, Any]] = []
+
+    def no_memory() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(process_main, "serve", no_memory)
+    monkeypatch.setattr(process_main, "tell", told.append)
+    monkeypatch.setattr(process_main, "be_the_first_to_go", lambda: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    assert process_main.main() == 1
+    assert isinstance(process._error_of(told[0]), MemoryError)
+
+
+def test_small_logs_are_cleaned_while_no_process_is_begun(tmp_path: Path) -> None:
+    """A shortage of memory need not be the doing of the log whose process was killed."""
+    log, small = filled(tmp_path), open_log(RealDisk(), COMPACT, directory=str(tmp_path / "s-0"))
+    cleaner, _ = cleaner_for(log, own=True)
+    cleaner._own_process_bytes = sum(segment.size for segment in log.segments)
+    clock = Clock()
+    cleaner._monotonic_ms = lambda: clock.ms
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    assert not cleaning.has_own_process, "its active segment is not read"
+    cleaner._own_process_bytes = sum(segment.size for segment in log.segments[:-1])
+    cleaning.abandon()
+    carry_out(cleaning, NOW_MS)
+    cleaning, _ = begun(log, cleaner)
+    killed(cleaning)
+    other = TopicPartition("s", 0)
+    small.topic_partition = other
+    cleaner._manager.logs[other] = small  # type: ignore[index]
+    for number in range(60):
+        append(small, [(b"%d" % (number % 5), b"v" * 20)])
+    found = cleaner.begin(NOW_MS)
+    assert found is not None
+    assert found.log is small
+    assert not found.has_own_process
+    carry_out(found, NOW_MS)
+
+
+def test_another_log_of_the_name_starts_afresh(tmp_path: Path) -> None:
+    log = filled(tmp_path)
+    cleaner, _ = cleaner_for(log, own=True)
+    cleaning, _ = begun(log, cleaner)
+    killed(cleaning)
+    cleaner.uncleanable[NAME] = log
+    (tmp_path / "again").mkdir()
+    cleaner._manager.logs[NAME] = filled(tmp_path / "again")  # type: ignore[index]
+    cleaner._monotonic_ms = lambda: 1 << 40
+    found = cleaner.begin(NOW_MS)
+    assert found is not None
+    assert found.has_own_process
+    assert found._work._job.limits == LIMITS  # type: ignore[union-attr]
+
+
+def test_the_cleaners_process_goes_before_the_broker() -> None:
+    """Where memory is short the kernel ends what has the highest score."""
+    child = Child()
+    try:
+        path = Path(f"/proc/{child.pid}/oom_score_adj")
+        if not path.exists():
+            pytest.skip("a system without it")
+        # It answers nonsense once it has begun.
+        child.exchange({})
+        assert path.read_text() == "1000\n"
+    finally:
+        child.kill()
+
+
+def test_a_stop_ends_a_process_that_does_nothing(tmp_path: Path) -> None:
+    """Stopped by a signal it answers nothing, as on a disk that does not; whoever reads from it is set free."""
+    log = filled(tmp_path)
+    cleaner, notes = cleaner_for(log, own=True)
+    cleaning, child = begun(log, cleaner)
+    os.kill(child.pid, signal.SIGSTOP)
+    reading = threading.Thread(target=cleaning.run)
+    reading.start()
+    cleaner.interrupt()
+    reading.join(30)
+    assert not reading.is_alive()
+    cleaning.finish(NOW_MS)
+    assert cleaning.done
+    assert child.ended()
+    assert notes == []
+    late = Children()
+    late.interrupt()
+    with pytest.raises(CleaningStopped):
+        late.start()
+    assert late.take() is None
 
 
 def test_called_off_while_it_runs_the_process_ends(tmp_path: Path) -> None:
@@ -134,6 +308,8 @@ def test_called_off_while_it_runs_the_process_ends(tmp_path: Path) -> None:
     child = cleaning._work._child  # type: ignore[union-attr]
     assert child is not None
     cleaning.abandon()
+    assert not cleaning.done
+    carry_out(cleaning, NOW_MS)
     assert child.ended()
     assert notes == []
     assert cleaner.begin(NOW_MS) is not None
@@ -235,19 +411,19 @@ def test_what_failed_ahead_of_its_turn_is_told_though_the_process_has_ended(tmp_
 
 
 def test_one_process_waits_at_most_and_a_look_lets_go_of_it_once_it_has_ended() -> None:
-    idle = IdleChildren()
-    one, two = Child(), Child()
-    idle.put(one)
-    idle.put(two)
+    children = Children()
+    one, two = children.start(), children.start()
+    children.put(one)
+    children.put(two)
     assert two.ended()
-    idle.reap()
-    assert idle.take() is one
-    idle.put(one)
+    children.reap()
+    assert children.take() is one
+    children.put(one)
     one._process.kill()
     one._process.wait()
-    idle.reap()
-    assert idle.take() is None
-    idle.close()
+    children.reap()
+    assert children.take() is None
+    children.close()
 
 
 def lines_of_a_cleaning(path: Path) -> list[dict[str, Any]]:
@@ -333,6 +509,6 @@ def test_given_up_neither_this_groups_files_nor_the_next_ones_stay(tmp_path: Pat
     assert {f"{base:020d}.log.cleaned" for base in bases} <= written
     log.truncated = True
     cleaning.finish(NOW_MS)
-    assert cleaning.done
+    carry_out(cleaning, NOW_MS)
     left = [name for name in os.listdir(log.directory) if name.endswith(".cleaned")]
     assert [name for name in left if name.startswith(tuple(f"{base:020d}" for base in bases))] == []
