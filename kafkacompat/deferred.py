@@ -2,12 +2,15 @@
 
 Cores and services hand out a Deferred instead of being coroutines; whoever owns a loop registers a callback.
 All in one thread: callbacks run at once inside `resolve`, in order of registration. It knows no loop.
+Whoever gives the value does not hear of those who wait for it: a callback that raises is reported, and the next one runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
+
+from kafkacompat.faults import report
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -54,7 +57,7 @@ class Deferred(Generic[T]):
         return self._value  # type: ignore[return-value]  # resolved with T
 
     def on_done(self, callback: Callable[[Deferred[T]], None]) -> None:
-        """Call back when done, at once if it already is."""
+        """Call back when done, at once if it already is: then what the callback raises is the caller's."""
         if self.done:
             callback(self)
         elif self._callbacks is None:
@@ -111,4 +114,7 @@ class Deferred(Generic[T]):
         callbacks, self._callbacks = self._callbacks, None
         if callbacks is not None:
             for callback in callbacks:
-                callback(self)
+                try:
+                    callback(self)
+                except Exception as error:
+                    report("using a value that was waited for", error)

@@ -1,6 +1,8 @@
-"""A deferred value that follows another deferred value."""
+"""A deferred value: those that follow another one, and who is told when a callback raises."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -40,3 +42,44 @@ def test_and_then_fails_with_whichever_fails() -> None:
     ):
         with pytest.raises(KeyError, match=word):
             chain.result()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def test_a_callback_that_raises_is_reported_and_the_others_get_the_value(faults: Any) -> None:
+    value: Deferred[int] = Deferred()
+    seen: list[int] = []
+    first, third = KeyError("first"), KeyError("third")
+    value.on_done(lambda _: _raise(first))
+    value.on_done(lambda done: seen.append(done.result()))
+    value.on_done(lambda _: _raise(third))
+    following = value.then(lambda number: number + 1)
+    value.on_done(lambda done: seen.append(done.result()))
+    value.resolve(7)  # whoever gives the value is not told of it
+    assert (seen, following.result()) == ([7, 7], 8)
+    assert faults.take() == [first, third]
+
+
+def test_so_is_one_that_waits_for_a_failure(faults: Any) -> None:
+    value: Deferred[int] = Deferred()
+    seen: list[bool] = []
+    problem = KeyError("callback")
+    value.on_done(lambda _: _raise(problem))
+    value.on_done(lambda done: seen.append(done.done))
+    value.fail(ValueError("the value"))
+    assert seen == [True]
+    assert faults.take() == [problem]
+
+
+def test_what_ends_the_process_passes_through() -> None:
+    value: Deferred[int] = Deferred()
+    value.on_done(lambda _: _raise(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        value.resolve(7)
+
+
+def test_a_callback_registered_late_raises_to_whoever_registers_it() -> None:
+    with pytest.raises(KeyError):
+        Deferred.of(7).on_done(lambda _: _raise(KeyError("mine")))

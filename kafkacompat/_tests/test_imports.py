@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FREE = {"ids", "ports", "config", "deferred"}
+FREE = {"ids", "ports", "config", "deferred", "faults"}
 """What every package may import."""
 
 EVERYTHING = {"*"}
 ALLOWED: dict[str, set[str]] = {
     "ids": set(),
     "deferred": set(),
+    "faults": set(),
     "ports": {"wire.errors"},
     "config": {"wire.errors", "settings"},
     "settings": set(),

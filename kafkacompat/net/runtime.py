@@ -17,6 +17,7 @@ from typing import TypeVar
 import trio
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_to_text
 from kafkacompat.ports import Clock
 
@@ -224,4 +225,4 @@ def raise_descriptor_limit() -> None:
 
 
 def _log_timer_error(error: Exception) -> None:
-    _log.error("a timer's callback failed", exc_info=error)
+    report("a timer's callback", error)

@@ -25,14 +25,15 @@ Outcome = tuple[ErrorCode, int]
 class ParkedDeletion(Waiter):
     """`required` is the offset each awaited partition must begin at on every live replica."""
 
-    __slots__ = ("answer", "epochs", "outcomes", "required")
+    __slots__ = ("epochs", "outcomes", "required")
+
+    answer: Deferred[Mapping[TopicPartition, Outcome]]
 
     def __init__(self, outcomes: dict[TopicPartition, Outcome]) -> None:
         super().__init__()
         self.outcomes = outcomes
         self.required: dict[TopicPartition, int] = {}
         self.epochs: dict[TopicPartition, int] = {}
-        self.answer: Deferred[Mapping[TopicPartition, Outcome]] = Deferred()
 
     def expire(self) -> None:
         for partition in self.required:
@@ -66,10 +67,12 @@ class Deletions:
 
     def moved(self, core: PartitionCore) -> None:
         """A follower told its log's start, or the partition's role changed."""
-        for waiter in self._parked.on(core.topic_partition):
-            if self._settle(waiter):
-                self._parked.remove(waiter)
-                waiter.expire()
+        self._parked.for_each_on(core.topic_partition, self._look_again, core)
+
+    def _look_again(self, waiter: ParkedDeletion, moved: PartitionCore) -> None:
+        if self._settle(waiter):
+            self._parked.remove(waiter)
+            waiter.expire()
 
     def _settle(self, waiter: ParkedDeletion) -> bool:
         for partition, offset in list(waiter.required.items()):

@@ -151,31 +151,35 @@ class FetchEngine:
 
     def _advanced(self, core: PartitionCore) -> None:
         """A partition's high watermark or role moved: answer the consumers that now have enough."""
-        for waiter in self.consumers.on(core.topic_partition):
-            asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
-            # Of one that takes any byte it need not be asked how many there are: it has come further, or cannot.
-            takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
-                core, parameters
-            )
-            if takes_what_there_is or self._is_due(waiter, core, asked):
-                self.consumers.remove(waiter)
-                waiter.expire()
+        self.consumers.for_each_on(core.topic_partition, self._look_again, core)
+
+    def _look_again(self, waiter: ParkedFetch, core: PartitionCore) -> None:
+        asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
+        # Of one that takes any byte it need not be asked how many there are: it has come further, or cannot.
+        takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
+            core, parameters
+        )
+        if takes_what_there_is or self._is_due(waiter, core, asked):
+            self.consumers.remove(waiter)
+            waiter.expire()
 
     def _appended(self, core: PartitionCore) -> None:
         """A partition's end, start or role moved: answer the followers that now have enough."""
         for moved in self._reading:
             moved[core.topic_partition] = core
         for replica in core.replicas:
-            for waiter in self.followers.on(replica_key(replica)):
-                asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
-                if asked is None:
-                    # It may have learned meanwhile that it follows this one, and cannot say so before it is answered.
-                    is_due = core.has_yet_to_hear_from(replica)
-                else:
-                    is_due = self._is_due(waiter, core, asked)
-                if is_due:
-                    self.followers.remove(waiter)
-                    waiter.finish(waiter.moved())
+            self.followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
+
+    def _look_again_for_follower(self, waiter: ParkedFetch, core: PartitionCore) -> None:
+        asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
+        if asked is None:
+            # It may have learned meanwhile that it follows this one, and cannot say so before it is answered.
+            is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
+        else:
+            is_due = self._is_due(waiter, core, asked)
+        if is_due:
+            self.followers.remove(waiter)
+            waiter.finish(waiter.moved())
 
     def _is_due(self, waiter: ParkedFetch, core: PartitionCore, asked: Any) -> bool:
         """Take note of what a partition that moved could give; True when that is enough to answer."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.deferred import Deferred
 from kafkacompat.partition.waiters import Waiter
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import FetchParameters
+    from kafkacompat.deferred import Deferred
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.sessions import FetchContext
@@ -25,7 +25,9 @@ class ParkedFetch(Waiter):
     A follower's has only those of which there is something to tell; it is found by the replica's id, for it may follow thousands.
     """
 
-    __slots__ = ("answer", "asked", "context", "engine", "parameters", "parked_in", "sizes", "total")
+    __slots__ = ("asked", "context", "engine", "parameters", "parked_in", "sizes", "total")
+
+    answer: Deferred[FetchResponse]
 
     def __init__(self, engine: FetchEngine, context: FetchContext, parameters: FetchParameters) -> None:
         super().__init__()
@@ -33,7 +35,6 @@ class ParkedFetch(Waiter):
         self.context = context
         self.parameters = parameters
         self.parked_in = engine.followers if parameters.replica_id >= 0 else engine.consumers
-        self.answer: Deferred[FetchResponse] = Deferred()
         self.asked: dict[tuple[str, int], Any] = {}
         self.sizes: dict[tuple[str, int], int] = {}
         self.total = 0

@@ -24,14 +24,15 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class ParkedProduce(Waiter):
     """Appends of one request that wait until the high watermark has passed them, or for their timeout."""
 
-    __slots__ = ("answer", "ends", "epochs", "errors")
+    __slots__ = ("ends", "epochs", "errors")
+
+    answer: Deferred[Errors]
 
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
         super().__init__()
         self.ends = dict(ends)
         self.epochs: dict[TopicPartition, int] = {}
         self.errors: dict[TopicPartition, ErrorCode] = {}
-        self.answer: Deferred[Errors] = Deferred()
 
     def expire(self) -> None:
         self.answer.resolve(
@@ -72,10 +73,12 @@ class ProduceWaits:
 
     def advanced(self, core: PartitionCore) -> None:
         """A high watermark moved, or a role changed or ended."""
-        for waiter in self._parked.on(core.topic_partition):
-            if self._settle(waiter):
-                self._parked.remove(waiter)
-                waiter.expire()
+        self._parked.for_each_on(core.topic_partition, self._look_again, core)
+
+    def _look_again(self, waiter: ParkedProduce, moved: PartitionCore) -> None:
+        if self._settle(waiter):
+            self._parked.remove(waiter)
+            waiter.expire()
 
     def _settle(self, waiter: ParkedProduce) -> bool:
         """Note which of its partitions are decided; True when all are."""

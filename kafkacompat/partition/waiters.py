@@ -7,8 +7,11 @@ A waiter costs nothing between the events of its own partitions.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock, TimerHandle, Timers
@@ -22,11 +25,12 @@ Key = tuple[str, int]
 
 
 class Waiter:
-    """Base: `expire` answers it when its time is up. Set by the list: parked, keys."""
+    """Base: `expire` gives the `answer` when its time is up. Set by the list: parked, keys."""
 
-    __slots__ = ("deadline_ms", "keys", "parked")
+    __slots__ = ("answer", "deadline_ms", "keys", "parked")
 
     def __init__(self) -> None:
+        self.answer: Deferred[Any] = Deferred()
         self.parked = False
         self.keys: tuple[Key, ...] = ()
         self.deadline_ms = 0
@@ -36,6 +40,7 @@ class Waiter:
 
 
 W = TypeVar("W", bound=Waiter)
+M = TypeVar("M")
 
 
 class WaitList(Generic[W]):
@@ -75,11 +80,21 @@ class WaitList(Generic[W]):
             heapq.heapify(self._deadlines)
         self._arm()
 
-    def on(self, key: Key) -> Iterable[W]:
-        """Who waits for this partition, in order of parking. They may leave while it is walked, also others than the one at hand:
-        an answer may bring about an append to the same partition, and that the answers of the rest."""
+    def for_each_on(self, key: Key, act: Callable[[W, M], None], moved: M) -> None:
+        """Act on who waits for this partition, in order of parking. They may leave while it is walked, also others than the one
+        at hand: an answer may bring about an append to the same partition, and that the answers of the rest.
+
+        One that makes `act` raise is given up: neither the others nor whoever moved the partition are to blame.
+        """
         present = self._by_key.get(key)
-        return () if present is None else _still_parked(list(present))
+        if present is None:
+            return
+        for waiter in list(present):
+            if waiter.parked:
+                try:
+                    act(waiter, moved)
+                except Exception as error:
+                    self._give_up(waiter, error)
 
     def remove(self, waiter: W) -> None:
         """It is being answered. Its deadline is forgotten lazily."""
@@ -113,12 +128,15 @@ class WaitList(Generic[W]):
             waiter = heapq.heappop(self._deadlines)[2]
             if waiter.parked:
                 self.remove(waiter)
-                waiter.expire()
+                try:
+                    waiter.expire()
+                except Exception as error:
+                    self._give_up(waiter, error)
         if self._deadlines:
             self._arm()
 
-
-def _still_parked(waiters: list[W]) -> Iterator[W]:
-    for waiter in waiters:
-        if waiter.parked:
-            yield waiter
+    def _give_up(self, waiter: W, error: Exception) -> None:
+        self.remove(waiter)
+        report("answering a parked request", error)
+        if not waiter.answer.done:
+            waiter.answer.fail(error)

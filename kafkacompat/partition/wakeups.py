@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kafkacompat.faults import report
 from kafkacompat.partition.deletions import Deletions
 from kafkacompat.partition.produce_waits import ProduceWaits
 
@@ -60,7 +61,10 @@ class Wakeups:
             return
         self.produces.advanced(core)
         for watcher in self._watchers:
-            watcher(core)
+            try:
+                watcher(core)
+            except Exception as error:  # whoever appended has done so all the same
+                report(f"waking those who wait for {core.topic_partition}", error)
 
     def appended(self, core: PartitionCore) -> None:
         """Its end moved, or its log's start, and others follow it."""
@@ -68,7 +72,10 @@ class Wakeups:
             self._held_appends[core.topic_partition] = core
             return
         for watcher in self._append_watchers:
-            watcher(core)
+            try:
+                watcher(core)
+            except Exception as error:
+                report(f"waking those who follow {core.topic_partition}", error)
 
     def follower_moved(self, core: PartitionCore) -> None:
         """A follower told where its log begins."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
+from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ProbeResult
 from kafkacompat.sim.administrator import Administrator
@@ -87,9 +88,18 @@ class ClusterSimulation:
         self.is_over_for_producers = False
         self.is_calm = False
         self._connections = 0
+        self._reported: list[BaseException] = []
+        """Bugs of the product, and breaches found by oracles, that raised where the product goes on with the others."""
         self.faults = ClusterFaults(self, Chance(seed, "faults"))
 
     def run(self) -> ClusterCounters:
+        listeners.append(self._reported.append)
+        try:
+            return self._run()
+        finally:
+            listeners.remove(self._reported.append)
+
+    def _run(self) -> ClusterCounters:
         for machine in self.ordered:
             machine.start()
         clients: list[Client] = [*self.producers, self.consumer, self.administrator, *self.transactional]
@@ -120,6 +130,8 @@ class ClusterSimulation:
         scheduler = self.scheduler
         while scheduler.now_us < end_us:
             scheduler.run_next()
+            if self._reported:
+                raise self._reported[0]
             if self.counters.events > MAX_EVENTS:
                 raise Breach("liveness", f"events beget events without end, at {scheduler.now_us} us")
 

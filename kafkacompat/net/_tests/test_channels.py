@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -365,7 +366,7 @@ async def test_closing_loses_what_waits_and_leaves_nothing_behind(when: str) -> 
         assert w.channel() is not channel
 
 
-async def test_a_callback_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_callback_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixture, faults: Any) -> None:
     async with world() as w:
         channel = w.channel()
 
@@ -375,6 +376,7 @@ async def test_a_callback_that_fails_harms_nobody_else(caplog: pytest.LogCapture
         channel.request(heartbeat(), TIMEOUT_MS).on_done(broken)
         await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         assert "ZeroDivisionError" in caplog.text
+        assert [type(error) for error in faults.take()] == [ZeroDivisionError]
 
 
 async def test_channels_are_one_for_each_address_and_purpose() -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from typing import Any
 
 import pytest
 import trio
@@ -129,7 +130,7 @@ async def test_workers_answer_in_the_loops_thread() -> None:
 
 
 @pytest.mark.parametrize("job", [lambda: 1, lambda: 1 // 0])
-async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], int]) -> None:
+async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], int], faults: Any) -> None:
     def misuse(_: Deferred[int]) -> None:
         raise FileNotFoundError
 
@@ -137,6 +138,7 @@ async def test_whoever_cannot_use_an_answer_ends_nobody_else(job: Callable[[], i
         pool = TrioPool(nursery, PoolTerms("a duty", 1))
         pool.submit(job).on_done(misuse)
         assert await wait_for(pool.submit(lambda: 2)) == 2
+    assert [type(error) for error in faults.take()] == [FileNotFoundError]
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])

@@ -1,0 +1,33 @@
+"""Bugs of our own, met where many are served one after another: reported with the stack, and the others go on.
+
+Duty: the one way in which such a fault is told. Must not know: anybody. Not for the quorum, replay, publication, or what a log or
+an ISR promises: whatever is unexpected there halts the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+listeners: list[Callable[[BaseException], None]] = []
+"""Told beside the log: tests and the simulator, of which none may pass over a fault."""
+
+
+def report(what: str, error: BaseException) -> None:
+    """Say that this failed for a reason that nobody expected."""
+    logger.error("%s failed, which is a bug of kafkacompat; the others go on", what, exc_info=error)
+    for listener in listeners:
+        listener(error)
+
+
+def for_each(items: Iterable[T], act: Callable[[T], object], what: str) -> None:
+    """Act on every item; one that raises is reported and does not keep the next from its turn."""
+    for item in items:
+        try:
+            act(item)
+        except Exception as error:
+            report(what, error)

@@ -1,0 +1,85 @@
+"""Requests that wait together: one of them that cannot be answered costs neither the others nor whoever wakes them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacompat.coordinator._tests.harness import Time
+from kafkacompat.partition.waiters import Waiter, WaitList
+from kafkacompat.partition.wakeups import Wakeups
+
+KEY = ("t", 0)
+
+
+class Asked(Waiter):
+    __slots__ = ("problem",)
+
+    def __init__(self, problem: Exception | None = None) -> None:
+        super().__init__()
+        self.problem = problem
+
+    def expire(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+        self.answer.resolve("here")
+
+
+def parked(time: Time, *delays_ms: int) -> tuple[WaitList[Asked], list[Asked]]:
+    """The second of them cannot be answered."""
+    waits: WaitList[Asked] = WaitList(time, time)
+    asked = [Asked(KeyError("of the second") if index == 1 else None) for index in range(len(delays_ms))]
+    for each, delay_ms in zip(asked, delays_ms, strict=True):
+        waits.park(each, [KEY], delay_ms)
+    return waits, asked
+
+
+def outcome(asked: Asked) -> str:
+    try:
+        return str(asked.answer.result())
+    except KeyError:
+        return "failed"
+
+
+def answer(waiter: Asked, moved: object) -> None:
+    waiter.expire()
+
+
+def test_one_that_cannot_be_answered_when_its_partition_moves(faults: Any) -> None:
+    waits, asked = parked(Time(), 10, 10, 10)
+    waits.for_each_on(KEY, answer, None)
+    assert [outcome(each) for each in asked] == ["here", "failed", "here"]
+    assert faults.take() == [asked[1].problem]
+    assert not asked[1].parked
+
+
+@pytest.mark.parametrize("last_ms", [10, 20])
+def test_one_that_cannot_be_answered_when_its_time_is_up(last_ms: int, faults: Any) -> None:
+    time = Time()
+    waits, asked = parked(time, 10, 10, last_ms)
+    time.advance(30)
+    assert [outcome(each) for each in asked] == ["here", "failed", "here"]
+    assert faults.take() == [asked[1].problem]
+    assert len(waits) == 0
+
+
+def test_whoever_appends_does_not_hear_of_those_who_are_woken(faults: Any) -> None:
+    wakeups = Wakeups({}, Time(), Time())
+    told: list[object] = []
+    core: Any = SimpleNamespace(topic_partition=KEY)
+    problem = KeyError("of a watcher")
+
+    def broken(_: object) -> None:
+        raise problem
+
+    for watch in (wakeups.watch, wakeups.watch_appends):
+        watch(broken)
+        watch(told.append)
+    wakeups.hold()
+    wakeups.advanced(core)
+    wakeups.appended(core)
+    wakeups.release()
+    assert told == [core, core]
+    assert faults.take() == [problem, problem]
