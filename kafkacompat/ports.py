@@ -80,6 +80,10 @@ class WorkerPools:
         return cls(workers, workers, workers, workers, workers, workers, workers, workers)
 
 
+class SyncFailed(OSError):
+    """fsync itself failed. What it covered may never reach the disk, and the next sync need not say so: Linux tells it once."""
+
+
 class File(Protocol):
     """One open file that grows at its end. Positions and sizes in bytes. OSError passes through."""
 
@@ -108,7 +112,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """fsync; only from a worker thread, or at start and shutdown."""
+        """fsync; only from a worker thread, or at start and shutdown. SyncFailed when the disk refused it."""
         ...
 
     def close(self) -> None: ...
@@ -130,7 +134,7 @@ class Disk(Protocol):
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """path.tmp, fsync, rename."""
+        """path.tmp, fsync, rename, fsync of the directory. SyncFailed as from a file's sync."""
         ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -146,7 +150,7 @@ class Disk(Protocol):
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
     def sync_directory(self, path: str) -> None:
-        """Make its renames and new names durable. Blocks."""
+        """Make its renames and new names durable. Blocks. SyncFailed as from a file's sync."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]:
@@ -370,7 +374,8 @@ class Log(Protocol):
 
 class LogFlush(Protocol):
     def run(self) -> None:
-        """fsync; blocks, so a worker calls it, while appends go on."""
+        """fsync; blocks, so a worker calls it, while appends go on. SyncFailed, also when an earlier one of this log has failed;
+        any other OSError says that it could not begin."""
         ...
 
 
@@ -439,7 +444,7 @@ class LogManager(Protocol):
         ...
 
     def partition_failed(self, topic_partition: TopicPartition, error: OSError) -> None:
-        """An operation on its files failed; its directory goes offline unless the disk is only full or the like."""
+        """An operation on its files failed; its directory goes offline unless a write met a full disk or the like."""
         ...
 
     def log_failed(self, log: Log, error: OSError) -> None:

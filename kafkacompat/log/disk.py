@@ -11,6 +11,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
+from kafkacompat.ports import SyncFailed
+
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
@@ -95,7 +97,7 @@ class RealFile:
         self._size = size
 
     def sync(self) -> None:
-        os.fsync(self._fd)
+        _sync(self._fd, self.path)
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -141,7 +143,7 @@ class RealDisk:
             while view:
                 view = view[os.write(fd, view) :]
             if sync:
-                os.fsync(fd)
+                _sync(fd, temporary)
         finally:
             os.close(fd)
         os.replace(temporary, path)
@@ -178,6 +180,13 @@ def sync_directory(path: str) -> None:
     """Make a directory's renames and new names durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        _sync(fd, path)
     finally:
         os.close(fd)
+
+
+def _sync(fd: int, path: str) -> None:
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise SyncFailed(error.errno, f"the sync failed: {error.strerror}", path) from error

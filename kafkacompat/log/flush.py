@@ -1,32 +1,85 @@
 """Syncing one log's files, apart from the log itself, because it blocks and belongs in a worker thread.
 
-Duty: fsync what it was given. Must not know: what changed meanwhile; the log compares when it takes the result.
+Duty: fsync what it was given, and never after a sync that failed. Must not know: what changed meanwhile; the log compares when it
+takes the result. Linux tells of a failed write-back only the first sync that asks, and holds what was lost for written: a later
+one that succeeds says nothing of it.
 """
 
 from __future__ import annotations
 
+import posixpath
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from kafkacompat.ports import SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Disk, File
 
 
-class LogFlush:
-    """The files to sync for one log; `run` is for a worker thread and touches nothing else."""
+class Syncs:
+    """All syncs of one log: one at a time, whichever threads they are in, and none that succeeds after one that failed."""
 
-    __slots__ = ("_disk", "_files", "_paths", "end_offset", "truncations")
+    __slots__ = ("_lock", "failure")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.failure: SyncFailed | None = None
+        """Of the one that failed: nothing that this process has of the log counts as durable any more."""
+
+    def carry_out(self, sync: Callable[[], None]) -> None:
+        """Blocks. SyncFailed; any other OSError says that the sync could not begin."""
+        with self._lock:
+            if self.failure is not None:
+                raise SyncFailed(self.failure.errno, f"an earlier sync has failed: {self.failure}")
+            try:
+                sync()
+            except SyncFailed as failure:
+                self.failure = failure
+                raise
+
+
+class LogFlush:
+    """The files to sync for one log, then the directories in which they have got their names; `run` is for a worker thread and
+    touches nothing else."""
+
+    __slots__ = (
+        "_directories",
+        "_disk",
+        "_files",
+        "_paths",
+        "_syncs",
+        "end_offset",
+        "newest_segment",
+        "truncations",
+    )
 
     def __init__(
-        self, disk: Disk, files: list[File], paths: list[str], end_offset: int, truncations: int
+        self,
+        disk: Disk,
+        syncs: Syncs,
+        files: list[File],
+        paths: list[str],
+        directories: list[str],
+        end_offset: int,
+        newest_segment: int,
+        truncations: int,
     ) -> None:
-        """`truncations` of the log so far."""
+        """`newest_segment`: the base of the last one covered; `truncations` of the log so far."""
         self._disk = disk
+        self._syncs = syncs
         self._files = files
         self._paths = paths
+        self._directories = directories
         self.end_offset = end_offset
+        self.newest_segment = newest_segment
         self.truncations = truncations
 
     def run(self) -> None:
+        self._syncs.carry_out(self._sync)
+
+    def _sync(self) -> None:
         for file in self._files:
             file.sync()
         for path in self._paths:
@@ -35,5 +88,18 @@ class LogFlush:
             except FileNotFoundError:
                 # Dropped by retention or truncation since the flush began.
                 continue
-            file.sync()
-            file.close()
+            try:
+                file.sync()
+            finally:
+                file.close()
+        for directory in self._directories:
+            try:
+                self._disk.sync_directory(directory)
+            except FileNotFoundError:
+                # Its topic was deleted since the flush began.
+                continue
+
+
+def new_names(directory: str, *, is_first: bool) -> list[str]:
+    """What holds the names of a log's new files: its directory, and with the first of them the log directory above."""
+    return [directory, posixpath.dirname(directory)] if is_first else [directory]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, format_epochs
-from kafkacompat.log.flush import LogFlush
+from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
 from kafkacompat.log.reading import LogParts, ReadableLog
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
@@ -48,6 +48,7 @@ class PartitionLog(ReadableLog):
         "cleaned_to",
         "directory",
         "recovery_point",
+        "syncs",
         "truncated",
     )
 
@@ -74,6 +75,7 @@ class PartitionLog(ReadableLog):
         self._snapshots = parts.snapshots
         self._randrange = randrange
         self.recovery_point = parts.recovery_point
+        self.syncs = Syncs()
         self.cleaned_to = -1
         """Where the cleaner will begin; -1 when it has never been here. `truncated` tells it that what it read is gone."""
         self.truncated = False
@@ -335,24 +337,34 @@ class PartitionLog(ReadableLog):
         self.finish_flush(flush)
 
     def begin_flush(self, *, closed_only: bool = False) -> LogFlush:
-        """What a worker thread must sync, as of now: segments from the recovery point on, and the epochs.
+        """What a worker thread must sync, as of now: segments from the recovery point on, the epochs, snapshots, new names.
 
         With closed_only the active segment is left out.
         """
         files: list[File] = []
         paths = [f"{self.directory}/{LEADER_EPOCH_FILE}"]
-        active = self._segments.active
-        for segment in self._segments.from_offset(self.recovery_point):
-            if segment.size and not (closed_only and segment is active):
+        directories: list[str] = []
+        newest = -1
+        active, recovery_point = self._segments.active, self.recovery_point
+        for segment in self._segments.from_offset(recovery_point):
+            if closed_only and segment is active:
+                break
+            newest = segment.base_offset
+            if newest >= recovery_point and not directories:
+                directories = new_names(self.directory, is_first=segment is self._segments.items[0])
+            if segment.size:
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
         end_offset = active.base_offset if closed_only else self.log_end_offset
-        return LogFlush(self._disk, files, paths, end_offset, self._truncations)
+        paths += self._snapshots.paths_within(recovery_point, end_offset)
+        return LogFlush(
+            self._disk, self.syncs, files, paths, directories, end_offset, newest, self._truncations
+        )
 
     def finish_flush(self, flush: LogFlush) -> None:
         """The flush ran: the recovery point moves, unless a truncation has come meanwhile: what lies there now may be other
-        batches, which nobody has synced."""
-        if flush.truncations == self._truncations:
+        batches, which nobody has synced. Nor does it move any more once a sync of this log has failed."""
+        if flush.truncations == self._truncations and self.syncs.failure is None:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     def enforce_retention(self, now_ms: int) -> int:

@@ -34,7 +34,7 @@ from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.upkeep import log_starts
-from kafkacompat.ports import LogDirStatus, LogRefused
+from kafkacompat.ports import LogDirStatus, LogRefused, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ Note = Callable[[str], None]
 NOTE_AGAIN_MS = 10_000
 FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
 """No room, no leave: what is written is intact and can be read, and writing may work again later. Kafka gives the directory up,
-and with its only directory itself; here that is done only where other brokers can take over (`spares_full`)."""
+and with its only directory itself; here that is done only where other brokers can take over (`spares_full`). A sync that fails with
+one of these is another thing: what it covered is lost."""
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Of the process, not of a directory."""
 
@@ -346,14 +347,20 @@ class LogManager:
             self.partition_failed(log.topic_partition, error)
 
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
-        """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read."""
-        if error.errno not in SHORTAGES and (error.errno not in FULL_ERRORS or not self.spares_full()):
+        """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read.
+
+        After a failed sync it says that there are bytes which may not be on the disk: the next start looks at them again.
+        """
+        if isinstance(error, SyncFailed) or not self._says_nothing(error):
             self.fail_directory(directory, error)
             return
         now_ms = self._clock.monotonic_ms()
         if directory.noted_ms is None or now_ms - directory.noted_ms >= NOTE_AGAIN_MS:
             directory.noted_ms = now_ms
             self._note(f"log directory {directory.path} takes no writes: {error}")
+
+    def _says_nothing(self, error: OSError) -> bool:
+        return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
         """Take a directory offline with all its partitions, until the next start."""

@@ -36,6 +36,10 @@ class SnapshotStore:
     def path(self, offset: int) -> str:
         return file_stem(self._directory, offset) + SNAPSHOT_SUFFIX
 
+    def paths_within(self, offset: int, end_offset: int) -> list[str]:
+        """Of those above an offset, up to and with the end."""
+        return [self.path(each) for each in self.offsets if offset < each <= end_offset]
+
     def relocate(self, directory: str) -> None:
         self._directory = directory
 

@@ -1,14 +1,14 @@
 """The metadata log on a real partition log: ready batches in, one fsync for what is waiting, old segments dropped at a snapshot.
 
 Duty: adapt log/ to what the driver needs. Knows no role. Most syncs touch only the segment file: its indexes and epochs are
-rebuilt from it after a crash; every MiB all of them are made durable, so that such a rebuild stays short.
+rebuilt from it after a crash; every MiB, and with a new segment, all of them and its name are made durable.
 """
 
 from __future__ import annotations
 
-import errno
 import posixpath
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import LogConfig
@@ -44,15 +44,15 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
 class PartitionMetadataLog:
     """raft.contracts.MetadataLog over a PartitionLog."""
 
-    __slots__ = ("_bytes_since_full_flush", "_clock", "_cuts", "_flush", "log")
+    __slots__ = ("_bytes_since_full_flush", "_clock", "_flush", "_named", "log")
 
     def __init__(self, log: PartitionLog, clock: Clock) -> None:
         self.log = log
         self._clock = clock
         self._bytes_since_full_flush = 0
         self._flush: LogFlush | None = None
-        self._cuts = 0
-        """Counts truncations: one may close files that a worker is about to sync."""
+        self._named = -1
+        """Base of the newest segment whose name a full flush has made durable."""
 
     @property
     def log_start_offset(self) -> int:
@@ -72,11 +72,11 @@ class PartitionMetadataLog:
         self.log.set_high_watermark(offset)
 
     def truncate_to(self, offset: int) -> None:
-        self._cuts += 1
+        self._named = -1
         self.log.truncate_to(offset, self._clock.now_ms())
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        self._cuts += 1
+        self._named = -1
         self.log.truncate_fully_and_start_at(offset, self._clock.now_ms())
 
     def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
@@ -89,10 +89,11 @@ class PartitionMetadataLog:
 
     def begin_sync(self) -> Callable[[], None]:
         log = self.log
-        if self._bytes_since_full_flush >= FULL_FLUSH_BYTES:
+        newest = log.segments[-1].base_offset
+        if self._bytes_since_full_flush >= FULL_FLUSH_BYTES or newest != self._named:
             self._bytes_since_full_flush = 0
             self._flush = log.begin_flush()
-            return self._unless_cut(self._flush.run)
+            return self._flush.run
         self._flush = None
         first = log.recovery_point
         files = [
@@ -105,25 +106,12 @@ class PartitionMetadataLog:
             for file in files:
                 file.sync()
 
-        return self._unless_cut(sync)
-
-    def _unless_cut(self, sync: Callable[[], None]) -> Callable[[], None]:
-        """A truncation meanwhile closes segments from the end: what is left was synced first, what is gone need not be."""
-        cuts = self._cuts
-
-        def run() -> None:
-            try:
-                sync()
-            except OSError as error:
-                if error.errno != errno.EBADF or self._cuts == cuts:
-                    raise
-                self._flush = None
-
-        return run
+        return partial(log.syncs.carry_out, sync)
 
     def finish_sync(self) -> None:
         if self._flush is not None:
             self.log.finish_flush(self._flush)
+            self._named = self._flush.newest_segment
             self._flush = None
 
     def drop_below(self, offset: int) -> None:

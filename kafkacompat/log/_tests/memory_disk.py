@@ -1,15 +1,52 @@
-"""A Disk in memory for tests: the same bytes, no syscalls, faults on demand, and crashes that lose what was not synced."""
+"""A Disk in memory for tests: the same bytes, no syscalls, faults on demand, and crashes that lose what was not synced.
+
+It forgets as Linux does. A write-back that fails is told once, to the sync that asks next; what it was to write counts as written
+from then on, so that later syncs pass it by, and a power loss shows that it is not there. A name is durable once its directory was
+synced; one that a rename of a directory gives, at once.
+"""
 
 from __future__ import annotations
 
 import errno
+import posixpath
 from collections import Counter
+from collections.abc import Callable
 
-from kafkacompat.ports import Buffer
+from kafkacompat.ports import Buffer, SyncFailed
+
+Refuse = Callable[[str, str], OSError | None]
+"""(operation, path): what it is to fail with, if anything."""
+
+
+class Inode(bytearray):
+    """What a file holds for those who read it now, and what of it is on the disk."""
+
+    durable: bytes | None = None
+    """None before the first sync."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Ranges that count as written and are not on the disk."""
+
+    def sync(self) -> None:
+        content = bytearray(self)
+        for start, end in self.lost:
+            gone = range(*slice(start, end).indices(len(content)))
+            content[start:end] = bytes(len(gone))
+        self.durable = bytes(content)
+
+    def lose(self) -> None:
+        """A sync failed: nothing since the last one is on the disk, and nobody will write it again."""
+        durable = self.durable or b""
+        kept = len(posixpath.commonprefix([durable, bytes(self)]))
+        self.lost += ((kept, len(self)),)
+
+    def cut(self, size: int) -> None:
+        self.lost = tuple((start, min(end, size)) for start, end in self.lost if start < size)
+        del self[size:]
+        self.extend(bytes(size - len(self)))
 
 
 class MemoryFile:
-    def __init__(self, disk: MemoryDisk, path: str, data: bytearray) -> None:
+    def __init__(self, disk: MemoryDisk, path: str, data: Inode) -> None:
         self.path = path
         self._disk = disk
         self.data = data
@@ -18,15 +55,17 @@ class MemoryFile:
         return len(self.data)
 
     def write_now(self, *buffers: Buffer) -> int:
-        self._disk.may_fail(self.path)
+        self._disk.meet("write", self.path)
         added = b"".join(bytes(buffer) for buffer in buffers)
         self.data += added
         return len(added)
 
     def try_read(self, position: int, length: int) -> bytes | None:
+        self._disk.meet("read", self.path)
         return None if self._disk.cold else bytes(self.data[position : position + length])
 
     def read_cold(self, position: int, length: int) -> bytes:
+        self._disk.meet("read", self.path)
         return bytes(self.data[position : position + length])
 
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
@@ -36,11 +75,11 @@ class MemoryFile:
         return -1
 
     def truncate(self, size: int) -> None:
-        del self.data[size:]
-        self.data += bytes(size - len(self.data))
+        self._disk.meet("truncate", self.path)
+        self.data.cut(size)
 
     def sync(self) -> None:
-        self._disk.synced[self.path] = bytes(self.data)
+        self._disk.sync_inode(self.path, self.data)
 
     def close(self) -> None:
         return None
@@ -52,30 +91,91 @@ class MemoryDisk:
     def __init__(self) -> None:
         self.files: dict[str, bytearray] = {}
         self.directories: set[str] = set()
-        self.synced: dict[str, bytes] = {}
         self.now_ms = 0
         self.ages: dict[str, int] = {}
         """When files were last changed whose time was set; the others now."""
         self.cold = False
         self.failing: str | None = None
         """Writes to paths that contain this fail."""
+        self.refuse: Refuse | None = None
+        """Asked before every operation."""
+        self.lost_syncs: dict[str, OSError] = {}
+        """Parts of paths: the next sync of such a file fails with the error, and the one after it succeeds."""
+        self._named: dict[str, bytearray] = {}
+        """Files whose names are durable."""
 
-    def may_fail(self, path: str) -> None:
-        if self.failing is not None and self.failing in path:
+    # Faults.
+
+    def meet(self, operation: str, path: str) -> None:
+        if self.refuse is not None and (error := self.refuse(operation, path)) is not None:
+            if operation.startswith("sync"):
+                error = SyncFailed(*error.args)
+            raise error
+        writes = operation in ("write", "create", "write_atomic", "rename")
+        if writes and self.failing is not None and self.failing in path:
             raise OSError(errno.ENOSPC, "the disk is full", path)
 
+    def sync_inode(self, path: str, inode: Inode) -> None:
+        part = next((part for part in self.lost_syncs if part in path), None)
+        try:
+            if part is not None:
+                raise SyncFailed(*self.lost_syncs.pop(part).args)
+            self.meet("sync", path)
+        except SyncFailed:
+            inode.lose()
+            raise
+        inode.sync()
+
+    @property
+    def synced(self) -> dict[str, bytes]:
+        """What is on the disk of the files that were synced."""
+        return {
+            path: inode.durable
+            for path, inode in self.files.items()
+            if isinstance(inode, Inode) and inode.durable is not None
+        }
+
+    def lose_power(self) -> MemoryDisk:
+        """What is there afterwards: of what was not synced nothing."""
+        other = MemoryDisk()
+        other.directories = set(self.directories)
+        for path, inode in self._named.items():
+            other.files[path] = kept = Inode((inode.durable or b"") if isinstance(inode, Inode) else inode)
+            kept.sync()
+        other._named = dict(other.files)
+        return other
+
+    # Disk.
+
+    def _inode(self, path: str) -> Inode:
+        """A test may have put bytes there: those are on the disk."""
+        inode = self.files.get(path)
+        if inode is None:
+            if path in self.directories:
+                raise IsADirectoryError(errno.EISDIR, "a directory", path)
+            if posixpath.dirname(path) in self.files:
+                raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if not isinstance(inode, Inode):
+            inode = self.files[path] = self._named[path] = Inode(inode)
+            inode.sync()
+        return inode
+
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        if path not in self.files:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            self.may_fail(path)
-            self.files[path] = bytearray()
-        return MemoryFile(self, path, self.files[path])
+        if path in self.files or path in self.directories or not create:
+            self.meet("open", path)
+            return MemoryFile(self, path, self._inode(path))
+        self.meet("create", path)
+        self.files[path] = Inode()
+        return MemoryFile(self, path, self._inode(path))
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.directories
 
     def list_directory(self, path: str) -> list[str]:
+        self.meet("list_directory", path)
+        if path in self.files:
+            raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
         prefix = path + "/"
         names = {
             name[len(prefix) :].split("/")[0]
@@ -85,21 +185,28 @@ class MemoryDisk:
         return sorted(names)
 
     def make_directory(self, path: str) -> None:
+        self.meet("make_directory", path)
+        if path in self.files:
+            raise FileExistsError(errno.EEXIST, "a file", path)
         self.directories.add(path)
 
     def read_bytes(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return bytes(self.files[path])
+        self.meet("read_bytes", path)
+        return bytes(self._inode(path))
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        self.may_fail(path)
-        self.files[path] = bytearray(data)
+        self.meet("write_atomic", path)
+        inode = Inode(data)
         if sync:
-            self.synced[path] = data
+            self.sync_inode(path + ".tmp", inode)
+        if path in self.directories:
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        self.files[path] = inode
+        if sync:
+            self._named[path] = inode
 
     def rename(self, source: str, target: str) -> None:
-        self.may_fail(target)
+        self.meet("rename", target)
         if source in self.files:
             self.files[target] = self.files.pop(source)
             self.ages.pop(target, None)
@@ -110,38 +217,59 @@ class MemoryDisk:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         self.directories.remove(source)
         self.directories.add(target)
-        for path in [path for path in self.files if path.startswith(source + "/")]:
-            self.files[target + path[len(source) :]] = self.files.pop(path)
+        for files in (self.files, self._named):
+            for path in [path for path in files if path.startswith(source + "/")]:
+                files[target + path[len(source) :]] = files.pop(path)
 
     def remove(self, path: str) -> None:
-        if path not in self.files:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.meet("remove", path)
+        self._inode(path)
         del self.files[path]
 
     def remove_tree(self, path: str) -> None:
+        self.meet("remove_tree", path)
         self.directories.discard(path)
-        for name in [name for name in self.files if name.startswith(path + "/")]:
-            del self.files[name]
+        for files in (self.files, self._named):
+            for name in [name for name in files if name.startswith(path + "/")]:
+                del files[name]
 
     def file_size(self, path: str) -> int:
-        return len(self.read_bytes(path))
+        self.meet("file_size", path)
+        return 4096 if path in self.directories else len(self._inode(path))
 
     def modified_ms(self, path: str) -> int:
+        self.meet("modified_ms", path)
         return self.ages.get(path, self.now_ms)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        self.meet("set_modified_ms", path)
         self.ages[path] = modified_ms
 
     def sync_directory(self, path: str) -> None:
-        """Names are durable at once."""
+        self.meet("sync_directory", path)
+        if path not in self.directories and not any(name.startswith(path + "/") for name in self.files):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        for name in [name for name in self._named if posixpath.dirname(name) == path]:
+            del self._named[name]
+        for name in [name for name in self.files if posixpath.dirname(name) == path]:
+            self._named[name] = self.files[name]
 
     def usage(self, path: str) -> tuple[int, int]:
+        self.meet("usage", path)
         return 1 << 40, 1 << 39
 
     def copy(self) -> MemoryDisk:
         """What another process would find now, had this one been killed: all that was written, synced or not."""
         other = MemoryDisk()
-        other.files = {path: bytearray(data) for path, data in self.files.items()}
+        for path, data in self.files.items():
+            other.files[path] = inode = Inode(data)
+            if isinstance(data, Inode):
+                inode.durable, inode.lost = data.durable, data.lost
+            else:
+                inode.sync()
+        other._named = {
+            path: other.files[path] for path, inode in self._named.items() if self.files.get(path) is inode
+        }
         other.directories = set(self.directories)
         return other
 

@@ -14,6 +14,7 @@ from typing import Any
 from kafkacompat.log.cleaner.lines import job_from_json, read_line, write_line
 from kafkacompat.log.cleaner.work import UNREADABLE, CleaningWork
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.ports import SyncFailed
 
 ASK_EVERY_BYTES = 1 << 19
 """Bytes moved on one leave; a throttle of less a second still works, in larger steps."""
@@ -150,7 +151,8 @@ def main() -> int:
         elif isinstance(error, MemoryError):
             answer = {"error": "memory"}
         elif isinstance(error, OSError):
-            answer = {"error": "os", "errno": error.errno, "text": str(error)}
+            kind = "sync" if isinstance(error, SyncFailed) else "os"
+            answer = {"error": kind, "errno": error.errno, "text": str(error)}
         try:
             tell(answer)
         except Gone:

@@ -22,6 +22,7 @@ from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLo
 from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.upkeep import CheckpointPlan
+from kafkacompat.ports import SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -309,6 +310,10 @@ class LogCleaner:
                 f"cleaning {name} has failed: {str(error) or 'no memory'}; "
                 f"it is tried again with smaller buffers in {rest_ms // 1000} s"
             )
+            return
+        if isinstance(error, SyncFailed):
+            # Of a disk that loses what it was given, whatever has become of the log meanwhile.
+            self._manager.log_failed(log, error)
             return
         if isinstance(error, CleaningStopped) or not cleaning.intact():
             return

@@ -21,6 +21,7 @@ import kafkacompat
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile
 from kafkacompat.log.cleaner.lines import job_to_json, read_line, write_line
 from kafkacompat.log.cleaner.work import CleanerStats, CleaningStopped
+from kafkacompat.ports import SyncFailed
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
@@ -242,6 +243,8 @@ class CleaningProcess:
 def _error_of(answer: dict[str, Any]) -> Exception:
     if answer["error"] == "unreadable":
         return BatchCorrupt(answer["text"])
+    if answer["error"] == "sync":
+        return SyncFailed(answer["errno"], answer["text"])
     if answer["error"] == "os":
         return OSError(answer["errno"], answer["text"])
     if answer["error"] == "memory":

@@ -283,16 +283,10 @@ class Node:
         self.cluster.connections_close(self)
 
     def lose_power(self) -> None:
-        """What was not synced is gone, as far as the metadata log's active segment goes."""
+        """What was not synced is gone."""
         self.up.close()
         self.driver = None
-        synced = self.disk.synced
-        self.disk = self.disk.copy()
-        for path in list(self.disk.files):
-            if path.endswith(".log"):
-                self.disk.files[path] = bytearray(synced.get(path, b""))
-            elif path.endswith((".index", ".timeindex")):
-                del self.disk.files[path]
+        self.disk = self.disk.lose_power()
 
     def propose(self, value: bytes) -> list[str]:
         """What became of it, once that is known."""

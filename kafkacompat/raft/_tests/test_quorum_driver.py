@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
 
+from kafkacompat.ports import SyncFailed
 from kafkacompat.raft._tests.driver_support import (
     DIRECTORY,
     PARTITION,
@@ -480,3 +482,57 @@ def test_a_sole_voter_drops_the_log_below_its_snapshot() -> None:
     assert node.machine.values == [b"a", b"b"]
     assert node.machine.kraft_version == 1
     assert ("snapshot", 3) in node.machine.events
+
+
+def test_what_is_committed_survives_a_power_loss_of_all_over_several_segments() -> None:
+    """A segment's name is durable before its records count."""
+    cluster = started(segment_bytes=2000)
+    leader = cluster.settle()
+    for number in range(60):
+        leader.propose(b"%d" % number * 40)
+        cluster.run(20)
+    cluster.settle()
+    leader = cluster.leader()
+    assert len(leader.log.log.segments) > 2
+    before = list(leader.machine.values)
+    for node in cluster.nodes.values():
+        node.lose_power()
+    for node in cluster.nodes.values():
+        node.start()
+    cluster.settle()
+    assert cluster.leader().machine.values == before
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_of_the_metadata_log_halts_whatever_the_error(error: int) -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    node.disk.lost_syncs[".log"] = OSError(error, "lost")
+    outcome = node.propose(b"a")
+    cluster.world.run(10)
+    assert [type(each) for each in node.failures] == [SyncFailed]
+    assert outcome == []
+
+
+def test_a_sync_that_fails_in_a_worker_is_not_made_good_by_the_next_one() -> None:
+    """`flush_now` does not wait for the worker's answer; Linux tells of the failure only once."""
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    outcome = node.propose(b"a")
+    node.disk.lost_syncs[".log"] = OSError(errno.EIO, "lost")
+    with pytest.raises(SyncFailed):
+        node.log.begin_sync()()
+    with pytest.raises(SyncFailed):
+        node.up.flush_now()
+    assert outcome == []
+
+
+def test_quorum_state_that_could_not_be_synced_halts() -> None:
+    cluster = started()
+    node = cluster.settle()
+    node.disk.lost_syncs["quorum-state"] = OSError(errno.ENOSPC, "lost")
+    cluster.isolate(node.id)
+    cluster.world.run(20_000)
+    assert [type(each) for each in node.failures] == [SyncFailed]

@@ -55,6 +55,9 @@ class Manager:
     def partition_failed(self, name: TopicPartition, error: OSError) -> None:
         self.failed.append(error)
 
+    def log_failed(self, log: PartitionLog, error: OSError) -> None:
+        self.failed.append(error)
+
 
 def cleaner_of(
     disk: Disk, log: PartitionLog, limits: CleanerLimits = LIMITS, notes: list[str] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gzip
 import json
 import math
@@ -43,7 +44,7 @@ from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.ports import FileSlice
+from kafkacompat.ports import FileSlice, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
 from kafkacompat.records.columns import (
@@ -818,3 +819,25 @@ def test_a_segment_that_apache_kafka_cleaned_is_read_though_its_index_is_made_ot
         assert wanted in [one for _, one in records_of(data, header)]
     clean(disk, again)
     assert records(again) == before
+
+
+@pytest.mark.parametrize("part", [".log.cleaned", ".index.cleaned", "names"])
+def test_a_cleaning_whose_sync_fails_is_the_directorys_affair(part: str) -> None:
+    """Of its files, and of the names that they have got; also when the log has changed meanwhile."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 5)
+    cleaner = cleaner_of(disk, log)
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    if part == "names":
+        disk.refuse = lambda operation, path: (
+            OSError(errno.ENOSPC, "lost") if operation == "sync_directory" else None
+        )
+    else:
+        disk.lost_syncs[part] = OSError(errno.ENOSPC, "lost")
+    while not cleaning.done:
+        cleaning.run()
+        log.truncated = isinstance(cleaning._error, SyncFailed)
+        cleaning.finish(NOW_MS)
+    assert [type(error) for error in cleaner._manager.failed] == [SyncFailed]  # type: ignore[attr-defined]

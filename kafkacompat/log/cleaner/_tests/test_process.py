@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -32,6 +33,7 @@ from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.ports import SyncFailed
 
 
 class Clock:
@@ -512,3 +514,21 @@ def test_given_up_neither_this_groups_files_nor_the_next_ones_stay(tmp_path: Pat
     carry_out(cleaning, NOW_MS)
     left = [name for name in os.listdir(log.directory) if name.endswith(".cleaned")]
     assert [name for name in left if name.startswith(tuple(f"{base:020d}" for base in bases))] == []
+
+
+def test_a_failed_sync_is_one_on_the_other_side_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk that refuses a write is tolerated; one that loses what it took is not."""
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)
+    for error in (SyncFailed(errno.ENOSPC, "lost"), OSError(errno.ENOSPC, "full")):
+
+        def fail(error: OSError = error) -> None:
+            raise error
+
+        monkeypatch.setattr(process_main, "serve", fail)
+        monkeypatch.setattr(process_main, "tell", told.append)
+        assert process_main.main() == 1
+    assert [(type(error), error.errno) for error in map(process._error_of, told)] == [
+        (SyncFailed, errno.ENOSPC),
+        (OSError, errno.ENOSPC),
+    ]

@@ -1,0 +1,260 @@
+"""Syncs that fail, are told once, or cannot begin: what lies on the disk is never taken for more than it is."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, carry_out, refusing
+from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config, marker, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.checkpoint import RECOVERY_POINT_FILE
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.ports import SyncFailed
+
+FAILURES = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM]
+
+
+def flush_overdue(broker: Broker, now_ms: int) -> None:
+    for log in broker.manager.logs.values():
+        log.config = config(flush_ms=1)
+    carry_out(LogUpkeep(broker.manager).flush_overdue(now_ms))
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=lambda number: errno.errorcode[number])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_failed_sync_takes_the_directory_whatever_the_error(error: int, alone: bool) -> None:
+    """A full disk that refuses a write has lost nothing; one that refuses a sync has."""
+    broker = Broker(MemoryDisk(), alone=alone)
+    for number in range(4):
+        append(broker.log(number), 5)
+    broker.disk.lost_syncs["/a/t-0/"] = OSError(error, "lost")
+    flush_overdue(broker, 1000)
+    assert broker.online == [False, True]
+    assert broker.lost == [TopicPartition("t", 0), TopicPartition("t", 2)]
+    assert "the sync" in broker.notes[-1] or "lost" in broker.notes[-1]
+    assert [log.recovery_point for log in broker.manager.logs.values()] == [5, 5]
+
+
+def test_the_next_sync_that_succeeds_vouches_for_nothing_that_a_failed_one_covered() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, 3)
+    log.flush()
+    append(log, 3)
+    disk.lost_syncs[".log"] = OSError(errno.EIO, "lost")
+    with pytest.raises(SyncFailed):
+        log.flush()
+    append(log, 1)
+    with pytest.raises(SyncFailed, match="an earlier sync"):
+        log.flush()
+    assert log.recovery_point == 3
+    after = open_log(disk.lose_power(), recovery_point=log.recovery_point)
+    assert after.log_end_offset == 3
+    assert after.recovery_point == 3
+
+
+def test_the_memory_disk_forgets_as_linux_does() -> None:
+    """The second sync of a file says nothing of what the first one lost."""
+    disk = MemoryDisk()
+    disk.make_directory("/d")
+    file = disk.open("/d/f", create=True)
+    disk.sync_directory("/d")
+    file.write_now(b"aa")
+    file.sync()
+    file.write_now(b"bb")
+    disk.lost_syncs["/d/f"] = OSError(errno.EIO, "lost")
+    with pytest.raises(SyncFailed):
+        file.sync()
+    file.write_now(b"cc")
+    file.sync()
+    assert file.read_cold(0, 9) == b"aabbcc"
+    assert disk.lose_power().read_bytes("/d/f") == b"aa\0\0cc"
+    file.truncate(3)
+    file.write_now(b"dd")
+    file.sync()
+    assert disk.lose_power().read_bytes("/d/f") == b"aa\0dd"
+
+
+def test_of_two_syncs_under_way_one_that_fails_spoils_the_other() -> None:
+    """Whichever thread is told of the failure, and whichever result is taken first."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, 3)
+    first = log.begin_flush()
+    append(log, 3)
+    second = log.begin_flush()
+    disk.lost_syncs[".log"] = OSError(errno.EIO, "lost")
+    with pytest.raises(SyncFailed):
+        first.run()
+    with pytest.raises(SyncFailed):
+        second.run()
+    log.finish_flush(second)
+    assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("shortage", [errno.EMFILE, errno.ENFILE])
+def test_a_sync_that_cannot_begin_is_tolerated_and_the_recovery_point_stays(shortage: int) -> None:
+    broker = Broker(MemoryDisk(), alone=False)
+    append(broker.log(0), 30)
+    broker.disk.refuse = refusing("open", "/a", shortage)
+    flush_overdue(broker, 1000)
+    assert broker.online == [True, True]
+    assert broker.log(0).recovery_point == 0
+    broker.disk.refuse = None
+    flush_overdue(broker, 2000)
+    assert broker.log(0).recovery_point == 30
+
+
+def a_flush_of_everything() -> MemoryDisk:
+    """Files and directories of every kind that a flush syncs, unsynced."""
+    disk = MemoryDisk()
+    log = open_log(disk, config(segment_bytes=1500, index_interval_bytes=100))
+    for _ in range(30):
+        log.append_as_leader(batch_of([b"x" * 50], producer_id=7, producer_epoch=0), 4, NOW_MS)
+    log.append_as_leader(batch_of([b"x"], producer_id=7, producer_epoch=0, is_transactional=True), 4, NOW_MS)
+    log.append_as_leader(marker(7, committed=False), 4, NOW_MS)
+    log.roll(log.log_end_offset, NOW_MS)
+    return disk
+
+
+@pytest.mark.parametrize(
+    "part", [".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint", "names"]
+)
+def test_a_flush_syncs_every_kind_of_file_and_their_names(part: str) -> None:
+    disk = a_flush_of_everything()
+    log = open_log(disk)
+    append(log, 1)
+    if part == "names":
+        disk.refuse = refusing("sync_directory", "/logs/t-0")
+    else:
+        disk.lost_syncs[part] = OSError(errno.EIO, "lost")
+    with pytest.raises(SyncFailed):
+        log.flush()
+    assert log.recovery_point == 0
+
+
+def test_what_was_flushed_is_there_after_a_power_loss() -> None:
+    """With nothing read but what was synced: records, epochs, the producers' state, the names of all of it."""
+    disk = a_flush_of_everything()
+    log = open_log(disk)
+    append(log, 1)
+    log.flush()
+    before = all_values(log)
+    snapshots = [name for name in disk.list_directory("/logs/t-0") if name.endswith(".snapshot")]
+    assert snapshots
+    after_loss = disk.lose_power()
+    for name in snapshots:
+        assert after_loss.read_bytes(f"/logs/t-0/{name}") == disk.read_bytes(f"/logs/t-0/{name}")
+    after = open_log(after_loss, recovery_point=log.recovery_point)
+    assert all_values(after) == before
+    assert after.epoch_entries == log.epoch_entries
+    assert [each.producer_id for each in after.active_producers()] == [7]
+
+
+def test_a_checkpoint_whose_sync_fails_takes_the_directory_and_the_old_one_stays() -> None:
+    broker = Broker(MemoryDisk())
+    append(broker.log(0), 3)
+    flush_overdue(broker, 1000)
+    carry_out(LogUpkeep(broker.manager).checkpoint_recovery_points())
+    before = broker.disk.read_bytes(f"/a/{RECOVERY_POINT_FILE}")
+    append(broker.log(0), 3)
+    flush_overdue(broker, 2000)
+    broker.disk.lost_syncs[RECOVERY_POINT_FILE] = OSError(errno.ENOSPC, "lost")
+    carry_out(LogUpkeep(broker.manager).checkpoint_recovery_points())
+    assert broker.online == [False, True]
+    assert broker.disk.read_bytes(f"/a/{RECOVERY_POINT_FILE}") == before
+
+
+def test_a_checkpoint_that_a_full_disk_refuses_takes_nothing() -> None:
+    broker = Broker(MemoryDisk())
+    append(broker.log(0), 3)
+    broker.disk.refuse = refusing("write_atomic", "/a", errno.ENOSPC)
+    carry_out(LogUpkeep(broker.manager).checkpoint_high_watermarks())
+    assert broker.online == [True, True]
+
+
+def test_a_stop_whose_sync_fails_leaves_no_clean_mark_and_the_next_start_finds_what_is_lost() -> None:
+    broker = Broker(MemoryDisk())
+    append(broker.log(0), 3)
+    append(broker.log(1), 3)
+    broker.disk.lost_syncs["/a/t-0/"] = OSError(errno.EIO, "lost")
+    broker.manager.shut_down(77)
+    assert [broker.disk.exists(f"{path}/.kafka_cleanshutdown") for path in PATHS] == [False, True]
+    again = broker.restarted(power_lost=True)
+    assert again.log(0).log_end_offset == 0
+
+
+def test_a_stop_after_a_failed_sync_that_nobody_was_told_of_yet_is_not_clean() -> None:
+    """A worker's answer may come when the logs are closed already."""
+    broker = Broker(MemoryDisk())
+    log = broker.log(0)
+    append(log, 3)
+    flush = log.begin_flush()
+    broker.disk.lost_syncs["/a/t-0/"] = OSError(errno.EIO, "lost")
+    with pytest.raises(SyncFailed):
+        flush.run()
+    broker.manager.shut_down(77)
+    assert not broker.disk.exists("/a/.kafka_cleanshutdown")
+
+
+def test_a_copy_whose_sync_fails_takes_its_directory_only() -> None:
+    broker = Broker(MemoryDisk())
+    current = broker.log(0)
+    append(current, 3)
+    name = current.topic_partition
+    future = broker.manager.begin_future(name, broker.manager.directories[1])
+    records = current.read(0, 1000, 3, True).records
+    assert not isinstance(records, bytes)
+    future.append_as_follower(records.read(), 4)
+    broker.disk.lost_syncs["-future/"] = OSError(errno.ENOSPC, "lost")
+    with pytest.raises(SyncFailed) as caught:
+        future.flush()
+    broker.manager.future_failed(name, caught.value)
+    assert broker.online == [True, False]
+    assert broker.manager.get(name) is current
+    assert all_values(current)
+
+
+def test_real_syncs_that_fail_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    disk = RealDisk()
+    file = disk.open(str(tmp_path / "f"), create=True)
+    disk.write_atomic(str(tmp_path / "checkpoint"), b"old")
+    monkeypatch.setattr(os, "fsync", full)
+    for sync in (
+        file.sync,
+        lambda: disk.sync_directory(str(tmp_path)),
+        lambda: disk.write_atomic(str(tmp_path / "checkpoint"), b"new"),
+    ):
+        with pytest.raises(SyncFailed, match="the sync failed: No space left") as caught:
+            sync()
+        assert caught.value.errno == errno.ENOSPC
+        assert caught.value.filename.startswith(str(tmp_path))
+    assert disk.read_bytes(str(tmp_path / "checkpoint")) == b"old"
+
+
+def test_a_new_partitions_directory_is_durable_with_its_first_flush() -> None:
+    disk = MemoryDisk()
+    synced: list[str] = []
+    disk.refuse = lambda operation, path: synced.append(path) if operation == "sync_directory" else None
+    broker = Broker(disk)
+    log = broker.manager.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG, DIRECTORY_IDS[0])
+    append(log, 3)
+    log.flush()
+    assert {"/a/t-0", "/a"} <= set(synced)
+    synced.clear()
+    append(log, 3)
+    log.flush()
+    assert synced == []
+    log.roll(log.log_end_offset, NOW_MS)
+    append(log, 3)
+    log.flush()
+    assert synced == ["/a/t-0"]
