@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.dispatch import ApiDispatcher
     from kafkacompat.controller.active_controller import ActiveController
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.controller.reach import Probed
     from kafkacompat.net.server import Server
     from kafkacompat.node.settings import NodeSettings
     from kafkacompat.ports import Clock, Disk, Random, Timers, WorkerPools
@@ -134,17 +135,20 @@ class QuorumSide:
         from kafkacompat.api.registry import CONTROLLER_APIS
         from kafkacompat.controller.active_controller import ActiveController
         from kafkacompat.controller.liveness import Liveness
+        from kafkacompat.controller.reach import Reach
         from kafkacompat.controller.sessions import BrokerSessions
         from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 
         doors, config = self._doors, self._doors.config
+        reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
+        self.machine.subscribe(reach.on_image)
         liveness = Liveness(
             self.machine,
             self._controller_settings,
             BrokerSessions(config.int("broker.session.timeout.ms")),
             doors.clock,
             doors.timers,
-            self._is_refused,
+            reach,
         )
         self.controller = ActiveController(
             self.machine,
@@ -180,9 +184,12 @@ class QuorumSide:
         )
         self.machine.subscribe(registration.on_image)
 
-    def _is_refused(self, host: str, port: int) -> Deferred[bool]:
+    def _probe(self, host: str, port: int) -> Deferred[Probed]:
+        from kafkacompat.controller.reach import Probed
+
+        found = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REFUSED}
         probed = self._doors.channels.probe(host, port, PROBE_TIMEOUT_MS)
-        return probed.then(lambda found: found is ProbeResult.REFUSED)
+        return probed.then(lambda result: found.get(result, Probed.SILENT))
 
     async def start(self) -> None:
         """Take up the stored role, and serve the quorum. Raises MetadataLogProblem."""

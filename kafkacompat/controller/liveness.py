@@ -2,8 +2,8 @@
 
 The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired, or
 sooner when the connection that carried its heartbeats was closed and a new one to the broker's own listener is refused, at once
-or within a few tries: then no process is there. A close alone says nothing, and an address that does not answer neither. Must
-not know how a broker fetches.
+or within a few tries: then no process is there. A close alone says nothing, and an address that does not answer, or that this
+controller never reached (reach.py), neither. Must not know how a broker fetches.
 Settings: broker.session.timeout.ms, auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds,
 unclean.leader.election.interval.ms.
 """
@@ -21,6 +21,7 @@ from kafkacompat.controller.balance import (
     unclean_interval_ms,
 )
 from kafkacompat.controller.brokers import fence_broker
+from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.deferred import Deferred
 
@@ -40,9 +41,6 @@ PROBE_AGAIN_MS = (20, 50, 100, 200, 400, 800)
 """Waits between connection attempts to a broker whose own connection was closed: a process that is killed loses its sockets one
 by one, and may lose the listener last. Their sum is far below a session."""
 
-Probe = Callable[[str, int], Deferred[bool]]
-"""Host and port -> True when a connection was refused there; False when one was made, or nobody answered."""
-
 
 class Liveness:
     """`start` with every leadership, `stop` at its end."""
@@ -54,14 +52,14 @@ class Liveness:
         sessions: BrokerSessions,
         clock: Clock,
         timers: Timers,
-        probe: Probe,
+        reach: Reach,
     ) -> None:
         self.sessions = sessions
         self._machine = machine
         self._settings = settings
         self._clock = clock
         self._timers = timers
-        self._probe = probe
+        self._reach = reach
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
         self._rounds: dict[Round, TimerHandle] = {}
@@ -80,7 +78,7 @@ class Liveness:
         self._repeat(preferred_elections, balance_interval_ms(self._settings))
         self._repeat(unclean_elections, unclean_interval_ms(self._settings))
         for broker in image.brokers.values():
-            if not broker.fenced and broker.id != self._settings.node_id:
+            if not broker.fenced:
                 self._check(broker.id, attempts=1)
 
     def stop(self) -> None:
@@ -134,15 +132,15 @@ class Liveness:
     def _check(self, broker_id: int, attempts: int) -> None:
         """Fence the broker if its address refuses a connection, tried so often until it is heard again."""
         broker = self._machine.core.image.brokers.get(broker_id)
-        endpoint = None if broker is None else next(iter(broker.endpoints.values()), None)
-        if broker is None or endpoint is None or not self._is_missed(broker_id, broker.epoch):
+        address = None if broker is None else self._reach.reached(broker)
+        if broker is None or address is None or not self._is_missed(broker_id, broker.epoch):
             return
         epoch = broker.epoch
 
-        def answered(done: Deferred[bool]) -> None:
+        def answered(done: Deferred[Probed]) -> None:
             if not self._is_missed(broker_id, epoch):
                 return
-            if done.result():
+            if done.result() is Probed.REFUSED:
                 logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
                 self.sessions.expire_now(broker_id)
                 self._fence(broker_id)
@@ -150,7 +148,7 @@ class Liveness:
                 wait_ms = PROBE_AGAIN_MS[-(attempts - 1)]
                 self._timers.call_after(wait_ms, lambda: self._check(broker_id, attempts - 1))
 
-        self._probe(endpoint.host, endpoint.port).on_done(answered)
+        self._reach.probe(*address).on_done(answered)
 
     def _is_missed(self, broker_id: int, epoch: int) -> bool:
         """Whether a broker that this controller counts as live is on none of its connections."""

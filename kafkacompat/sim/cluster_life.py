@@ -17,6 +17,7 @@ from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
+from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
@@ -154,13 +155,15 @@ class Life(Host):
 
     def _build_controller(self, controller_settings: ControllerSettings) -> None:
         simulation, config = self.simulation, self.config
+        reach = Reach(self.id, BROKER_LISTENER, self._probe, self)
+        self.metadata.subscribe(reach.on_image)
         self._liveness = liveness = Liveness(
             self.metadata,
             controller_settings,
             BrokerSessions(config.int("broker.session.timeout.ms")),
             self,
             self,
-            self._is_refused,
+            reach,
         )
         controller = ActiveController(
             self.metadata,
@@ -188,8 +191,9 @@ class Life(Host):
         self.metadata.subscribe(take_image)
         self._dispatchers[CONTROLLER_PORT] = ApiDispatcher(node, CONTROLLER_APIS)
 
-    def _is_refused(self, host: str, port: int) -> Deferred[bool]:
-        return self.channels.probe(host, port, 0).then(lambda found: found is ProbeResult.REFUSED)
+    def _probe(self, host: str, port: int) -> Deferred[Probed]:
+        found = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REFUSED}
+        return self.channels.probe(host, port, 0).then(lambda result: found.get(result, Probed.SILENT))
 
     def _active_address(self) -> tuple[int, str, int] | None:
         endpoints = self.driver.leader_endpoints

@@ -13,6 +13,7 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
@@ -28,6 +29,7 @@ from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRe
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 
 DIRECTORY = "/data/__cluster_metadata-0"
+BROKER_ADDRESS = ("127.0.0.1", 9092)
 OWN_LISTENERS = (("CONTROLLER", "127.0.0.1", 9093),)
 DIRECTORY_ID = bytes(14) + b"\x7f\x01"
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAbQ"
@@ -61,7 +63,9 @@ class Harness:
         max_bytes_between_snapshots: int = 20_971_520,
         node_id: int = 1,
         directory: str = DIRECTORY,
+        reachable: Sequence[tuple[str, int]] = (BROKER_ADDRESS,),
     ) -> None:
+        """`reachable`: where the first connection attempt gets through."""
         self.log = log or MemoryLog()
         self.disk = disk or MemoryDisk()
         self.workers = ManualWorkers()
@@ -69,7 +73,10 @@ class Harness:
         self.random = CountingRandom()
         self.failures: list[BaseException] = []
         self.images: list[MetadataImage] = []
-        self.probes: list[tuple[str, int, Deferred[bool]]] = []
+        self.probes: list[tuple[str, int, Deferred[Probed]]] = []
+        """Connection attempts that the test answers: all but the first to each of `reachable`."""
+        self.reachable = set(reachable)
+        self.properties = properties
         settings = ServerConfig.from_properties({**defaults_without_file(), **(properties or {})})
         controller_settings = ControllerSettings(settings, node_id, CLUSTER_ID)
         self.machine = MetadataMachine(
@@ -91,23 +98,28 @@ class Harness:
             fail=self.failures.append,
         )
         self.machine.attach(self.driver)
+        self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
+        self.machine.subscribe(self.reach.on_image)
         self.liveness = Liveness(
             self.machine,
             controller_settings,
             BrokerSessions(settings.int("broker.session.timeout.ms")),
             self.world,
             self.world,
-            self._probe,
+            self.reach,
         )
         self.controller = ActiveController(
             self.machine, controller_settings, self.driver, self.random, self.liveness, bootstrap_values()
         )
         self.machine.subscribe(lambda old, new: self.images.append(new))
 
-    def _probe(self, host: str, port: int) -> Deferred[bool]:
-        refused: Deferred[bool] = Deferred()
-        self.probes.append((host, port, refused))
-        return refused
+    def _probe(self, host: str, port: int) -> Deferred[Probed]:
+        if (host, port) in self.reachable:
+            self.reachable.remove((host, port))
+            return Deferred.of(Probed.REACHED)
+        found: Deferred[Probed] = Deferred()
+        self.probes.append((host, port, found))
+        return found
 
     def start(self) -> Harness:
         self.driver.start(self.machine)
@@ -166,6 +178,7 @@ def registration(
     broker_id: int = 1,
     directories: Sequence[bytes] = (DIRECTORY_ID,),
     rack: str | None = None,
+    listeners: Sequence[tuple[str, str, int]] = (("PLAINTEXT", *BROKER_ADDRESS),),
 ) -> BrokerRegistrationRequest:
     from kafkacompat.controller.features import SUPPORTED_FEATURES
 
@@ -173,7 +186,9 @@ def registration(
         broker_id=broker_id,
         cluster_id=CLUSTER_ID,
         incarnation_id=incarnation.to_bytes(16, "big"),
-        listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9092, security_protocol=0)],
+        listeners=[
+            Listener(name=name, host=host, port=port, security_protocol=0) for name, host, port in listeners
+        ],
         features=[
             Feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in SUPPORTED_FEATURES.items()

@@ -17,6 +17,7 @@ from kafkacompat.controller._tests.harness import (
 )
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import PROBE_AGAIN_MS
+from kafkacompat.controller.reach import AGAIN_MS, Probed
 from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.raft._tests.support import FixedClock, MemoryDisk, MemoryLog
@@ -310,9 +311,79 @@ def test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_is_fe
     _, second = of_two_brokers()
     ((host, port, refused),) = second.probes
     assert (host, port) == ("127.0.0.1", 9092)
-    refused.resolve(True)
+    refused.resolve(Probed.REFUSED)
     second.workers.run_all()
     assert second.image.brokers[2].fenced
+
+
+INTERNAL = ("10.0.0.2", 9092)
+COMPOSE_LISTENERS = (("EXTERNAL", "localhost", 29092), ("INTERNAL", *INTERNAL))
+
+
+def with_external_first(*reachable: tuple[str, int]) -> tuple[Harness, int]:
+    """A controller, and broker 2 whose first listener is for clients elsewhere, as compose files have it; its epoch."""
+    harness = Harness(
+        properties={
+            "inter.broker.listener.name": "INTERNAL",
+            "listeners": "EXTERNAL://:29092,INTERNAL://:9092,CONTROLLER://:9093",
+            "advertised.listeners": "EXTERNAL://localhost:29092,INTERNAL://10.0.0.1:9092",
+            "listener.security.protocol.map": "EXTERNAL:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        },
+        reachable=reachable,
+    ).start()
+    request = registration(-1, 9, 2, [b"2" * 16], listeners=COMPOSE_LISTENERS)
+    epoch = harness.call(harness.controller.broker_registration, request).broker_epoch
+    harness.beat(epoch, broker_id=2)
+    return harness, epoch
+
+
+def test_only_the_listener_that_brokers_use_among_themselves_tells_whether_a_broker_is_there() -> None:
+    harness, _ = with_external_first(INTERNAL)
+    harness.liveness.connection_closed(HEARD_ON)
+    ((host, port, found),) = harness.probes
+    assert (host, port) == INTERNAL
+    found.resolve(Probed.REFUSED)
+    harness.workers.run_all()
+    assert harness.image.brokers[2].fenced
+
+
+def test_an_address_that_the_controller_never_reached_fences_nobody() -> None:
+    """A firewall that refuses, or another network's address: the session alone counts."""
+    harness, _ = with_external_first()
+    ((host, port, found),) = harness.probes
+    assert (host, port) == INTERNAL
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.liveness.start()
+    assert len(harness.probes) == 1
+    found.resolve(Probed.REFUSED)
+    harness.workers.run_all()
+    assert not harness.image.brokers[2].fenced
+
+
+def test_a_failover_fences_no_healthy_broker_whose_first_listener_is_not_for_the_controller() -> None:
+    first, _ = with_external_first(INTERNAL)
+    second = Harness(first.log, first.disk, first.properties, reachable=[INTERNAL]).start()
+    for host, port, found in second.probes:
+        found.resolve(Probed.REACHED if (host, port) == INTERNAL else Probed.REFUSED)
+    second.workers.run_all()
+    assert not second.image.brokers[2].fenced
+
+
+def test_an_unfenced_broker_is_dialled_until_it_was_reached_once() -> None:
+    """Apache Kafka's brokers listen a moment after they are unfenced."""
+    harness, epoch = with_external_first()
+    for wait_ms in (*AGAIN_MS, AGAIN_MS[-1]):
+        harness.beat(epoch, broker_id=2)
+        (attempt,) = harness.probes
+        harness.probes.clear()
+        attempt[2].resolve(Probed.REFUSED)
+        for _ in range(wait_ms // 500):
+            harness.beat(epoch, broker_id=2)
+            assert harness.probes == []
+            harness.world.run(500)
+    harness.probes.pop()[2].resolve(Probed.REACHED)
+    harness.world.run(AGAIN_MS[-1])
+    assert harness.probes == []
 
 
 def test_a_closed_connection_alone_fences_nobody_and_a_refused_one_after_it_does() -> None:
@@ -323,13 +394,13 @@ def test_a_closed_connection_alone_fences_nobody_and_a_refused_one_after_it_does
     assert harness.probes == []
     harness.liveness.connection_closed(HEARD_ON)
     *_, refused = harness.probes[-1]
-    refused.resolve(False)
+    refused.resolve(Probed.REACHED)
     harness.workers.run_all()
     assert not harness.image.brokers[2].fenced
     harness.beat(epoch, broker_id=2)
     harness.liveness.connection_closed(HEARD_ON)
     *_, refused = harness.probes[-1]
-    refused.resolve(True)
+    refused.resolve(Probed.REFUSED)
     harness.workers.run_all()
     assert harness.image.brokers[2].fenced
 
@@ -342,9 +413,9 @@ def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_fence
     harness.serve()
     harness.serve(broker_id=2, incarnation=9)
     harness.liveness.connection_closed(HEARD_ON)
-    harness.probes.pop()[2].resolve(False)
+    harness.probes.pop()[2].resolve(Probed.REACHED)
     harness.world.run(PROBE_AGAIN_MS[0])
-    harness.probes.pop()[2].resolve(True)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
     harness.workers.run_all()
     assert harness.image.brokers[2].fenced
 
@@ -355,15 +426,15 @@ def test_a_broker_that_takes_every_new_connection_is_asked_no_more_after_a_while
     epoch = harness.serve(broker_id=2, incarnation=9)
     harness.liveness.connection_closed(HEARD_ON)
     for _ in PROBE_AGAIN_MS:
-        harness.probes.pop()[2].resolve(False)
+        harness.probes.pop()[2].resolve(Probed.REACHED)
         harness.world.run(max(PROBE_AGAIN_MS))
-    harness.probes.pop()[2].resolve(False)
+    harness.probes.pop()[2].resolve(Probed.REACHED)
     harness.world.run(max(PROBE_AGAIN_MS))
     assert harness.probes == []
     assert not harness.image.brokers[2].fenced
     harness.beat(epoch, broker_id=2)
     harness.liveness.connection_closed(HEARD_ON)
-    harness.probes.pop()[2].resolve(False)
+    harness.probes.pop()[2].resolve(Probed.REACHED)
     harness.beat(epoch, broker_id=2)
     harness.world.run(max(PROBE_AGAIN_MS))
     assert harness.probes == []
@@ -376,7 +447,7 @@ def test_a_broker_that_is_heard_again_before_the_refusal_is_known_is_not_fenced(
     harness.liveness.connection_closed(HEARD_ON)
     *_, refused = harness.probes[-1]
     harness.beat(epoch, broker_id=2)
-    refused.resolve(True)
+    refused.resolve(Probed.REFUSED)
     harness.workers.run_all()
     assert not harness.image.brokers[2].fenced
 
