@@ -37,6 +37,7 @@ from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.node.notices import SettingNotices
+from kafkacompat.node.opening import Opening
 from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
@@ -80,6 +81,7 @@ class BrokerSide:
         self._server: Server | None = None
         self._disks = BrokerDirectories(doors, directories, settings, quorum, fail)
         self._logs = self._disks.logs
+        self._opening = Opening(doors.config.node_id, doors.timers)
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
 
@@ -99,6 +101,9 @@ class BrokerSide:
         self._transactions.start()
         self._take_image(MetadataImage(), quorum.machine.image)
         quorum.machine.subscribe(self._take_image)
+        bound_ms = config.int("broker.session.timeout.ms")
+        self._opening.begin(self._life.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
+        self._opening.on_image(quorum.machine.image)
         await doors.nursery.start(server.run)
         await wait_for(self._life.ready_to_unfence())
         self._periodic = PeriodicWork(
@@ -218,7 +223,7 @@ class BrokerSide:
             dynamic=settings,
             transactions=self._transactions.services,
         )
-        return ApiDispatcher(self._node)
+        return ApiDispatcher(self._node, opening=self._opening)
 
     def _make_life(self, incarnation: Uuid, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
         doors, config = self._doors, self._doors.config
@@ -255,11 +260,13 @@ class BrokerSide:
         self._partitions.on_image(old, new)
         self._groups.on_image(old, new)
         self._transactions.on_image(old, new)
+        self._opening.on_image(new)
 
     async def stop(self) -> None:
         """Give up leadership while clients are still told where it went, answer what is in flight, close the logs, leave the
         clean mark."""
         assert self._server is not None
+        self._opening.open()
         await wait_for(self._life.shut_down())
         if self._quorum.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
@@ -284,7 +291,8 @@ class BrokerSide:
         self._logs.shut_down(self._life.broker_epoch)
 
     def abandon(self) -> None:
-        """A start that failed lets go of the listeners."""
+        """A start that failed, or was called off, lets go of the listeners and of whoever waits for it."""
+        self._opening.open()
         if self._server is not None:
             for listener in self._server.listeners:
                 listener.close()
@@ -319,6 +327,13 @@ class BrokerSide:
             self._server.update_settings(NetworkSettings.from_config(config))
         except ValueError as error:
             logger.error("the connection bounds stay as they were: %s", error)
+
+
+def _still_fenced(bound_ms: int) -> None:
+    logger.warning(
+        "the broker does not take part after %d ms (broker.session.timeout.ms): clients are told of the cluster as it is known",
+        bound_ms,
+    )
 
 
 def _topic_not_made(name: str, code: int, message: str | None) -> None:

@@ -95,17 +95,21 @@ class BrokerProcess:
 
     def start(self, ready_timeout_s: float = READY_TIMEOUT_S) -> BrokerProcess:
         """Start the node and wait until it serves."""
-        assert self.process is None, "the broker runs already"
-        self.root.mkdir(parents=True, exist_ok=True)
-        command = self._apache_command() if self.kind == APACHE else self._kafkacompat_command()
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
+        self.launch()
         try:
             self._wait_until_ready(ready_timeout_s)
         except BaseException:
             self.kill()
             raise
         return self
+
+    def launch(self) -> None:
+        """Start the node without waiting for it."""
+        assert self.process is None, "the broker runs already"
+        self.root.mkdir(parents=True, exist_ok=True)
+        command = self._apache_command() if self.kind == APACHE else self._kafkacompat_command()
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
 
     def stop(self) -> int:
         """SIGTERM and wait; the exit status."""

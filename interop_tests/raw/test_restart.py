@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.groups import Member, coordinator, settle
@@ -299,3 +300,66 @@ def test_F7_a_full_group_refuses(make_broker: MakeBroker) -> None:
     settle([first])
     assert second.join()["ErrorCode"] == 81
     assert first.heartbeat() == 0
+
+
+STARTS = 5
+CONNECT_TIMEOUT_S = 60.0
+
+
+def connected_at_once(broker: BrokerProcess) -> Connection:
+    """The first connection that the broker's port takes, at most a few milliseconds after it opens."""
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    while True:
+        assert broker.process is not None
+        assert broker.process.poll() is None, broker.log_text()[-3000:]
+        try:
+            return Connection(broker.bootstrap)
+        except OSError:
+            assert time.monotonic() < deadline, "the port does not open"
+            time.sleep(0.002)
+
+
+def test_the_first_answer_of_a_port_that_opens_names_brokers_and_a_controller(
+    make_broker: MakeBroker,
+) -> None:
+    """Whoever waits for the port meets this. librdkafka asks once, and told of nobody not again for minutes."""
+    broker = make_broker(start=False)
+    for number in range(STARTS):
+        broker.launch()
+        with connected_at_once(broker) as connection:
+            answer = connection.call("Metadata", 12, {"Topics": []})
+            assert [each["NodeId"] for each in answer["Brokers"]] == [1], number
+            assert answer["ControllerId"] == 1
+        broker.kill()
+
+
+def test_a_topic_is_made_by_whoever_asks_as_the_port_opens(make_broker: MakeBroker) -> None:
+    broker = make_broker(start=False)
+    for number in range(STARTS):
+        broker.launch()
+        body = {
+            "Topics": [
+                {
+                    "Name": f"t{number}",
+                    "NumPartitions": 1,
+                    "ReplicationFactor": 1,
+                    "Assignments": [],
+                    "Configs": [],
+                }
+            ],
+            "timeoutMs": 15000,
+        }
+        with connected_at_once(broker) as connection:
+            assert connection.call("CreateTopics", 7, body)["Topics"][0]["ErrorCode"] == 0
+        broker.kill()
+
+
+def test_librdkafka_makes_a_topic_as_the_port_opens(make_broker: MakeBroker) -> None:
+    broker = make_broker(start=False)
+    for number in range(STARTS):
+        broker.launch()
+        connected_at_once(broker).close()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        (made,) = admin.create_topics([NewTopic(f"t{number}", 1, 1)], operation_timeout=15).values()
+        made.result(20)
+        broker.kill()

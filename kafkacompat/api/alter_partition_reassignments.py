@@ -23,4 +23,6 @@ def handle(
     return node.controller.alter_partition_reassignments(request, context)
 
 
-HANDLER = Handler(45, 0, 1, handle, top_level_error(AlterPartitionReassignmentsResponse))
+HANDLER = Handler(
+    45, 0, 1, handle, top_level_error(AlterPartitionReassignmentsResponse), waits_for_opening=True
+)

@@ -5,9 +5,9 @@ A handler turns a message into calls of these and their answers into a message. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, Union
 
 from kafkacompat.api.encoded_topics import EncodedTopics
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, Random, TransactionTerms
     from kafkacompat.records.validate import Origin
     from kafkacompat.wire.errors import ErrorCode
+
+T = TypeVar("T")
 
 NO_CONNECTION = -1
 """The connection id of a request that this node makes of itself."""
@@ -392,6 +394,17 @@ class ControllerNode:
 
 AnyNode = Union["Node", "ControllerNode"]
 """For handlers that both kinds of listener have."""
+
+
+class Opening(Protocol):
+    """Holds requests while this broker listens and does not take part in the cluster yet (node/opening.py)."""
+
+    is_open: bool
+    """Nothing is held any more."""
+
+    def hold(self, answer: Callable[[], Deferred[T]]) -> Deferred[T]:
+        """What `answer` gives, when the time has come."""
+        ...
 
 
 class AutoTopicCreator(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from kafkacompat.wire.headers import RequestHeader, parse_request_header
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.context import AnyNode, Opening
     from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.net.dispatcher import ConnectionInfo, Reply
 
@@ -44,7 +45,17 @@ SIZE = Layout(">i")
 class Route:
     """What serves one version of one API."""
 
-    __slots__ = ("blocks", "decode", "encode", "error_response", "function", "key", "prefix", "version")
+    __slots__ = (
+        "blocks",
+        "decode",
+        "encode",
+        "error_response",
+        "function",
+        "key",
+        "prefix",
+        "version",
+        "waits_for_opening",
+    )
 
     def __init__(self, key: int, version: int, table: ApiTable = BROKER_APIS) -> None:
         handler = table.load(key)
@@ -53,6 +64,7 @@ class Route:
         self.function = handler.function
         self.error_response = handler.error_response
         self.blocks = handler.blocks
+        self.waits_for_opening = handler.waits_for_opening
         self.decode = decoder(request_class(key), version)
         # Records of a fetch leave as file slices, between byte parts.
         self.encode = None if key == FETCH else encoder(response_class(key), version)
@@ -79,11 +91,13 @@ class ApiDispatcher:
         node: AnyNode,
         table: ApiTable = BROKER_APIS,
         when_closed: Callable[[int], None] | None = None,
+        opening: Opening | None = None,
     ) -> None:
-        """`when_closed` is told the id of each connection that ended."""
+        """`when_closed` is told the id of each connection that ended; `opening` holds what must wait for it."""
         self._node = node
         self._table = table
         self._when_closed = when_closed
+        self._opening = opening
         self._routes: dict[tuple[int, int], Route] = {}
         self._parked: dict[int, Deferred[Any]] = {}
         """The blocking request, of which a connection has one at most, that waits for its answer."""
@@ -106,8 +120,12 @@ class ApiDispatcher:
             connection.client_host,
             connection.listener_is_sasl,
         )
+        answer: Message | Deferred[Message] | NoResponse
         try:
-            answer = route.function(self._node, context, request)
+            if route.waits_for_opening and self._opening is not None and not self._opening.is_open:
+                answer = self._opening.hold(partial(called, route.function, self._node, context, request))
+            else:
+                answer = route.function(self._node, context, request)
             if isinstance(answer, Deferred):
                 if not answer.done:
                     return self._pending(route, context, request, answer)
@@ -133,7 +151,11 @@ class ApiDispatcher:
 
         Fails with NotController where a connection would be answered NOT_CONTROLLER; a bug passes through too.
         """
-        return called(self._table.load(context.api_key).function, self._node, context, request)
+        handler = self._table.load(context.api_key)
+        answer = partial(called, handler.function, self._node, context, request)
+        if handler.waits_for_opening and self._opening is not None:
+            return self._opening.hold(answer)
+        return answer()
 
     def _open_route(self, header: RequestHeader) -> Route:
         if not self._table.serves(header.api_key, header.api_version):

@@ -91,5 +91,10 @@ def _error_response(
 
 
 HANDLER = Handler(
-    key=KEY, min_version=0, max_version=6, function=find_coordinator, error_response=_error_response
+    key=KEY,
+    min_version=0,
+    max_version=6,
+    function=find_coordinator,
+    error_response=_error_response,
+    waits_for_opening=True,
 )

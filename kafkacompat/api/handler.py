@@ -59,6 +59,8 @@ class Handler:
     error_response: ErrorResponse
     blocks: bool = True
     """Whether a parked answer stops its connection from being read (all but Produce, as in Kafka)."""
+    waits_for_opening: bool = False
+    """Whether its answer rests on who takes part in the cluster, so that it waits while this broker does not yet."""
     advertised_min_version: int | None = None
     """Shown by ApiVersions in place of min_version (Produce: librdkafka looks for 0; using it closes the connection)."""
 

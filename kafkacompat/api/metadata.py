@@ -178,4 +178,4 @@ def error_response(request: MetadataRequest, code: ErrorCode, version: int) -> M
     )
 
 
-HANDLER = Handler(3, 0, 13, handle, error_response)
+HANDLER = Handler(3, 0, 13, handle, error_response, waits_for_opening=True)

@@ -30,6 +30,7 @@ from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.lifecycle import BrokerIdentity
+from kafkacompat.node.opening import Opening
 from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
@@ -297,7 +298,8 @@ class Life(Host):
             dynamic=settings,
             **services,
         )
-        self._dispatchers[BROKER_PORT] = ApiDispatcher(self.node, BROKER_APIS)
+        self._opening = Opening(self.id, self)
+        self._dispatchers[BROKER_PORT] = ApiDispatcher(self.node, BROKER_APIS, opening=self._opening)
         identity = BrokerIdentity(
             node_id=self.id,
             cluster_id=CLUSTER_ID,
@@ -333,6 +335,10 @@ class Life(Host):
             self._coordinators.start()
         self._take_image(MetadataImage(), self.metadata.image)
         self.metadata.subscribe(self._take_image)
+        self._opening.begin(
+            self._broker_epoch(), self.config.int("broker.session.timeout.ms"), self._still_fenced
+        )
+        self._opening.on_image(self.metadata.image)
         self.is_serving = True
         self._periodic = PeriodicWork(
             self.config, self.settings, LogUpkeep(self.logs), self, self, WorkerPools.of_one(self.workers)
@@ -346,6 +352,10 @@ class Life(Host):
         self.partitions.on_image(old, new)
         if self._coordinators is not None:
             self._coordinators.on_image(old, new)
+        self._opening.on_image(new)
+
+    def _still_fenced(self) -> None:
+        self._note("is not unfenced in time")
 
     # Requests.
 
@@ -403,6 +413,8 @@ class Life(Host):
         if self.is_stopping:
             return
         self.is_stopping = True
+        if self.partitions is not None:
+            self._opening.open()
         stopped = Deferred.of(None) if self.heartbeats is None else self.heartbeats.shut_down()
         stopped.on_done(lambda _: self._leave_quorum())
 
