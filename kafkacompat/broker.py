@@ -210,5 +210,8 @@ class RunningNode:
 
     def _halt(self, error: BaseException) -> None:
         """What is on the disk, or what the quorum agreed on, is unknown: no reply may follow from it."""
-        logger.critical("the node halts: %s", error)
+        known = isinstance(error, START_PROBLEMS)
+        logger.critical(
+            "the node halts: %s", error if known else repr(error), exc_info=None if known else error
+        )
         os._exit(1)

@@ -19,6 +19,7 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
+from kafkacompat.ids import NO_EPOCH
 from kafkacompat.machine.result import Result
 from kafkacompat.ports import Random
 from kafkacompat.wire.errors import ErrorCode
@@ -64,17 +65,19 @@ class ActiveController:
         self._random = random
         self._liveness = liveness
         self._bootstrap_values = bootstrap_values
+        self._activated_epoch = NO_EPOCH
+        """The last epoch of this node's whose first records are written."""
         machine.when_active = self._activate
         machine.when_deposed = liveness.stop
 
     @property
     def is_active(self) -> bool:
-        return self._machine.is_active
+        return self._machine.is_active and self._activated_epoch == self._machine.active_epoch
 
     @property
     def _image(self) -> MetadataImage:
         """With everything accepted, committed or not."""
-        if not self._machine.is_active:
+        if not self.is_active:
             raise NotController
         return self._machine.core.image
 
@@ -82,10 +85,13 @@ class ActiveController:
         return self._machine.submit(result)
 
     def _activate(self) -> None:
-        core = self._machine.core
-        activation = core.activation_records(core.decode(self._bootstrap_values))
-        if activation:
-            self._machine.append(activation)
+        machine = self._machine
+        activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
+        if activation and not machine.append_or_resign(activation):
+            # A sole voter whose disk is full: nothing may come before these records.
+            self._liveness.try_again(self._activate)
+            return
+        self._activated_epoch = machine.active_epoch
         self._liveness.start()
 
     # Clients' requests.
@@ -143,7 +149,11 @@ class ActiveController:
         return self._submit(Result((), list_partition_reassignments(self._image, request)))
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        from kafkacompat.controller.feature_updates import update_features, wanted_kraft_version
+        from kafkacompat.controller.feature_updates import (
+            refused_update,
+            update_features,
+            wanted_kraft_version,
+        )
 
         image, driver = self._image, self._driver
         result = update_features(
@@ -155,6 +165,13 @@ class ActiveController:
         )
         level = wanted_kraft_version(image, request)
         if result.response.error_code != ErrorCode.NONE or level is None:
+            return self._submit(result)
+        refusal = driver.kraft_version_refusal
+        if refusal != ErrorCode.NONE:
+            # Before anything is written: all of the levels or none.
+            reason = f"kraft.version cannot be raised to {level} now: not all of the voters are ready for it"
+            return self._submit(Result((), refused_update(refusal, reason)))
+        if request.validate_only:
             return self._submit(result)
         answer: Deferred[Any] = Deferred()
 
@@ -204,7 +221,7 @@ class ActiveController:
             liveness.heard(request.broker_id, context.connection_id)
             return result
 
-        return self._answer(request, register)
+        return self._answer_broker(request, register)
 
     def broker_heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.heartbeats import broker_heartbeat
@@ -222,7 +239,7 @@ class ActiveController:
             liveness.heard(request.broker_id, context.connection_id)
             return result
 
-        return self._answer(request, beat)
+        return self._answer_broker(request, beat)
 
     def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.unregistration import unregister_broker
@@ -232,7 +249,7 @@ class ActiveController:
             self._liveness.sessions.forget(request.broker_id)
             return result
 
-        return self._answer(request, unregister)
+        return self._answer_broker(request, unregister)
 
     def alter_partition(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.isr import alter_partition
@@ -253,6 +270,19 @@ class ActiveController:
         from kafkacompat.controller.controller_registration import register_controller
 
         return self._answer(request, lambda: register_controller(self._image, request))
+
+    def _answer_broker(
+        self, request: Any, command: Callable[[], Result[MetadataRecord, Any]]
+    ) -> Deferred[Any]:
+        """As `_answer`, for a command that changes the broker's session: it does so only with its records."""
+        liveness, broker_id = self._liveness, request.broker_id
+        saved = liveness.sessions.save(broker_id)
+        try:
+            return self._answer(request, command)
+        except Exception:
+            liveness.sessions.put_back(broker_id, saved, liveness.now_ms())
+            liveness.schedule()
+            raise
 
     def _answer(self, request: Any, command: Callable[[], Result[MetadataRecord, Any]]) -> Deferred[Any]:
         try:

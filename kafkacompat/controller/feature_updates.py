@@ -69,9 +69,7 @@ def update_features(
         try:
             records.extend(_update(image, settings, voters, update, proposed))
         except UpdateRefused as refusal:
-            text = f"The update failed for all features since the following feature had an error: {refusal}"
-            refused = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=text)
-            return Result((), refused)
+            return Result((), refused_update(ErrorCode.INVALID_UPDATE_VERSION, str(refusal)))
     response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     if with_results:
         response.results = [
@@ -81,10 +79,15 @@ def update_features(
     return Result(() if request.validate_only else tuple(records), response)
 
 
+def refused_update(code: ErrorCode, reason: str) -> UpdateFeaturesResponse:
+    text = f"The update failed for all features since the following feature had an error: {reason}"
+    return UpdateFeaturesResponse(error_code=code, error_message=text)
+
+
 def wanted_kraft_version(image: MetadataImage, request: UpdateFeaturesRequest) -> int | None:
-    """The level that an accepted request raises kraft.version to; None when it does not."""
+    """The level that an accepted request raises kraft.version to, or would raise it to; None when it does not."""
     levels = [each.max_version_level for each in request.feature_updates if each.feature == KRAFT_VERSION]
-    if request.validate_only or not levels or levels[-1] <= image.features.get(KRAFT_VERSION, 0):
+    if not levels or levels[-1] <= image.features.get(KRAFT_VERSION, 0):
         return None
     return levels[-1]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.controller.balance import (
     balance_interval_ms,
@@ -24,6 +24,7 @@ from kafkacompat.controller.brokers import fence_broker
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerImage, MetadataImage
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+TRY_AGAIN_MS = 1_000
+"""After a decision that could not be written."""
+AT_ONCE_MS = 0
+"""Until the next round of elections when one was not enough: others come in between."""
 PROBE_AGAIN_MS = (20, 50, 100, 200, 400, 800)
 """Waits between connection attempts to a broker whose own connection was closed: a process that is killed loses its sockets one
 by one, and may lose the listener last. Their sum is far below a session."""
@@ -62,6 +67,8 @@ class Liveness:
         self._reach = reach
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
+        self._not_before_ms = 0
+        """A fencing that could not be written is tried again then."""
         self._rounds: dict[Round, TimerHandle] = {}
         """What is looked at in intervals, with its next timer."""
         self._heard_on: dict[int, int] = {}
@@ -73,7 +80,9 @@ class Liveness:
     def start(self) -> None:
         """Every registered broker has a fresh session; those whose process went with the former controller are found out."""
         image = self._machine.core.image
+        self.stop()
         self.sessions.reset(image, self.now_ms())
+        self._not_before_ms = 0
         self.schedule()
         self._repeat(preferred_elections, balance_interval_ms(self._settings))
         self._repeat(unclean_elections, unclean_interval_ms(self._settings))
@@ -113,6 +122,8 @@ class Liveness:
     def schedule(self) -> None:
         """The next expiry moved."""
         due_ms = self.sessions.next_expiry_ms()
+        if due_ms is not None:
+            due_ms = max(due_ms, self._not_before_ms)
         if self._expiry is not None:
             if due_ms is not None and due_ms >= self._expiry_ms:
                 return  # looked at then, and set anew
@@ -123,11 +134,16 @@ class Liveness:
             self._expiry = self._timers.call_at(due_ms, self._expire)
 
     def _expire(self) -> None:
-        self._expiry = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         for broker_id in self.sessions.expired(self.now_ms()):
-            logger.info("broker %d is fenced: its session has expired", broker_id)
-            self._fence(broker_id)
-        self.schedule()
+            if not self._fence(broker_id):
+                self._not_before_ms = self.now_ms() + TRY_AGAIN_MS
+                break
+            self.sessions.end(broker_id)
+        if self._machine.is_active:
+            self.schedule()
 
     def _check(self, broker_id: int, attempts: int) -> None:
         """Fence the broker if its address refuses a connection, tried so often until it is heard again."""
@@ -141,9 +157,8 @@ class Liveness:
             if not self._is_missed(broker_id, epoch):
                 return
             if done.result() is Probed.REFUSED:
-                logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
                 self.sessions.expire_now(broker_id)
-                self._fence(broker_id)
+                self._expire()
             elif attempts > 1:
                 wait_ms = PROBE_AGAIN_MS[-(attempts - 1)]
                 self._timers.call_after(wait_ms, lambda: self._check(broker_id, attempts - 1))
@@ -161,30 +176,58 @@ class Liveness:
             and broker_id not in self._heard_on.values()
         )
 
-    def _fence(self, broker_id: int) -> None:
+    def _fence(self, broker_id: int) -> bool:
+        """False when it could not be written, and is to be tried again."""
         image: MetadataImage = self._machine.core.image
         broker = image.brokers.get(broker_id)
-        if broker is not None and not broker.fenced:
-            self._submit(fence_broker(image, self._settings, broker_id, broker.epoch))
+        if broker is None or broker.fenced:
+            return True
+        try:
+            records = fence_broker(image, self._settings, broker_id, broker.epoch).records
+        except Exception as error:
+            report(f"fencing broker {broker_id}", error)
+            return False
+        if not self._machine.append_or_resign(records):
+            return False
+        if self.sessions.is_given_up(broker_id):
+            logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
+        else:
+            logger.info("broker %d is fenced: its session has expired", broker_id)
+        return True
 
     def elect_uncleanly(self) -> None:
         """A setting that allows it has just been changed: not only when its interval is over."""
-        self._submit(unclean_elections(self._machine.core.image, self._settings))
+        self._elect(unclean_elections)
+
+    def try_again(self, call: Callable[[], None]) -> None:
+        """Call in a while, if this node is still the active controller of the same epoch."""
+        epoch = self._machine.active_epoch
+
+        def run() -> None:
+            if self._machine.active_epoch == epoch:
+                call()
+
+        self._timers.call_after(TRY_AGAIN_MS, run)
 
     def _repeat(self, elections: Round, interval_ms: int | None) -> None:
         if interval_ms is None:
             return
 
         def run() -> None:
-            self._repeat(elections, interval_ms)
-            self._submit(elections(self._machine.core.image, self._settings))
+            del self._rounds[elections]
+            more = self._elect(elections)
+            if self._machine.is_active:
+                self._rounds[elections] = self._timers.call_after(AT_ONCE_MS if more else interval_ms, run)
 
         self._rounds[elections] = self._timers.call_after(interval_ms, run)
 
-    def _submit(self, result: Result[MetadataRecord, Any]) -> None:
-        if result.records and self._machine.is_active:
-            self._machine.submit(result).on_done(_ignore)
-
-
-def _ignore(done: Deferred[Any]) -> None:
-    """Nobody waits; a failure means that another controller sees to it."""
+    def _elect(self, elections: Round) -> bool:
+        """True when there is more to do at once. Whatever goes wrong, the next round comes in its time."""
+        try:
+            result = elections(self._machine.core.image, self._settings)
+        except Exception as error:
+            report(elections.__name__, error)
+            return False
+        if result.records and not self._machine.append_or_resign(result.records):
+            return False
+        return result.response

@@ -8,6 +8,7 @@ Follows KRaft's MetadataLoader, QuorumController's snapshot registry and KIP-868
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -17,12 +18,16 @@ from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from kafkacompat.machine.result import Result
+from kafkacompat.raft.contracts import NotLeader
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
     from kafkacompat.raft.contracts import LoadedBatch
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ImageSubscriber = Callable[[MetadataImage, MetadataImage], None]
@@ -46,6 +51,8 @@ class ProposalQuorum(Protocol):
     ) -> int: ...
 
     def when_committed(self, call: Callable[[], None], lost: Callable[[], None]) -> None: ...
+
+    def resign_for_room(self, size_bytes: int, error: OSError) -> bool: ...
 
     def write_snapshot(self, values: Sequence[bytes], end_offset: int, epoch: int) -> None: ...
 
@@ -142,19 +149,47 @@ class MetadataMachine:
     # The active controller's side.
 
     def append(self, records: Sequence[MetadataRecord]) -> None:
-        """One atomic batch; its image is published when it is committed. NotController when this node is not active."""
+        """One atomic batch; its image is published when it is committed.
+
+        NotController when this node is not active, or is so no more because its log takes no records; OSError where nobody else
+        could lead. Nothing of the records stays then.
+        """
         if not self.is_active:
             raise NotController
         quorum, core = self.quorum, self.core
         before = core.mark()
-        # Replayed first: a record that does not fit must not reach the log.
-        image = core.accept(records, quorum.next_offset + len(records) - 1, quorum.epoch)
-        after = core.mark()
+        values = frame_all(records)
         try:
-            quorum.propose(frame_all(records), lambda: self._commit(image, after), _nothing)
+            # Replayed first: a record that does not fit must not reach the log.
+            image = core.accept(records, quorum.next_offset + len(records) - 1, quorum.epoch)
+            after = core.mark()
+            quorum.propose(values, lambda: self._commit(image, after), _nothing)
+        except OSError as error:
+            core.revert(before)
+            if quorum.resign_for_room(sum(map(len, values)), error):
+                raise NotController from error
+            raise
+        except NotLeader as error:
+            core.revert(before)
+            raise NotController from error
         except BaseException:
             core.revert(before)
             raise
+
+    def append_or_resign(self, records: Sequence[MetadataRecord]) -> bool:
+        """What the controller decides by itself, with nobody to answer. False: not written, and to be decided anew later, by
+        this node or by the next active controller."""
+        try:
+            self.append(records)
+        except NotController:
+            return False
+        except OSError as error:
+            logger.warning("the controller cannot write what it decided: %s", error)
+            return False
+        except Exception as error:
+            report("writing what the controller decided by itself", error)
+            return False
+        return True
 
     def submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
         """The response once the records, and whatever the command may have read uncommitted, are committed.

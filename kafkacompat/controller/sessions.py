@@ -7,7 +7,7 @@ has one too. Knows no record and no election; time comes in as monotonic ms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import NO_OFFSET
@@ -15,6 +15,15 @@ from kafkacompat.ids import NO_OFFSET
 MAX_OFFSET = 2**63 - 1
 ENDED_MS = 0
 """When a session that was ended by `expire_now` expires: long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedSession:
+    """One broker's session as it was, for `put_back`."""
+
+    broker_epoch: int | None
+    """None without one."""
+    progress: _Progress | None
 
 
 @dataclass(slots=True)
@@ -98,6 +107,20 @@ class BrokerSessions:
         self.end(broker_id)
         self._progress.pop(broker_id, None)
 
+    def save(self, broker_id: int) -> SavedSession:
+        contact, progress = self._contacts.get(broker_id), self._progress.get(broker_id)
+        return SavedSession(
+            None if contact is None else contact[0], None if progress is None else replace(progress)
+        )
+
+    def put_back(self, broker_id: int, saved: SavedSession, now_ms: int) -> None:
+        """What a command made of the session has not been written: as before, and just heard."""
+        self.forget(broker_id)
+        if saved.progress is not None:
+            self._progress[broker_id] = saved.progress
+        if saved.broker_epoch is not None:
+            self._contacts[broker_id] = (saved.broker_epoch, now_ms)
+
     # Expiry.
 
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
@@ -117,17 +140,16 @@ class BrokerSessions:
         return None
 
     def expired(self, now_ms: int) -> list[int]:
-        """Brokers whose sessions are over, the one heard longest ago first, each told once; those fenced already, too.
+        """Brokers whose sessions are over, the one heard longest ago first; those fenced already, too.
 
-        They are to be fenced one at a time, as Kafka does: what fencing one changes must be seen before the next is fenced.
+        Each is told again until it is heard or its session is ended (`end`), which is when its fencing is written. They are to be
+        fenced one at a time, as Kafka does: what fencing one changes must be seen before the next is fenced.
         """
         found = list(self._ended)
         for broker_id, (_, contact_ms) in self._contacts.items():
             if not self._is_over(contact_ms, now_ms):
                 break
             found.append(broker_id)
-        for broker_id in found:
-            self.end(broker_id)
         return found
 
     def expire_now(self, broker_id: int) -> bool:
@@ -140,6 +162,10 @@ class BrokerSessions:
         self.end(broker_id)
         self._ended[broker_id] = None
         return True
+
+    def is_given_up(self, broker_id: int) -> bool:
+        """Whether its session is over because its process is gone."""
+        return broker_id in self._ended
 
     # How far they are.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkacompat.faults import report
 from kafkacompat.partition.followers import Followed, FollowerFetches
 from kafkacompat.partition.following import take_earliest, take_latest
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
@@ -21,6 +22,8 @@ from kafkacompat.wire.messages.list_offsets_request import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.followers import Fetched
@@ -110,7 +113,19 @@ class Fetcher:
 
     def _wake(self) -> None:
         self._timer = None
-        self._next()
+        self._guarded(self._next)
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Whatever goes wrong, the leader is asked again: a fetcher that stays busy would never follow it any more."""
+        try:
+            call()
+        except Exception as error:
+            report(f"fetching from node {self.leader_id}", error)
+            now_ms = self._clock.monotonic_ms()
+            self.fetches.lost(now_ms)
+            self._busy = False
+            if not self._closed:
+                self._wake_at(now_ms + self._backoff_ms)
 
     def _next(self) -> None:
         if self._closed:
@@ -123,7 +138,9 @@ class Fetcher:
         request = self.fetches.build(self._clock.monotonic_ms())
         if request is not None:
             self._busy = True
-            self._channel.request(request, self._timeout_ms).on_done(self._answered)
+            self._channel.request(request, self._timeout_ms).on_done(
+                lambda done: self._guarded(lambda: self._answered(done))
+            )
             return
         ready_ms = self.fetches.next_ready_ms()
         if ready_ms is not None:
@@ -178,7 +195,7 @@ class Fetcher:
             )
         request = ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
         self._channel.request(request, self._timeout_ms).on_done(
-            lambda done: self._offsets_answered(asked, timestamp, done)
+            lambda done: self._guarded(lambda: self._offsets_answered(asked, timestamp, done))
         )
 
     def _offsets_answered(self, asked: list[Followed], timestamp: int, done: Deferred[Any]) -> None:

@@ -119,7 +119,16 @@ class SnapshotBroken(Step):
 
 
 class Resign(Step):
-    """Hand leadership on; the node stays."""
+    """Hand leadership on; the node stays. `until_room`: it does not stand for an election before RoomFound."""
+
+    __slots__ = ("until_room",)
+
+    def __init__(self, until_room: bool = False) -> None:
+        self.until_room = until_room
+
+
+class RoomFound(Step):
+    """The disk takes records again."""
 
     __slots__ = ()
 
@@ -156,6 +165,7 @@ Event = (
     | SnapshotInstalled
     | SnapshotBroken
     | Resign
+    | RoomFound
     | RaiseKraftVersion
     | VoterProbed
 )

@@ -1,7 +1,10 @@
 """Events into the quorum core one after another, calls out of the driver in between, and the timer that the core asks for.
 
-Duty: the order of things. A list of effects is carried out whole before the next event; whatever leaves the driver waits in an
-outbox until then, so that whoever is called may enter an event again. Knows no effect and no role.
+Duty: the order of things, and what follows when it is broken. A list of effects is carried out whole before the next event;
+whatever leaves the driver waits in an outbox until then, so that whoever is called may enter an event again. Whatever is raised
+in a step, in a call of the outbox or in a call that is `guarded` halts the node and leaves the files as they are: a step that is
+half done, a batch that is skipped or an image that only some have seen must not be built on. An effect that waits for room on
+the disk holds everything behind it, as a pause of the process would. Knows no effect and no role.
 """
 
 from __future__ import annotations
@@ -10,17 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ports import LogRefused
 from kafkacompat.raft import effects as effect
-from kafkacompat.raft.contracts import MetadataLogProblem
-from kafkacompat.raft.roles import NEVER_MS, QuorumViolation
+from kafkacompat.raft.roles import NEVER_MS
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock, TimerHandle, Timers
     from kafkacompat.raft.quorum import QuorumCore
 
-PROBLEMS = (QuorumViolation, ValueError, OSError, LogRefused, MetadataLogProblem)
-"""What a step may end in: the node halts, the files stay."""
+TRY_AGAIN_MS = 1_000
+"""Between two looks whether a disk that was full has room."""
 
 
 class EventPump:
@@ -44,18 +45,32 @@ class EventPump:
         self._events: deque[effect.Event] = deque()
         self._outbox: deque[Callable[[], None]] = deque()
         """Bounded by what one step asks for, and what its calls ask for in turn."""
+        self._held: list[effect.Effect] = []
+        """What is left of a step whose next effect waits for room."""
         self._stepping = False
         self._draining = False
+        self.is_starting = False
         self.is_closed = False
 
-    def boot(self, core: QuorumCore, effects: list[effect.Effect]) -> None:
-        """What goes wrong here passes through."""
+    @property
+    def is_held(self) -> bool:
+        return bool(self._held)
+
+    def boot(self, core: QuorumCore, effects: list[effect.Effect], calls: Callable[[], None]) -> None:
+        """Carry out the core's first effects, then what waits in the outbox behind `calls`. What goes wrong here passes through:
+        a node that does not run yet need not be halted."""
         self.core = core
-        self._stepping = True
+        self.is_starting = True
         try:
-            self._carry_out(effects)
+            self._stepping = True
+            try:
+                self._carry_out(effects)
+            finally:
+                self._stepping = False
+            calls()
+            self.run()
         finally:
-            self._stepping = False
+            self.is_starting = False
 
     def enter(self, event: effect.Event) -> None:
         if not self.is_closed:
@@ -70,15 +85,34 @@ class EventPump:
         """Call once the list of effects is carried out, after the calls that wait."""
         self._outbox.append(call)
 
-    def run(self) -> None:
-        if self._stepping:
+    def guarded(self, call: Callable[[], None]) -> None:
+        """Call now, from outside of any step; then what it has put into the outbox."""
+        if self.is_closed:
             return
-        self._stepping = True
         try:
-            while self._events and not self.is_closed:
-                self._step(self._events.popleft())
-        finally:
-            self._stepping = False
+            call()
+        except Exception as problem:
+            self.halt(problem)
+        self.run()
+
+    def hold(self, effects: list[effect.Effect]) -> None:
+        """Out of a list of effects: the first of these waits for room, and is tried again until it is carried out.
+
+        Events wait meanwhile. They are bounded by the connections they came by, as each has one answer coming.
+        """
+        self._held = effects
+        self._timers.call_after(TRY_AGAIN_MS, self._try_again)
+
+    def _try_again(self) -> None:
+        if not self.is_closed:
+            self._step(None)
+            self.run()
+
+    def run(self) -> None:
+        if self._stepping or self.is_closed:
+            return
+        while self._events and not self._held and not self.is_closed:
+            self._step(self._events.popleft())
         self._plan_tick()
         if self._draining:
             return
@@ -86,18 +120,28 @@ class EventPump:
         try:
             while self._outbox and not self.is_closed:
                 self._outbox.popleft()()
+        except Exception as problem:
+            self.halt(problem)
         finally:
             self._draining = False
 
-    def _step(self, event: effect.Event) -> None:
+    def _step(self, event: effect.Event | None) -> None:
+        """None: what is held."""
+        self._stepping = True
         try:
-            self._carry_out(self.core.step(event, self._clock.monotonic_ms()))
-        except PROBLEMS as problem:
+            if event is None:
+                effects, self._held = self._held, []
+            else:
+                effects = self.core.step(event, self._clock.monotonic_ms())
+            self._carry_out(effects)
+        except Exception as problem:
             self.halt(problem)
+        finally:
+            self._stepping = False
 
     def _plan_tick(self) -> None:
         """An earlier timer stays: when it fires, the next one is set."""
-        wake_ms = NEVER_MS if self.is_closed else self.core.wake_ms
+        wake_ms = NEVER_MS if self.is_closed or self._held else self.core.wake_ms
         if wake_ms >= self._timer_at_ms:
             return
         if self._timer is not None:
@@ -117,10 +161,12 @@ class EventPump:
 
     def halt(self, problem: BaseException) -> None:
         """What is on the disk is unknown, or the quorum is broken: no answer may follow from it. Nothing follows after a close."""
-        if self.is_closed:
-            return
-        self.close()
-        self._fail(problem)
+        if self.is_starting:
+            self.close()
+            raise problem
+        if not self.is_closed:
+            self.close()
+            self._fail(problem)
 
     def close(self) -> None:
         self.is_closed = True
@@ -129,3 +175,4 @@ class EventPump:
             self._timer = None
         self._events.clear()
         self._outbox.clear()
+        self._held = []

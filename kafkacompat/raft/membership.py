@@ -294,24 +294,35 @@ def join_request(
 # kraft.version.
 
 
-def raise_kraft_version(state: QuorumState, event: effect.RaiseKraftVersion) -> bool:
-    """True when the log has grown. Every voter must have said by UpdateRaftVoter who it is and that it can follow."""
+def kraft_version_refusal(state: QuorumState) -> ErrorCode:
+    """NONE when this leader may raise kraft.version to 1 now."""
     leader = state.leader
     if leader is None:
-        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    elif leader.high_watermark == NO_OFFSET or leader.change is not None:
-        error = ErrorCode.REQUEST_TIMED_OUT
-    else:
-        known = {**leader.reported, state.node_id: own_voter(state)}
-        ready = [
-            known[node_id]
-            for node_id in state.voters.latest.ids
-            if node_id in known and known[node_id].min_kraft_version <= 1 <= known[node_id].max_kraft_version
-        ]
-        if state.voters.kraft_version < 1 and len(ready) == len(state.voters.latest):
-            _append_batch(state, leader, VoterSet(ready), 1, 2, event.proposal_id)
-            return True
-        error = ErrorCode.INVALID_UPDATE_VERSION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if leader.high_watermark == NO_OFFSET or leader.change is not None:
+        return ErrorCode.REQUEST_TIMED_OUT
+    if state.voters.kraft_version < 1 and len(_ready_voters(state, leader)) == len(state.voters.latest):
+        return ErrorCode.NONE
+    return ErrorCode.INVALID_UPDATE_VERSION
+
+
+def _ready_voters(state: QuorumState, leader: LeaderState) -> list[Voter]:
+    """Those that have said by UpdateRaftVoter who they are, and that they can follow."""
+    known = {**leader.reported, state.node_id: own_voter(state)}
+    return [
+        known[node_id]
+        for node_id in state.voters.latest.ids
+        if node_id in known and known[node_id].min_kraft_version <= 1 <= known[node_id].max_kraft_version
+    ]
+
+
+def raise_kraft_version(state: QuorumState, event: effect.RaiseKraftVersion) -> bool:
+    """True when the log has grown. Every voter must be ready."""
+    error = kraft_version_refusal(state)
+    leader = state.leader
+    if error is ErrorCode.NONE and leader is not None:
+        _append_batch(state, leader, VoterSet(_ready_voters(state, leader)), 1, 2, event.proposal_id)
+        return True
     state.effects.append(effect.RefuseProposal(event.proposal_id, error))
     return False
 

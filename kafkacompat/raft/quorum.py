@@ -215,7 +215,13 @@ class QuorumCore(QuorumState):
 
     def _resign(self, event: effect.Resign) -> None:
         if self.role is Role.LEADER:
+            self.has_room = not event.until_room
             self.become_resigned()
+
+    def _room_found(self, event: effect.RoomFound) -> None:
+        self.has_room = True
+        if self.role is Role.UNATTACHED:
+            self.unattached.deadline_ms = self.election_deadline_ms()
 
     def _voter_probed(self, event: effect.VoterProbed) -> None:
         if membership.voter_probed(self, event):
@@ -254,6 +260,7 @@ _EVENTS: dict[type, Callable[[QuorumCore, Any], None]] = {
     effect.SnapshotInstalled: QuorumCore._snapshot_installed,
     effect.SnapshotBroken: QuorumCore._snapshot_broken,
     effect.Resign: QuorumCore._resign,
+    effect.RoomFound: QuorumCore._room_found,
     effect.RaiseKraftVersion: QuorumCore._raise_kraft_version,
     effect.VoterProbed: QuorumCore._voter_probed,
 }

@@ -39,12 +39,14 @@ class QuorumCalls:
         listener_name: str,
         transport: QuorumTransport,
         enter: Callable[[effect.Event], None],
+        note: Callable[[str], None],
     ) -> None:
         self._member = member
         self._settings = settings
         self._listener_name = listener_name
         self._transport = transport
         self._enter = enter
+        self._note = note
         self._waiting: dict[int, tuple[Any, int, Deferred[Any]]] = {}
         """Request id -> (wire request, its version, its answer)."""
         self._next_request_id = 0
@@ -70,9 +72,15 @@ class QuorumCalls:
         from kafkacompat.raft import wire_server
 
         message, api_version, deferred = self._waiting.pop(request_id)
-        deferred.resolve(
-            wire_server.encode_response(message, response, api_version, self._listener_name, records)
-        )
+        try:
+            encoded = wire_server.encode_response(
+                message, response, api_version, self._listener_name, records
+            )
+        except Exception as error:
+            # The step is done; what cannot be told to one peer is that request's failure.
+            deferred.fail(error)
+        else:
+            deferred.resolve(encoded)
 
     # As client.
 
@@ -108,6 +116,9 @@ class QuorumCalls:
             self._enter(effect.RequestFailed(correlation_id, ErrorCode.UNSUPPORTED_VERSION))
         except (PeerUnavailable, WireError, wire_client.AnswerMalformed, BrokenBatch):
             self._enter(effect.RequestFailed(correlation_id))
+        except Exception as error:
+            self._note(f"a peer's answer to {type(request).__name__} cannot be read: {error!r}")
+            self._enter(effect.RequestFailed(correlation_id))
         else:
             self._enter(effect.ResponseReceived(correlation_id, response))
 
@@ -127,13 +138,15 @@ class QuorumCalls:
         supported: tuple[int, int] | None = None
         try:
             response = done.result()
-        except (PeerUnsupported, PeerUnavailable, WireError):
-            pass
-        else:
             if response.error_code == ErrorCode.NONE:
                 # A node that does not name the feature knows only level 0.
                 supported = (0, 0)
                 for feature in response.supported_features:
                     if feature.name == KRAFT_VERSION:
                         supported = (feature.min_version, feature.max_version)
+        except (PeerUnsupported, PeerUnavailable, WireError):
+            pass
+        except Exception as error:
+            supported = None
+            self._note(f"the answer of would-be voter {each.voter.id} cannot be read: {error!r}")
         self._enter(effect.VoterProbed(each.voter, supported))

@@ -8,13 +8,14 @@ appends wait for the next. controller.quorum.append.linger.ms has no use here: a
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
-from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
+from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.applier import Applier, Own
 from kafkacompat.raft.contracts import (
@@ -33,6 +34,7 @@ from kafkacompat.raft.quorum_loading import load_quorum, read_election
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.quorum_view import QuorumView
 from kafkacompat.raft.roles import QuorumViolation, Role
+from kafkacompat.raft.room import RoomWatch
 from kafkacompat.raft.snapshot import BrokenSnapshot
 from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.raft.voters import Voter
@@ -73,7 +75,8 @@ class QuorumDriver(QuorumView):
         self._static_voters = VoterSet(static_voters)
         self._note = note
         self._pump = EventPump(clock, timers, self._carry_out, fail)
-        self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter)
+        self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter, note)
+        self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(effect.RoomFound()))
         self._led_epoch = -1
         """The epoch this node leads as far as the machine was told; -1: none."""
         self._activation: tuple[int, int] | None = None
@@ -102,14 +105,24 @@ class QuorumDriver(QuorumView):
         if loaded.content is not None:
             self._pump.later(partial(self._applier.load, loaded.snapshot_id, loaded.content))
         self._applier.last_timestamp_ms = loaded.last_timestamp_ms
-        self._pump.boot(core, core.boot(stored, high_watermark, self._clock.monotonic_ms()))
+        self._pump.boot(
+            core, core.boot(stored, high_watermark, self._clock.monotonic_ms()), self._name_first_leader
+        )
+
+    def _name_first_leader(self) -> None:
+        core = self._core
         if core.role is Role.FOLLOWER:
-            self._pump.later(partial(machine.leader_changed, core.epoch, core.election.leader_id))
-        self._pump.run()
+            self._pump.later(partial(self._machine.leader_changed, core.epoch, core.election.leader_id))
 
     def _carry_out(self, effects: list[effect.Effect]) -> None:
-        for each in effects:
-            _CARRY_OUT[type(each)](self, each)
+        for place, each in enumerate(effects):
+            try:
+                _CARRY_OUT[type(each)](self, each)
+            except OSError as error:
+                if self._pump.is_starting or not self._room.holds(each, error):
+                    raise
+                self._pump.hold(effects[place:])
+                return
         core = self._core
         if self._led_epoch >= 0 and (core.leader is None or core.epoch != self._led_epoch):
             resigned_epoch, self._led_epoch = self._led_epoch, -1
@@ -198,7 +211,7 @@ class QuorumDriver(QuorumView):
         files = self._files
         files.syncs_at_once = True
         try:
-            while not self._pump.is_closed:
+            while not self._pump.is_closed and not self._pump.is_held:
                 files.sync_now()
                 if not self._core.is_syncing:
                     break
@@ -257,11 +270,7 @@ class QuorumDriver(QuorumView):
         self._pump.later(partial(self._apply, each.offset))
 
     def _apply(self, offset: int) -> None:
-        try:
-            self._applier.advance(offset)
-        except (OSError, MetadataLogProblem) as problem:
-            self._pump.halt(problem)
-            return
+        self._applier.advance(offset)
         if self._activation is None:
             return
         epoch, end_offset = self._activation
@@ -294,9 +303,17 @@ class QuorumDriver(QuorumView):
         core = self._core
         if not self.is_leader:
             raise NotLeader(f"node {self._member.node_id} does not lead the quorum")
+        if self._pump.is_held:
+            raise OSError(errno.ENOSPC, "the metadata log waits for room")
         first, epoch = core.log.end, core.epoch
         # In the log before the core counts it, so that a full disk refuses a proposal instead of halting the node.
-        own = self._files.append_proposal(values, first, epoch)
+        try:
+            own = self._files.append_proposal(values, first, epoch)
+        except Exception as problem:
+            refused = isinstance(problem, (OSError, LogRefused, MetadataLogProblem))
+            if not refused or isinstance(problem, SyncFailed):
+                self._pump.halt(problem)
+            raise
         own.committed, own.lost = committed, lost
         self._pump.enter(effect.Propose(self._remember(own), epoch, None, len(values), own.size_bytes))
         return first
@@ -334,6 +351,17 @@ class QuorumDriver(QuorumView):
         """Hand leadership on, and stay."""
         self._pump.enter(effect.Resign())
 
+    def resign_for_room(self, size_bytes: int, error: OSError) -> bool:
+        """The log refused a proposal of about this size: hand leadership on, and do not stand again until there is room.
+
+        False for a sole voter, who has nobody to hand over to and stays.
+        """
+        if self.voters.ids == (self._member.node_id,):
+            return False
+        self._room.wait(size_bytes, error)
+        self._pump.enter(effect.Resign(until_room=True))
+        return True
+
     def shut_down(self, timeout_ms: int) -> Deferred[None]:
         """Leave gracefully: a leader resigns and tells every voter. Resolves when they know, or in time. `close` follows.
 
@@ -361,6 +389,7 @@ class QuorumDriver(QuorumView):
     def close(self) -> None:
         """No timer, event or answer any more. The log stays open for its owner."""
         self._pump.close()
+        self._room.is_closed = True
 
 
 _CARRY_OUT: dict[type, Callable[[QuorumDriver, Any], None]] = {

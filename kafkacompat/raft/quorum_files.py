@@ -93,10 +93,25 @@ class QuorumFiles:
         return Own(base_offset, base_offset + len(values), epoch, now_ms, len(batches[0]))
 
     def append_fetched(self, each: effect.AppendFetched) -> None:
-        batches = each.batches
+        # After a refusal for want of room a part of them may be there already.
+        end = self.log.log_end_offset
+        batches = [batch for batch in each.batches if batch.base_offset >= end]
+        if not batches:
+            return
         data = batches[0].payload if len(batches) == 1 else b"".join(batch.payload for batch in batches)
         self.log.append_fetched(data, batches[-1].epoch)
         self.bytes_since_snapshot += len(data)
+
+    def try_room(self, size_bytes: int) -> None:
+        """OSError where so much cannot be written. The file has the name of one that is half written, which is never read."""
+        path = posixpath.join(self._directory, QUORUM_STATE_FILE + ".tmp")
+        file = self._disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.write_now(bytes(size_bytes))
+        finally:
+            file.close()
+            self._disk.remove(path)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Bytes from the batch at offset on: the first one whole, the last one perhaps not."""
@@ -117,11 +132,11 @@ class QuorumFiles:
                 return
             try:
                 result.result()
+                self.log.finish_sync()
             except Exception as error:
                 done(error)
-                return
-            self.log.finish_sync()
-            done(None)
+            else:
+                done(None)
 
         self._workers.submit(self.log.begin_sync()).on_done(synced)
 

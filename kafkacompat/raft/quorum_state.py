@@ -90,6 +90,8 @@ class QuorumState:
         self.effects: list[effect.Effect] = []
         self.now_ms = 0
         self.leader_endpoints: Endpoints = ()
+        self.has_room = True
+        """The log took the last records that this node wrote as leader, or there is room again."""
         self.is_syncing = False
         self._syncing_end = NO_OFFSET
         self.check_quorum_ms = int(settings.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
@@ -104,12 +106,14 @@ class QuorumState:
 
     @property
     def stands(self) -> bool:
-        """May be elected: a voter, or one whose removal may not be committed yet.
+        """May be elected: a voter, or one whose removal may not be committed yet; never one whose log takes no records.
 
         The latter may hold the only log that others cannot outvote, so the quorum would be stuck without it (Ongaro's
         dissertation, 4.2.2). It does not count itself, and steps down once the removal is committed.
         """
         voters = self.voters
+        if not self.has_room:
+            return False
         return voters.latest.contains(self.key) or (
             self.member.can_vote
             and voters.latest_offset >= self.high_watermark

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_LEADER
+from kafkacompat.raft.membership import kraft_version_refusal
 from kafkacompat.raft.quorum_report import QuorumReport, leader_report
 from kafkacompat.raft.roles import Role
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kafkacompat.raft.quorum import QuorumCore
     from kafkacompat.raft.quorum_files import QuorumFiles
     from kafkacompat.raft.voter_set import Endpoints, VoterSet
+    from kafkacompat.wire.errors import ErrorCode
 
 
 class QuorumView:
@@ -70,6 +72,11 @@ class QuorumView:
     @property
     def kraft_version(self) -> int:
         return self._core.voters.kraft_version
+
+    @property
+    def kraft_version_refusal(self) -> ErrorCode:
+        """Why kraft.version cannot be raised now; NONE when it can."""
+        return kraft_version_refusal(self._core)
 
     @property
     def bytes_since_snapshot(self) -> int:

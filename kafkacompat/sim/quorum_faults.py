@@ -1,4 +1,5 @@
-"""What befalls a simulated quorum: crashes (also in the middle of a step), pauses, partitions both ways and one way, loss, clocks.
+"""What befalls a simulated quorum: crashes (also in the middle of a step), pauses, partitions both ways and one way, loss,
+clocks, full disks.
 
 Each fault heals by itself after a while; `heal_all` ends them at once, for the liveness phase.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.raft import effects as effect
 from kafkacompat.raft.roles import Role
 from kafkacompat.sim.chance import Chance
 
@@ -37,6 +39,8 @@ class QuorumFaults:
             self._lossy,
             self._drift,
             self._crash_many,
+            self._fill_disk,
+            self._fill_disk_in_step,
         )
         self._plan()
 
@@ -60,7 +64,9 @@ class QuorumFaults:
         simulation.network.calm(simulation.options.settings.election_timeout_ms * 1000 // 10)
         for node in simulation.nodes.values():
             node.effects_until_crash = -1
+            node.effects_until_full = -1
             node.resume()
+            node.enter(effect.RoomFound())
             if node.core is None:
                 node.start()
 
@@ -129,6 +135,29 @@ class QuorumFaults:
         node, life = planned
         if node.life == life:
             node.resume()
+
+    # Full disks.
+
+    def _fill_disk(self) -> None:
+        """The leader's log refuses a proposal."""
+        node = self._leader()
+        if node.core is not None:
+            self._simulation.counters.full_leaders += node.core.role is Role.LEADER
+            node.enter(effect.Resign(until_room=True))
+            self._later(self._make_room, (node, node.life))
+
+    def _make_room(self, planned: tuple[SimulatedNode, int]) -> None:
+        node, life = planned
+        if node.life == life:
+            node.enter(effect.RoomFound())
+
+    def _fill_disk_in_step(self) -> None:
+        node = self._any_node() if self._chance.happens(0.5) else self._leader()
+        if node.core is not None and not node.is_paused:
+            node.effects_until_full = self._chance.randrange(4)
+
+    def resume_later(self, node: SimulatedNode) -> None:
+        self._later(self._resume, (node, node.life))
 
     # The network.
 

@@ -57,6 +57,9 @@ class SimulatedNode:
         """To be entered before any other."""
         self.effects_until_crash = -1
         """How many effects of the next step are still carried out; -1: it does not die in it."""
+        self.effects_until_full = -1
+        """How many effects of the next step are carried out before the disk is full, which holds the rest; -1: all."""
+        self._held: list[effect.Effect] = []
         self.clock_rate = 1.0
         self._clock_zero_us = 0
         self._clock_base_ms = 1_000_000
@@ -122,7 +125,9 @@ class SimulatedNode:
         self.life += 1
         self._inbox.clear()
         self._requests.clear()
+        self._held = []
         self.effects_until_crash = -1
+        self.effects_until_full = -1
         self._next_event = None
         lost = self.disk.crash(self.chance, self.simulation.options.keeps_writing)
         self.simulation.counters.crashes += 1
@@ -132,6 +137,9 @@ class SimulatedNode:
         if not self.is_paused:
             return
         self.is_paused = False
+        held, self._held = self._held, []
+        if held and self.core is not None:
+            self._carry_out(self.core, held)
         waiting, self._inbox = self._inbox, []
         for event in waiting:
             self.enter(event)
@@ -160,8 +168,19 @@ class SimulatedNode:
                 self.simulation.counters.crashes_in_step += 1
                 self.simulation.crash_node(self)
                 return
+        limit = self.effects_until_full
+        if limit >= 0:
+            self.effects_until_full = -1
+            if limit < len(effects):
+                self._held = effects[limit:]
+                self.is_paused = True
+                effects = effects[:limit]
+                self.simulation.counters.held_steps += 1
+                self.simulation.faults.resume_later(self)
         for each in effects:
             _CARRY_OUT[type(each)](self, each)
+        if self._held:
+            return
         if self._next_event is not None:
             event, self._next_event = self._next_event, None
             self.enter(event)

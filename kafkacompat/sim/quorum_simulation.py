@@ -49,6 +49,8 @@ class Counters:
     partitions: int = 0
     one_way_partitions: int = 0
     pauses: int = 0
+    full_leaders: int = 0
+    held_steps: int = 0
     acknowledged: int = 0
     refused_proposals: int = 0
     voter_changes: int = 0

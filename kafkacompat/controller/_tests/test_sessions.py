@@ -21,6 +21,8 @@ def test_a_session_lasts_exactly_its_timeout() -> None:
     assert found.next_expiry_ms() == 10_001
     assert not found.is_live(1, 101, 10_001)
     assert found.expired(10_001) == [1]
+    assert found.expired(99_999) == [1]
+    found.end(1)
     assert found.expired(99_999) == []
     assert found.next_expiry_ms() is None
 
@@ -31,6 +33,8 @@ def test_those_heard_longest_ago_expire_first() -> None:
         found.touch(broker_id, 100 + broker_id, 0, fenced=False, now_ms=now_ms)
     assert found.next_expiry_ms() == 9011
     assert found.expired(9021) == [1, 2]
+    for broker_id in (1, 2):
+        found.end(broker_id)
     assert found.next_expiry_ms() == 9031
 
 
@@ -61,7 +65,25 @@ def test_a_process_known_to_be_gone_has_no_session_and_expires_at_once() -> None
     assert not found.is_live(1, 101, 1)
     assert found.next_expiry_ms() == 0
     assert found.expired(1) == [1]
+    assert found.is_given_up(1)
+    found.end(1)
     assert found.next_expiry_ms() is None
+
+
+def test_a_session_is_put_back_when_what_ended_it_was_not_written() -> None:
+    found = sessions()
+    found.touch(1, 101, 5, fenced=False, now_ms=0)
+    found.begin_shutdown(1, 7)
+    saved = found.save(1)
+    found.end(1)
+    found.forget(1)
+    found.put_back(1, saved, 50)
+    assert found.is_live(1, 101, 9050)
+    assert (found.metadata_offset(1), found.shutdown_offset(1)) == (5, 7)
+    none = found.save(2)
+    found.touch(2, 102, 5, fenced=False, now_ms=0)
+    found.put_back(2, none, 50)
+    assert (found.metadata_offset(2), found.is_live(2, 102, 50)) == (-1, False)
 
 
 def test_a_heartbeat_revives_a_session_that_was_given_up() -> None:
@@ -114,7 +136,7 @@ def test_an_unregistered_broker_is_forgotten() -> None:
         max_size=60,
     )
 )
-def test_whoever_was_heard_last_too_long_ago_is_told_once_and_nobody_else(
+def test_whoever_was_heard_last_too_long_ago_is_told_until_it_is_fenced_and_nobody_else(
     steps: list[tuple[str, int, int]],
 ) -> None:
     """Against a model that keeps nothing but last contacts."""
@@ -136,8 +158,9 @@ def test_whoever_was_heard_last_too_long_ago_is_told_once_and_nobody_else(
             over = {each for each, at_ms in heard.items() if at_ms + 100 < now_ms}
             due_ms = found.next_expiry_ms()
             assert (due_ms is not None and due_ms <= now_ms) == bool(over)
-            assert set(found.expired(now_ms)) == over
+            assert set(found.expired(now_ms)) == set(found.expired(now_ms)) == over
             for each in over:
+                found.end(each)  # as when its fencing is written
                 del heard[each]
         for each in range(1, 5):
             assert found.is_live(each, 1, now_ms) == (each in heard and heard[each] + 100 >= now_ms)

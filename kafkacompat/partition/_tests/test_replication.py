@@ -12,6 +12,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.partition.followers import FollowerFetches
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -173,6 +174,28 @@ def test_damage_met_while_the_leaders_offsets_are_taken_keeps_no_other_partition
     assert produced(cluster, b"b", 1) is ErrorCode.NONE
     assert values_of(cluster.nodes[3].log(TopicPartition("t", 1)), 9) == {0: b"b"}
     assert asked == 1, "not followed until its leader changes"
+
+
+def test_a_follower_that_met_a_bug_asks_its_leader_again(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    """Were its fetcher busy for ever, it would follow that leader no more, and nobody would say so."""
+    cluster = Cluster()
+    cluster.settle()
+    left = [4]
+    original = FollowerFetches.take
+
+    def take(self: FollowerFetches, *arguments: Any) -> Any:
+        if left[0]:
+            left[0] -= 1
+            raise KeyError("a bug")
+        return original(self, *arguments)
+
+    monkeypatch.setattr(FollowerFetches, "take", take)
+    cluster.leader().append(b"a")
+    cluster.settle(10_000)
+    assert values_of(cluster.nodes[2].log(T0), 9) == values_of(cluster.nodes[3].log(T0), 9) == {0: b"a"}
+    assert len(faults.take()) == 4
 
 
 def test_delete_records_waits_for_every_live_replica_and_tells_when_one_does_not_follow() -> None:

@@ -445,7 +445,9 @@ def test_a_follower_whose_disk_fails_halts() -> None:
     cluster = started()
     leader = cluster.settle()
     broken = cluster.followers()[0]
-    broken.disk.failing = ".log"
+    broken.disk.refuse = lambda operation, path: (
+        OSError(errno.EIO, "the disk is broken") if operation == "write" and ".log" in path else None
+    )
     leader.propose(b"a")
     cluster.world.run(100)
     assert [type(each) for each in broken.failures] == [OSError]

@@ -1,0 +1,286 @@
+"""The active controller where something fails: a full disk, a subscriber or a command with a bug. What it decides by itself is
+decided anew later, and what is half published halts the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.context import NotController
+from kafkacompat.controller import balance, liveness
+from kafkacompat.controller._tests.harness import HEARD_ON, Harness, registration
+from kafkacompat.controller.bootstrap import bootstrap_values
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.reach import Probed
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.raft._tests.support import MemoryDisk, MemoryLog
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
+from kafkacompat.wire.messages.topic_record import TopicRecord
+from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
+
+
+class FullLog(MemoryLog):
+    full = False
+
+    def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
+        if self.full:
+            raise OSError(28, "no space left on device")
+        super().append_batch(batch, epoch, now_ms)
+
+
+def topics(*names: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+            for name in names
+        ]
+    )
+
+
+def with_two_brokers(log: MemoryLog | None = None, **properties: str) -> Harness:
+    harness = Harness(log, properties={key.replace("_", "."): value for key, value in properties.items()})
+    harness.start().serve()
+    harness.serve(broker_id=2, incarnation=9)
+    return harness
+
+
+def run(harness: Harness, for_ms: int) -> None:
+    harness.world.run(for_ms)
+    harness.workers.run_all()
+
+
+def test_a_broker_that_dies_while_the_disk_is_full_is_fenced_once_there_is_room() -> None:
+    log = FullLog()
+    harness = with_two_brokers(log)
+    log.full = True
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    run(harness, 500)
+    assert not harness.image.brokers[2].fenced
+    assert harness.controller.is_active
+    log.full = False
+    run(harness, liveness.TRY_AGAIN_MS)
+    assert harness.image.brokers[2].fenced
+    assert harness.failures == []
+
+
+def test_a_session_that_expires_while_the_disk_is_full_is_not_forgotten() -> None:
+    log = FullLog()
+    harness = with_two_brokers(log)
+    epoch = harness.image.brokers[1].epoch
+    log.full = True
+    for _ in range(20):
+        run(harness, 1_000)
+        harness.beat(epoch)
+    assert not harness.image.brokers[2].fenced
+    log.full = False
+    run(harness, liveness.TRY_AGAIN_MS)
+    assert harness.image.brokers[2].fenced
+    assert not harness.image.brokers[1].fenced
+
+
+def test_a_broker_that_is_heard_before_its_fencing_is_written_is_not_fenced() -> None:
+    log = FullLog()
+    harness = with_two_brokers(log)
+    epoch = harness.image.brokers[2].epoch
+    log.full = True
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    run(harness, 100)
+    harness.beat(epoch, broker_id=2)
+    log.full = False
+    run(harness, liveness.TRY_AGAIN_MS)
+    assert not harness.image.brokers[2].fenced
+
+
+@pytest.mark.parametrize("request_of", ["stop", "unregister", "register"])
+def test_a_command_that_cannot_be_written_leaves_the_session_to_expire(request_of: str) -> None:
+    log = FullLog()
+    harness = with_two_brokers(log)
+    harness.call(harness.controller.create_topics, topics("t", partitions=2, replicas=2))
+    epoch = harness.image.brokers[2].epoch
+    controller = harness.controller
+    requests: dict[str, tuple[Any, Any]] = {
+        "stop": (
+            controller.broker_heartbeat,
+            BrokerHeartbeatRequest(
+                broker_id=2, broker_epoch=epoch, current_metadata_offset=99, want_shut_down=True
+            ),
+        ),
+        "unregister": (controller.unregister_broker, UnregisterBrokerRequest(broker_id=2)),
+        "register": (controller.broker_registration, registration(-1, 10, 2, [b"\x32" * 16])),
+    }
+    if request_of == "register":
+        harness.liveness.connection_closed(HEARD_ON)
+    log.full = True
+    with pytest.raises(OSError, match="no space"):
+        harness.call(*requests[request_of])
+    assert harness.liveness.sessions.shutdown_offset(2) == -1
+    assert harness.liveness.sessions.is_live(2, epoch, harness.world.monotonic_ms())
+    log.full = False
+    own = harness.image.brokers[1].epoch
+    for _ in range(10):
+        run(harness, 1_000)
+        harness.beat(own)
+    assert harness.image.brokers[2].fenced
+
+
+def test_with_other_voters_a_controller_that_cannot_write_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FullLog()
+    harness = with_two_brokers(log)
+    resigned: list[int] = []
+
+    def resign(size_bytes: int, error: OSError) -> bool:
+        resigned.append(size_bytes)
+        harness.machine.leader_changed(harness.driver.epoch, -1)
+        return True
+
+    monkeypatch.setattr(harness.driver, "resign_for_room", resign)
+    log.full = True
+    with pytest.raises(NotController):
+        harness.call(harness.controller.create_topics, topics("t"))
+    assert len(resigned) == 1
+    assert not harness.controller.is_active
+    assert "t" not in harness.machine.core.image.topics
+    harness.world.run(60_000)  # no timer of the former leadership does anything
+    assert len(resigned) == 1
+
+
+def test_a_new_log_gets_its_first_records_once_there_is_room() -> None:
+    class FullFromTheThird(MemoryLog):
+        full = True
+
+        def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
+            if self.full and self.batches:
+                raise OSError(28, "no space left on device")
+            super().append_batch(batch, epoch, now_ms)
+
+    log = FullFromTheThird()
+    harness = Harness(log, MemoryDisk())
+    harness.driver.start(harness.machine)
+    harness.workers.run_all()
+    assert not harness.controller.is_active
+    with pytest.raises(NotController):
+        harness.call(harness.controller.create_topics, topics("t"))
+    log.full = False
+    run(harness, liveness.TRY_AGAIN_MS)
+    assert harness.controller.is_active
+    assert len(harness.messages()) == len(bootstrap_values()) + 3
+    harness.serve()
+
+
+def test_a_subscriber_that_raises_halts_the_node() -> None:
+    """Those behind it have not seen an image on which the next one builds."""
+    harness = with_two_brokers()
+    seen: list[MetadataImage] = []
+
+    def broken(old: MetadataImage, new: MetadataImage) -> None:
+        raise KeyError("a bug")
+
+    harness.machine.subscribe(broken)
+    harness.machine.subscribe(lambda old, new: seen.append(new))
+    answer = harness.controller.create_topics(topics("t"), None)  # type: ignore[arg-type]
+    harness.workers.run_all()
+    assert [type(each) for each in harness.failures] == [KeyError]
+    assert seen == []
+    assert not answer.done
+
+
+def test_records_that_do_not_fit_leave_nothing_in_the_next_ones() -> None:
+    harness = with_two_brokers()
+    fits = MetadataRecord(TopicRecord(name="ghost", topic_id=b"\7" * 16), 0)
+    does_not = MetadataRecord(RemoveTopicRecord(topic_id=b"\10" * 16), 0)
+    with pytest.raises(Exception, match="does not exist"):
+        harness.machine.append([fits, does_not])
+    harness.call(harness.controller.create_topics, topics("t"))
+    assert sorted(harness.image.topics) == ["t"]
+
+
+def imbalanced(harness: Harness, partitions: int) -> None:
+    """Every partition prefers broker 2, which has come back, and is led by broker 1."""
+    harness.call(harness.controller.create_topics, topics("t", partitions=partitions, replicas=2))
+    epoch = harness.image.brokers[2].epoch
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    run(harness, 10)
+    harness.beat(epoch, broker_id=2)
+
+
+def leaders(harness: Harness) -> set[bool]:
+    return {each.leader == each.replicas[0] for each in harness.image.topics["t"].partitions.values()}
+
+
+def joined(harness: Harness) -> None:
+    """The ISRs as replication would make them."""
+    from kafkacompat.controller.partition_scope import change_of
+
+    image = harness.machine.core.image
+    topic = image.topics["t"]
+    settings = harness.machine.core.settings
+    records = [
+        change_of(image, settings, topic, index, target_isr=tuple(sorted(partition.replicas)))
+        for index, partition in topic.partitions.items()
+    ]
+    harness.machine.append([each for each in records if each is not None])
+    harness.workers.run_all()
+
+
+def test_all_preferred_leaders_are_elected_in_one_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance, "MAX_ELECTIONS_PER_ROUND", 4)
+    harness = with_two_brokers(leader_imbalance_check_interval_seconds="300")
+    imbalanced(harness, 30)
+    joined(harness)
+    assert leaders(harness) == {True, False}
+    ends = {1: harness.image.brokers[1].epoch, 2: harness.image.brokers[2].epoch}
+    for _ in range(301):
+        harness.world.run(1_000)
+        harness.workers.run_all()
+        for broker_id, epoch in ends.items():
+            harness.beat(epoch, broker_id=broker_id)
+    assert leaders(harness) == {True}
+
+
+def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch, faults: Any) -> None:
+    rounds: list[int] = []
+
+    def broken(image: MetadataImage, settings: object) -> None:
+        rounds.append(1)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(liveness, "preferred_elections", broken)
+    harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")
+    run(harness, 3_500)
+    assert len(rounds) == 3 == len(faults.take())
+    assert harness.failures == []
+
+
+def test_features_are_raised_all_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkacompat.controller._tests.harness import context
+    from kafkacompat.raft import membership
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
+
+    harness = with_two_brokers()
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=2),
+            FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1),
+        ]
+    )
+    before = harness.log.log_end_offset
+    with monkeypatch.context() as nobody_ready:
+        nobody_ready.setattr(membership, "_ready_voters", lambda state, leader: [])
+        answer = harness.controller.update_features(request, context(2))
+        harness.workers.run_all()
+    assert answer.result().error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (harness.log.log_end_offset, harness.image.features["group.version"]) == (before, 1)
+    request.validate_only = True
+    assert harness.call(harness.controller.update_features, request).error_code == 0
+    assert harness.log.log_end_offset == before
+    request.validate_only = False
+    assert harness.call(harness.controller.update_features, request).error_code == 0
+    assert harness.image.features["kraft.version"] == 1
+    assert "group.version" not in harness.image.features

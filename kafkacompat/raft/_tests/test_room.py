@@ -1,0 +1,130 @@
+"""Full disks of a quorum: who leads then, who waits, and that everything goes on once there is room."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node
+from kafkacompat.raft.contracts import NotLeader
+from kafkacompat.raft.room import LOOK_AGAIN_MS
+
+
+def started(**options: object) -> Cluster:
+    cluster = Cluster(**options)  # type: ignore[arg-type]
+    cluster.start()
+    return cluster
+
+
+def others(cluster: Cluster, node: Node) -> list[Node]:
+    return [each for each in cluster.nodes.values() if each is not node]
+
+
+def refuse(node: Node) -> None:
+    """A proposal meets the full disk, and the node hands over."""
+    with pytest.raises(OSError, match="full") as refused:
+        node.propose(b"refused")
+    assert node.up.resign_for_room(9, refused.value)
+
+
+def test_a_leader_that_cannot_append_hands_over_and_stands_again_once_there_is_room() -> None:
+    cluster = started()
+    full = cluster.settle()
+    kept = full.propose(b"a")
+    cluster.settle()
+    full.disk.failing = PARTITION
+    refuse(full)
+    assert not full.up.is_leader
+    new = cluster.leader()
+    assert new is not full
+    outcome = new.propose(b"b")
+    cluster.run_until(lambda: outcome == ["committed"])
+    # The others follow their leader; the full one says so, waits, and neither halts nor stands.
+    for node in others(cluster, full):
+        cluster.run_until(lambda node=node: node.machine.values == [b"a", b"b"])  # type: ignore[misc]
+    epoch = new.up.epoch
+    cluster.run(20_000)
+    assert (new.up.is_leader, new.up.epoch, full.failures, kept) == (True, epoch, [], ["committed"])
+    assert any("leads no more" in note for note in full.notes)
+    assert "quorum-state.tmp" not in full.disk.list_directory(PARTITION)
+    full.disk.failing = None
+    cluster.run(2 * LOOK_AGAIN_MS)
+    cluster.settle()
+    assert full.machine.values == [b"a", b"b"]
+    for node in others(cluster, full):
+        node.kill()
+    others(cluster, full)[0].start()
+    assert cluster.leader() is not None
+
+
+def test_it_does_not_stand_while_only_large_records_find_no_room() -> None:
+    """Votes and small records may fit where the next large one does not: it would win, and resign, for ever."""
+    cluster = started(voters=(1, 2))
+    full = cluster.settle()
+    full.disk.failing = ".log"
+    refuse(full)
+    other = others(cluster, full)[0]
+    other.kill()
+    full.disk.failing = "quorum-state.tmp"
+    cluster.run(10_000)
+    assert full.up.epoch == 1 or not full.up.is_leader
+    assert not full.failures
+    full.disk.failing = None
+    other.start()
+    cluster.settle()
+
+
+def test_when_every_disk_is_full_nobody_halts_and_all_go_on_with_room() -> None:
+    cluster = started()
+    leader = cluster.settle()
+    for node in cluster.nodes.values():
+        node.disk.failing = PARTITION
+    refuse(leader)
+    cluster.run(30_000)
+    for node in cluster.nodes.values():
+        node.disk.failing = None
+    cluster.run(3 * LOOK_AGAIN_MS)
+    outcome = cluster.leader().propose(b"a")
+    cluster.settle()
+    assert outcome == ["committed"]
+    assert [node.machine.values for node in cluster.nodes.values()] == [[b"a"]] * 3
+
+
+def test_a_sole_voter_stays_and_refuses_until_there_is_room() -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    node.disk.failing = PARTITION
+    with pytest.raises(OSError, match="full") as refused:
+        node.propose(b"a")
+    assert not node.up.resign_for_room(9, refused.value)
+    cluster.run(10_000)
+    assert node.up.is_leader
+    node.disk.failing = None
+    outcome = node.propose(b"b")
+    cluster.run(10)
+    assert outcome == ["committed"]
+
+
+def test_a_leader_that_waits_in_the_middle_of_a_step_takes_no_proposals() -> None:
+    """What it counts in its log is not there yet: a record behind it would get its offset."""
+    cluster = started()
+    old = cluster.settle()
+    for node in others(cluster, old):
+        node.disk.failing = ".log"
+    old.kill()
+    cluster.run_until(lambda: any(node.notes for node in cluster.nodes.values()))
+    (waiting,) = [node for node in others(cluster, old) if node.notes][:1]
+    if waiting.up.is_leader:
+        with pytest.raises(OSError, match="room"):
+            waiting.propose(b"a")
+    else:
+        with pytest.raises(NotLeader):
+            waiting.propose(b"a")
+    cluster.run(5_000)
+    for node in others(cluster, old):
+        node.disk.failing = None
+    outcome = cluster.leader().propose(b"b")
+    old.start()
+    cluster.settle()
+    assert outcome == ["committed"]
+    assert [node.machine.values for node in cluster.nodes.values()] == [[b"b"]] * 3

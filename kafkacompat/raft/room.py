@@ -1,0 +1,88 @@
+"""Room for the metadata log: what waits for it on a full disk, and who may lead again once there is some.
+
+Duty: tell a full disk from a broken one, say so once in a while, and look whether there is room again. A leader that could not
+append has resigned and stands for no election until then. Decides nothing else; knows no role.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkacompat.ports import SyncFailed
+from kafkacompat.raft import effects as effect
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.raft.quorum_files import QuorumFiles
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+UNCHANGED_WHEN_REFUSED = frozenset(
+    {
+        effect.PersistElection,
+        effect.AppendEpochStart,
+        effect.AppendVoters,
+        effect.AppendFetched,
+        effect.WriteSnapshotChunk,
+    }
+)
+"""Effects that have changed nothing when the disk refuses them, or only what a second try finds done."""
+LOOK_AGAIN_MS = 1_000
+NOTE_AGAIN_MS = 60_000
+LEAST_ROOM_BYTES = 64 * 1024
+"""Less than this is no room: the next record or two would find the disk full again."""
+
+
+class RoomWatch:
+    def __init__(
+        self,
+        files: QuorumFiles,
+        clock: Clock,
+        timers: Timers,
+        note: Callable[[str], None],
+        found: Callable[[], None],
+    ) -> None:
+        """`found` is called when there is room again after `wait`."""
+        self._files = files
+        self._clock = clock
+        self._timers = timers
+        self._note = note
+        self._found = found
+        self._noted_ms: int | None = None
+        self._wanted_bytes = 0
+        """What was refused last; 0 while nothing is waited for."""
+        self.is_closed = False
+
+    def holds(self, each: effect.Effect, error: OSError) -> bool:
+        """Whether a refused effect is to be tried again."""
+        if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:
+            return False
+        if type(each) not in UNCHANGED_WHEN_REFUSED:
+            return False
+        self._say(f"the metadata log's directory has no room, and this node waits for it: {error}")
+        return True
+
+    def wait(self, size_bytes: int, error: OSError) -> None:
+        """A leader could not append so many bytes."""
+        self._say(f"the metadata log takes no records, and this node leads no more: {error}")
+        if not self._wanted_bytes:
+            self._timers.call_after(LOOK_AGAIN_MS, self._look)
+        self._wanted_bytes = max(size_bytes, LEAST_ROOM_BYTES)
+
+    def _look(self) -> None:
+        if self.is_closed:
+            return
+        try:
+            self._files.try_room(self._wanted_bytes)
+        except OSError:
+            self._timers.call_after(LOOK_AGAIN_MS, self._look)
+            return
+        self._wanted_bytes = 0
+        self._found()
+
+    def _say(self, text: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        if self._noted_ms is None or now_ms - self._noted_ms >= NOTE_AGAIN_MS:
+            self._noted_ms = now_ms
+            self._note(text)
