@@ -1,0 +1,274 @@
+"""Held up by others: the longest wait of one client while a broker serves another's hostile or heavy request.
+
+Each load is the same bytes for both brokers. A load that a broker refuses counts as well: what matters is how long the others
+waited. It knows clients, processes and the names of Kafka's files, not brokers' insides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lz4.frame
+
+from benchmarks.measure import CLIENT_TIMEOUT_S, create_topic, run_client, running
+from benchmarks.raw import frame, produce_frame, text
+from interop_tests.harness.broker import CHECKOUT, BrokerProcess
+from interop_tests.harness.records import BatchPlan, zigzag
+from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
+
+Figures = dict[str, float]
+Load = Callable[[BrokerProcess], None]
+
+PINGED, LOADED = "pinged", "loaded"
+LOAD_TIMEOUT_S = 120.0
+HEADERS = 10_000_000
+LZ4_BYTES = 900_000
+NAMES_BYTES = 99 << 20
+COLD_BYTES = 1 << 30
+GROUPS, OFFSETS_EACH = 200, 1000
+LOADED_GROUPS = 1000
+PARTITIONS = 1000
+SNAPSHOT_TOPICS = 10
+RETENTION_MS = 100
+DESCRIBE_GROUPS, DELETE_TOPICS = 15, 20
+EXPIRING = {"offsets.retention.check.interval.ms": "10000"}
+SNAPPING = {"metadata.log.max.record.bytes.between.snapshots": str(2 << 20)}
+CONFIG_CHARACTERS = 30_000
+
+
+class Pinging:
+    """`benchmarks.pinging` at work."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.pinging", bootstrap, PINGED],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=CHECKOUT,
+        )
+
+    def wait_until_warm(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == "ready", "the other client did not get going"
+
+    def end(self) -> Figures:
+        """Its figures since it was warm."""
+        told, _ = self._process.communicate("end\n", timeout=CLIENT_TIMEOUT_S)
+        waits = json.loads(told.splitlines()[-1])
+        return {"longest wait ms": waits["longest"], "p99 wait ms": waits["p99"]}
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def pinging(broker: BrokerProcess) -> Iterator[Pinging]:
+    other = Pinging(broker.bootstrap)
+    try:
+        other.wait_until_warm()
+        yield other
+    finally:
+        other.kill()
+
+
+def held_up(
+    load: Load, prepare: Load | None = None, settings: dict[str, str] | None = None
+) -> Callable[[str], Figures]:
+    """The other client's waits while `load` runs; `prepare` comes before it."""
+
+    def run(kind: str) -> Figures:
+        with running(kind, settings) as broker:
+            create_topic(broker, PINGED, 1)
+            create_topic(broker, LOADED, 1)
+            if prepare is not None:
+                prepare(broker)
+            with pinging(broker) as other:
+                load(broker)
+                return other.end()
+
+    return run
+
+
+def idle(broker: BrokerProcess) -> None:
+    """Nothing: how long a client waits on this machine anyway."""
+    time.sleep(3)
+
+
+# Hostile requests
+
+
+def _produce(broker: BrokerProcess, batch: bytes) -> None:
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        _send(connection, produce_frame(LOADED, 0, -1, batch))
+
+
+def _send(connection: Connection, request: bytes) -> None:
+    """Until it is answered or refused."""
+    with contextlib.suppress(ConnectionClosed, Silence, OSError):
+        connection.send_bytes(request)
+        connection.receive_frame()
+
+
+def headers_bomb(broker: BrokerProcess) -> None:
+    """One record with ten million empty headers, 640 bytes as zstd."""
+    body = b"\0" + zigzag(0) + zigzag(0) + zigzag(-1) + zigzag(0) + zigzag(HEADERS) + bytes(2 * HEADERS)
+    _produce(broker, BatchPlan(codec="zstd", records=zigzag(len(body)) + body).encode())
+
+
+def lz4_frames(broker: BrokerProcess) -> None:
+    """Many small frames one after another."""
+    one = lz4.frame.compress(bytes(16))
+    _produce(broker, BatchPlan(attributes=3, records=one * (LZ4_BYTES // len(one))).encode())
+
+
+def group_names(broker: BrokerProcess) -> None:
+    """DescribeGroups of as many short names as a request may hold."""
+    name = text("g")
+    count = NAMES_BYTES // len(name)
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        _send(connection, frame(DESCRIBE_GROUPS, 0, struct.pack(">i", count) + name * count))
+
+
+# Heavy ones
+
+
+def fill(broker: BrokerProcess) -> None:
+    """A log of 1 GB, none of which is in the page cache."""
+    job = {"size": 1000, "batch_bytes": 1 << 19, "acks": "1", "in_flight": 5}
+    run_client(broker, work="raw_produce", topic=LOADED, requests=COLD_BYTES >> 19, **job)
+    for path in broker.root.glob(f"data/{LOADED}-0/*.log"):
+        descriptor = os.open(path, os.O_RDWR)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def cold_read(broker: BrokerProcess) -> None:
+    job = {"size": 1000, "batch_bytes": 1 << 19, "max_bytes": 8 << 20, "records": COLD_BYTES // 1000}
+    run_client(broker, work="raw_fetch", topic=LOADED, requests=COLD_BYTES // (8 << 20), **job)
+
+
+def commit(broker: BrokerProcess, groups: int, offsets: int, retention_ms: int = -1) -> None:
+    """Offsets of groups without members, which expire after retention_ms."""
+    partitions = [
+        {"PartitionIndex": number, "CommittedOffset": 1, "CommittedMetadata": ""} for number in range(offsets)
+    ]
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        # The topic of the offsets is made when somebody first asks for a coordinator.
+        connection.call("FindCoordinator", 1, {"Key": "group-0", "KeyType": 0})
+        for number in range(groups):
+            body = {
+                "GroupId": f"group-{number}",
+                "GenerationIdOrMemberEpoch": -1,
+                "MemberId": "",
+                "RetentionTimeMs": retention_ms,
+                "Topics": [{"Name": LOADED, "Partitions": partitions}],
+            }
+
+            def committed(body: dict[str, object] = body) -> bool:
+                reply = connection.call("OffsetCommit", 2, body)
+                return all(each["ErrorCode"] == 0 for each in reply["Topics"][0]["Partitions"])
+
+            wait_until(committed, f"offsets of group {number} are committed", LOAD_TIMEOUT_S)
+
+
+def make_wide(broker: BrokerProcess) -> None:
+    """The loaded topic anew, with a partition for each offset."""
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        connection.call("CreatePartitions", 0, _more(LOADED, OFFSETS_EACH))
+    time.sleep(2)
+
+
+def _more(topic: str, count: int) -> dict[str, object]:
+    asked = [{"Name": topic, "Count": count, "Assignments": None}]
+    return {"Topics": asked, "TimeoutMs": 60_000, "ValidateOnly": False}
+
+
+def expiring_offsets(broker: BrokerProcess) -> None:
+    """200,000 of them, all due at about one moment."""
+    commit(broker, GROUPS, OFFSETS_EACH, RETENTION_MS)
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        body = {"GroupId": f"group-{GROUPS - 1}", "Topics": [{"Name": LOADED, "PartitionIndexes": [0]}]}
+
+        def gone() -> bool:
+            reply = connection.call("OffsetFetch", 2, body)
+            return reply["Topics"][0]["Partitions"][0]["CommittedOffset"] == -1
+
+        wait_until(gone, "the offsets expire", LOAD_TIMEOUT_S)
+    time.sleep(1)
+
+
+def loading_groups(kind: str) -> Figures:
+    """A broker that is started again, and loads 1,000 groups of 100 offsets while a client works."""
+    with running(kind) as broker:
+        create_topic(broker, PINGED, 1)
+        create_topic(broker, LOADED, 1)
+        make_wide(broker)
+        commit(broker, LOADED_GROUPS, 100)
+        broker.restart()
+        with pinging(broker) as other:
+            time.sleep(3)
+            return other.end()
+
+
+def topic_made_and_deleted(broker: BrokerProcess) -> None:
+    """With 1,000 partitions."""
+    create_topic(broker, "wide", PARTITIONS)
+    time.sleep(1)
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+        connection.call("DeleteTopics", 1, {"TopicNames": ["wide"], "TimeoutMs": 60_000})
+    time.sleep(2)
+
+
+def many_topics(broker: BrokerProcess) -> None:
+    for number in range(SNAPSHOT_TOPICS):
+        create_topic(broker, f"many-{number}", PARTITIONS)
+
+
+def snapshot(broker: BrokerProcess) -> None:
+    """Configs change until the next snapshot of the metadata is there; those of 10,000 partitions are in it."""
+    before = _snapshots(broker.root)
+    with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
+
+        changes = itertools.count()
+
+        def is_made() -> bool:
+            # A value that is there already writes no record.
+            value = "0:1," * (CONFIG_CHARACTERS // 4) + f"{next(changes)}:1"
+            config = {"Name": "follower.replication.throttled.replicas", "Value": value}
+            resource = {"ResourceType": 2, "ResourceName": LOADED, "Configs": [config]}
+            connection.call("AlterConfigs", 0, {"Resources": [resource], "ValidateOnly": False})
+            return _snapshots(broker.root) != before
+
+        wait_until(is_made, "a snapshot is made", LOAD_TIMEOUT_S, 0.0)
+    time.sleep(1)
+
+
+def _snapshots(root: Path) -> set[str]:
+    return {path.name for path in root.glob("data/__cluster_metadata-0/*.checkpoint")}
+
+
+LOADS: tuple[tuple[str, Callable[[str], Figures]], ...] = (
+    ("nothing", held_up(idle)),
+    ("a batch of 10,000,000 empty headers", held_up(headers_bomb)),
+    ("a batch of 0.9 MB of small lz4 frames", held_up(lz4_frames)),
+    ("99 MiB of group names", held_up(group_names)),
+    ("a cold read of 1 GB", held_up(cold_read, fill)),
+    ("200,000 offsets expire", held_up(expiring_offsets, make_wide, EXPIRING)),
+    ("1,000 groups are loaded", loading_groups),
+    ("a topic of 1,000 partitions made and deleted", held_up(topic_made_and_deleted)),
+    ("a snapshot of 10,000 partitions", held_up(snapshot, many_topics, SNAPPING)),
+)
