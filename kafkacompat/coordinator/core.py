@@ -16,6 +16,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 R = TypeVar("R")
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,19 @@ class CoordinatorResult(Result[R, T]):
     """Records go to the partition as one batch; the response leaves once they are committed.
 
     With `replay` the machine's `replay` is called for each record once the log has it. Without, the operation has changed
-    the state itself, as classic membership does. `committed` is called with the wall clock's ms and NONE when the records are
-    committed, or what a client is told of the failure; its own result is carried out like any other.
+    the state itself, as classic membership does; `refused` then undoes it when the log has not taken the records. It is not
+    called when they are in the log and only the wait for the replicas failed: they may be committed any time, and others may use
+    what they say. `committed` is called, after `refused`, with the wall clock's ms and NONE when the records are committed, or
+    what a client is told of the failure; its own result is carried out like any other.
     """
 
     replay: bool = True
+    refused: Callable[[], None] | None = None
     committed: Callable[[ErrorCode, int], CoordinatorResult[R, Any] | None] | None = None
+
+    def answering(self, response: U) -> CoordinatorResult[R, U]:
+        """The same with another response."""
+        return CoordinatorResult(self.records, response, self.replay, self.refused, self.committed)
 
 
 class Refused(Exception):

@@ -24,6 +24,7 @@ from kafkacompat.coordinator.core import (
 from kafkacompat.coordinator.loading import Loader
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
 from kafkacompat.records.batch import BatchCorrupt, build_batch
 from kafkacompat.records.control import build_end_transaction_marker
@@ -76,6 +77,7 @@ class Shard:
     __slots__ = (
         "_clock",
         "_compression",
+        "_doubtful_end",
         "_is_patient",
         "_load_step_bytes",
         "_timers",
@@ -119,6 +121,8 @@ class Shard:
         self._load_step_bytes = load_step_bytes
         self._uncommitted: Deferred[ErrorCode] | None = None
         """The latest append that is not committed yet."""
+        self._doubtful_end = -1
+        """Where the latest append ends when the wait for it has failed."""
         self.timers = ShardTimers(clock, timers, self._run_timer)
         self.machine = make_machine(self.timers)
         self.on_active = on_active
@@ -159,8 +163,7 @@ class Shard:
         """Carry out one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
         self.require_active()
         now_ms = self._clock.now_ms()
-        result = operation(now_ms)
-        return self.carry_out(result, now_ms)
+        return self.carry_out(self._decide(operation, now_ms), now_ms)
 
     def write_in_transaction(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
@@ -168,7 +171,7 @@ class Shard:
         """As `write`, but the records count only once the transaction's marker says so."""
         self.require_active()
         now_ms = self._clock.now_ms()
-        return self.carry_out(operation(now_ms), now_ms, owner)
+        return self.carry_out(self._decide(operation, now_ms), now_ms, owner)
 
     def end_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
@@ -190,24 +193,30 @@ class Shard:
         pending = self._writer.when_committed(self.partition, offset + 1)
         if pending is None or pending.done:
             return Deferred.of(ErrorCode.NONE) if pending is None else pending
-        self._wait_for(pending)
+        self._wait_for(pending, offset + 1)
         return pending
 
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
         """An answer from the state, released once everything that it may show is committed."""
         self.require_active()
         value = operation()
-        if self._uncommitted is None:
-            return Deferred.of(value)
-        return self._after(self._uncommitted, value)
+        pending = self._pending()
+        return Deferred.of(value) if pending is None else self._after(pending, value)
 
     def carry_out(
         self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
     ) -> Deferred[T]:
-        pending: Deferred[ErrorCode] | None = self._uncommitted
+        pending: Deferred[ErrorCode] | None = None
         if result.records:
-            error, first_offset, end_offset = self._append(result.records, now_ms, owner)
+            try:
+                error, first_offset, end_offset = self._append(result.records, now_ms, owner)
+            except BaseException:
+                if result.refused is not None:
+                    result.refused()
+                raise
             if error is not ErrorCode.NONE:
+                if result.refused is not None:
+                    result.refused()
                 self._finish(result, error)
                 answer: Deferred[T] = Deferred()
                 answer.fail(Refused(client_error(error)))
@@ -218,7 +227,11 @@ class Shard:
                     self.machine.replay(record, first_offset + index, producer_id)
             pending = self._writer.when_committed(self.partition, end_offset)
             if pending is not None and not pending.done:
-                self._wait_for(pending)
+                self._wait_for(pending, end_offset)
+            elif pending is not None and pending.result() is not ErrorCode.NONE:
+                self._doubtful_end = end_offset
+        else:
+            pending = self._pending()
         if pending is None or pending.done:
             self._finish(result, ErrorCode.NONE if pending is None else pending.result())
             return Deferred.of(result.response) if pending is None else self._after(pending, result.response)
@@ -226,6 +239,15 @@ class Shard:
             pending.on_done(lambda done: self._finish(result, done.result()))
         self._send_replies()
         return self._after(pending, result.response)
+
+    def _decide(
+        self, operation: Callable[[int], CoordinatorResult[Any, T]], now_ms: int
+    ) -> CoordinatorResult[Any, T]:
+        try:
+            return operation(now_ms)
+        except BaseException:
+            self._send_replies()  # whoever was answered on the way is not to wait for the next operation
+            raise
 
     def _append(
         self, records: tuple[Any, ...], now_ms: int, owner: InTransaction | None
@@ -258,14 +280,26 @@ class Shard:
             )
         return error, last_offset - len(records) + 1, last_offset + 1
 
-    def _wait_for(self, pending: Deferred[ErrorCode]) -> None:
+    def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:
         self._uncommitted = pending
 
-        def done(_: Deferred[ErrorCode]) -> None:
+        def done(finished: Deferred[ErrorCode]) -> None:
             if self._uncommitted is pending:
                 self._uncommitted = None
+                self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset
 
         pending.on_done(done)
+
+    def _pending(self) -> Deferred[ErrorCode] | None:
+        """What an answer out of the state waits for; None when all of it is committed."""
+        if self._uncommitted is None and self._doubtful_end >= 0:
+            pending = self._writer.when_committed(self.partition, self._doubtful_end)
+            if pending is not None and pending.done:
+                return pending
+            if pending is not None:
+                self._wait_for(pending, self._doubtful_end)
+            self._doubtful_end = -1
+        return self._uncommitted
 
     def _finish(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
         if result.committed is not None:
@@ -286,19 +320,21 @@ class Shard:
 
     def _send_replies(self) -> None:
         for waiter, message in self.machine.take_replies():
-            waiter.resolve(message)
+            try:
+                waiter.resolve(message)
+            except Exception as error:  # answered before
+                report("answering a member", error)
 
     def _run_timer(self, operation: Operation) -> None:
         if self.state is not ShardState.ACTIVE:
             return
         now_ms = self._clock.now_ms()
         try:
-            result = operation(now_ms)
+            result = self._decide(operation, now_ms)
         except Refused as refusal:
             logger.warning(
                 "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
             )
-            self._send_replies()
             return
         self.carry_out(result, now_ms)
 

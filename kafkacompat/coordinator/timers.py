@@ -1,18 +1,19 @@
-"""Named timers of one shard.
+"""Timers of one shard.
 
-Duty: at most one pending operation a name, the latest. Must not know: groups or what operations do. Every heartbeat puts
+Duty: at most one pending operation a key, the latest. A key holds the very thing that it is about and not its name, which may be
+given again. Must not know: groups or what operations do. Every heartbeat puts
 a session's end off, so that costs no more than a new deadline: the old alarm rings, finds it early, and sets itself again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
-TimerKey = tuple[str, ...]
+TimerKey = tuple[Hashable, ...]
 Operation = Callable[[int], Any]
 
 

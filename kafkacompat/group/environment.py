@@ -6,7 +6,7 @@ the loop, or any single operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
-TimerKey = tuple[str, ...]
+TimerKey = tuple[Hashable, ...]
 GroupResult = CoordinatorResult[GroupRecord, None]
 TimerOperation = Callable[[int], GroupResult]
 """Called with the wall clock's ms when the time has come."""
@@ -40,7 +40,7 @@ class GroupSettings:
 
 class GroupTimers(Protocol):
     def schedule(self, key: TimerKey, delay_ms: int, operation: TimerOperation) -> None:
-        """Run the operation after the delay, instead of what the key stood for before."""
+        """Run the operation after the delay, instead of the one that the key stood for."""
         ...
 
     def cancel(self, key: TimerKey) -> None: ...
@@ -81,13 +81,16 @@ def nothing() -> GroupResult:
     return CoordinatorResult((), None)
 
 
-def heartbeat_key(group_id: str, member_id: str) -> TimerKey:
-    return ("heartbeat", group_id, member_id)
+# A timer belongs to a group and not to its name: another group of that name may come while it runs.
 
 
-def join_key(group_id: str) -> TimerKey:
-    return ("join", group_id)
+def heartbeat_key(group: ClassicGroup, member_id: str) -> TimerKey:
+    return ("heartbeat", group, member_id)
 
 
-def sync_key(group_id: str) -> TimerKey:
-    return ("sync", group_id)
+def join_key(group: ClassicGroup) -> TimerKey:
+    return ("join", group)
+
+
+def sync_key(group: ClassicGroup) -> TimerKey:
+    return ("sync", group)

@@ -17,10 +17,10 @@ from kafkacompat.group.environment import (
     Environment,
     GroupResult,
     heartbeat_key,
-    join_key,
     nothing,
 )
 from kafkacompat.group.rebalance import (
+    end_group,
     expire_session,
     join_refusal,
     join_response,
@@ -73,35 +73,51 @@ def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms
 def _join_new_group(
     env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
-    """A group exists once its first record does; if that cannot be written, it and its callers go."""
+    """A group exists once the log has its first record, also when the wait for the replicas fails: others may be in it by then.
+
+    What its caller is told waits for that record; a member that is parked is answered when the group is joined.
+    """
     group = ClassicGroup(request.group_id, current_state_timestamp_ms=now_ms)
     env.groups[group.group_id] = group
     first_reply = len(env.replies)
-    result = _join_unknown(env, group, request, caller, now_ms)
-    if result.records:
-        return result
+    _join_unknown(env, group, request, caller, now_ms)  # an empty group only begins to wait for company
     held = env.replies[first_reply:]
     del env.replies[first_reply:]
+
+    def refused() -> None:
+        del env.groups[group.group_id]
+        group.transition_to(_S.DEAD, now_ms)
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
         if error is ErrorCode.NONE:
             env.replies.extend(held)
             return None
+        # Whoever is refused never learns its id: nobody waits for it.
         refusal = join_refusal("", error)
-        for waiter, _ in held:
+        for waiter, message in held:
             env.reply(waiter, refusal)
+            _forget(env, group, message.member_id)
         for member in list(group.members.values()):
-            env.reply(group.take_join_waiter(member), refusal)
-        for member_id in [*group.members, *group.pending_join]:
-            env.timers.cancel(heartbeat_key(group.group_id, member_id))
-        env.timers.cancel(join_key(group.group_id))
-        if env.groups.get(group.group_id) is group:
-            del env.groups[group.group_id]
-        return None
+            if member.awaiting_join is caller.waiter:
+                env.reply(group.take_join_waiter(member), refusal)
+                _forget(env, group, member.member_id)
+        if group.state is _S.DEAD:
+            end_group(env, group, error, at_ms)
+            return None
+        return maybe_complete_join(env, group, at_ms)
 
     return CoordinatorResult(
-        (empty_group_record(group.group_id, now_ms),), None, replay=False, committed=committed
+        (empty_group_record(group.group_id, now_ms),),
+        None,
+        replay=False,
+        refused=refused,
+        committed=committed,
     )
+
+
+def _forget(env: Environment, group: ClassicGroup, member_id: str) -> None:
+    group.remove(member_id)
+    env.timers.cancel(heartbeat_key(group, member_id))
 
 
 def _accepts(env: Environment, group: ClassicGroup, member_id: str) -> bool:
@@ -146,11 +162,10 @@ def _join_unknown(
     if not caller.requires_known_member_id:
         return _add(env, group, request, caller, member_id, now_ms)
     group.pending_join.add(member_id)
-    group_id = group.group_id
     env.timers.schedule(
-        heartbeat_key(group_id, member_id),
+        heartbeat_key(group, member_id),
         request.session_timeout_ms,
-        lambda at_ms: expire_session(env, group_id, member_id, at_ms),
+        lambda at_ms: expire_session(env, group, member_id, at_ms),
     )
     env.reply(caller.waiter, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     return nothing()
@@ -249,7 +264,7 @@ def _replace_static(
     old = group.members[group.static_members[instance_id]]
     old_leader_id = group.leader_id
     _fence(env, group, old)
-    env.timers.cancel(heartbeat_key(group.group_id, old.member_id))
+    env.timers.cancel(heartbeat_key(group, old.member_id))
     member = group.replace_static_member(instance_id, old.member_id, new_member_id)
     group.update_member(
         member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms, caller.waiter
@@ -263,12 +278,18 @@ def _replace_static(
     if group.select_protocol() != group.protocol_name:
         return prepare_rebalance_or_complete_join(env, group, now_ms)
 
+    was_refused = False
+
+    def refused() -> None:
+        nonlocal was_refused
+        was_refused = True
+        _revert_replacement(env, group, member, old)
+
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:
-        waiter = group.take_join_waiter(member)
+        waiter = caller.waiter if was_refused else group.take_join_waiter(member)
         if waiter is None:
             return None
         if error is not ErrorCode.NONE:
-            _revert_replacement(env, group, member, old)
             response = join_refusal("", error)
             response.generation_id = group.generation_id
             response.protocol_name = group.protocol_name
@@ -295,20 +316,21 @@ def _replace_static(
 
     assignments = {each.member_id: each.assignment for each in group.members.values()}
     return CoordinatorResult(
-        (group_metadata_record(group, assignments),), None, replay=False, committed=committed
+        (group_metadata_record(group, assignments),),
+        None,
+        replay=False,
+        refused=refused,
+        committed=committed,
     )
 
 
 def _revert_replacement(
     env: Environment, group: ClassicGroup, member: ClassicMember, old: ClassicMember
 ) -> None:
-    """The new id could not be written: the old one holds the place again, as it was."""
-    if group.members.get(member.member_id) is not member or member.group_instance_id is None:
-        return
-    waiter, member.awaiting_sync = member.awaiting_sync, None
-    env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    """The log has not taken the new id: the old one holds the place again, as it was."""
+    assert member.group_instance_id is not None
     group.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms, None)
-    env.timers.cancel(heartbeat_key(group.group_id, member.member_id))
+    env.timers.cancel(heartbeat_key(group, member.member_id))
     restored = group.replace_static_member(member.group_instance_id, member.member_id, old.member_id)
     reset_heartbeat(env, group, restored)
 

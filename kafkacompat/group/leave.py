@@ -53,7 +53,7 @@ def leave(
         result = prepare_rebalance_or_complete_join(env, group, now_ms)
     else:
         result = maybe_complete_join(env, group, now_ms)
-    return CoordinatorResult(result.records, response, result.replay, result.committed)
+    return result.answering(response)
 
 
 def unknown_members(members: Sequence[MemberIdentity]) -> LeaveGroupResponse:
@@ -82,7 +82,7 @@ def _leave_one(env: Environment, group: ClassicGroup, identity: MemberIdentity) 
         return ErrorCode.NONE
     if identity.member_id in group.pending_join:
         group.remove(identity.member_id)
-        env.timers.cancel(heartbeat_key(group.group_id, identity.member_id))
+        env.timers.cancel(heartbeat_key(group, identity.member_id))
         return ErrorCode.NONE
     error = group.validate_member(identity.member_id, identity.group_instance_id)
     if error is ErrorCode.NONE:

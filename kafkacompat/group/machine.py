@@ -14,7 +14,7 @@ from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic_member import ClassicMember
 from kafkacompat.group.environment import Environment, GroupSettings, GroupTimers
 from kafkacompat.group.offsets import OffsetStore
-from kafkacompat.group.rebalance import join_refusal, prepare_rebalance, reset_heartbeat
+from kafkacompat.group.rebalance import end_group, prepare_rebalance, reset_heartbeat
 from kafkacompat.group.records import (
     MEMBER_TYPES,
     CarriedRecord,
@@ -26,7 +26,6 @@ from kafkacompat.group.records import (
     encode_record,
 )
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -76,7 +75,9 @@ class GroupMachine:
             self.offsets.replay(record, offset, producer_id)
         elif isinstance(record, GroupMetadataRecord):
             if record.value is None:
-                self.groups.pop(record.group_id, None)
+                group = self.groups.pop(record.group_id, None)
+                if group is not None:
+                    end_group(self.env, group, ErrorCode.UNKNOWN_MEMBER_ID, group.current_state_timestamp_ms)
             else:
                 self.carried.pop(record.group_id, None)
                 self.groups[record.group_id] = restored_group(record.group_id, record.value)
@@ -100,14 +101,7 @@ class GroupMachine:
 
     def on_unloaded(self, now_ms: int) -> None:
         for group in self.groups.values():
-            group.transition_to(ClassicGroupState.DEAD, now_ms)
-            for member in group.members.values():
-                self.env.reply(
-                    group.take_join_waiter(member),
-                    join_refusal(member.member_id, ErrorCode.NOT_COORDINATOR),
-                )
-                waiter, member.awaiting_sync = member.awaiting_sync, None
-                self.env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR))
+            end_group(self.env, group, ErrorCode.NOT_COORDINATOR, now_ms)
 
     def take_replies(self) -> list[tuple[Deferred[Any], Any]]:
         replies = self.env.replies

@@ -1,7 +1,7 @@
 """How a classic group moves from one generation to the next, and the timers that drive it.
 
-Duty: prepare a rebalance, complete a join, hand out assignments, remove members whose time is up. Must not know: which
-request set it off, the log, or the loop. A timer finds its group by name when it fires, because the group may be gone.
+Duty: prepare a rebalance, complete a join, hand out assignments, remove members whose time is up, and answer everybody when the
+group goes. Must not know: which request set it off, the log, or the loop. A timer has its very group, dead by then perhaps.
 Follows KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members stay), KIP-394 (ids first).
 """
 
@@ -37,11 +37,11 @@ def prepare_rebalance(env: Environment, group: ClassicGroup, now_ms: int) -> Gro
     if group.state is _S.COMPLETING_REBALANCE:
         reset_assignments(env, group, ErrorCode.REBALANCE_IN_PROGRESS)
     group.pending_sync.clear()
-    env.timers.cancel(sync_key(group.group_id))
+    env.timers.cancel(sync_key(group))
     initial = group.state is _S.EMPTY
     if initial:
         delay_ms = env.settings.initial_rebalance_delay_ms
-        _schedule_initial(env, group.group_id, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+        _schedule_initial(env, group, delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
     group.transition_to(_S.PREPARING_REBALANCE, now_ms)
     if initial:
         return nothing()
@@ -64,13 +64,14 @@ def maybe_complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> G
 
 def complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
     """Start the next generation with those who joined; static members stay until their session ends."""
-    env.timers.cancel(join_key(group.group_id))
-    for member in list(group.members.values()):
-        if member.awaiting_join is None and member.group_instance_id is None:
-            group.remove(member.member_id)
-            env.timers.cancel(heartbeat_key(group.group_id, member.member_id))
     if group.state is _S.DEAD:
         return nothing()
+    env.timers.cancel(join_key(group))
+    # The last to have joined first, so that the leadership does not pass through all who go.
+    for member in reversed(list(group.members.values())):
+        if member.awaiting_join is None and member.group_instance_id is None:
+            group.remove(member.member_id)
+            env.timers.cancel(heartbeat_key(group, member.member_id))
     if not group.maybe_elect_new_joined_leader() and group.members:
         # Only static members are left and none of them came: their sessions decide.
         _schedule_join(env, group)
@@ -84,11 +85,11 @@ def complete_join(env: Environment, group: ClassicGroup, now_ms: int) -> GroupRe
         reset_heartbeat(env, group, member)
         member.is_new = False
         group.pending_sync.add(member.member_id)
-    group_id, generation_id = group.group_id, group.generation_id
+    generation_id = group.generation_id
     env.timers.schedule(
-        sync_key(group_id),
+        sync_key(group),
         group.rebalance_timeout_ms(),
-        lambda at_ms: _expire_pending_sync(env, group_id, generation_id, at_ms),
+        lambda at_ms: _expire_pending_sync(env, group, generation_id, at_ms),
     )
     return nothing()
 
@@ -158,18 +159,17 @@ def _propagate(env: Environment, group: ClassicGroup, error: ErrorCode) -> None:
 def reset_heartbeat(
     env: Environment, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
 ) -> None:
-    group_id, member_id = group.group_id, member.member_id
+    member_id = member.member_id
     env.timers.schedule(
-        heartbeat_key(group_id, member_id),
+        heartbeat_key(group, member_id),
         member.session_timeout_ms if timeout_ms is None else timeout_ms,
-        lambda at_ms: expire_session(env, group_id, member_id, at_ms),
+        lambda at_ms: expire_session(env, group, member_id, at_ms),
     )
 
 
-def expire_session(env: Environment, group_id: str, member_id: str, now_ms: int) -> GroupResult:
+def expire_session(env: Environment, group: ClassicGroup, member_id: str, now_ms: int) -> GroupResult:
     """A member's time is up; one with a parked call lives on, but for a new one."""
-    group = env.groups.get(group_id)
-    if group is None or group.state is _S.DEAD:
+    if group.state is _S.DEAD:
         return nothing()
     if member_id in group.pending_join:
         group.remove(member_id)
@@ -185,11 +185,24 @@ def expire_session(env: Environment, group_id: str, member_id: str, now_ms: int)
 
 def remove_member(env: Environment, group: ClassicGroup, member: ClassicMember) -> None:
     """Without a rebalance yet; whatever the member waits for is answered UNKNOWN_MEMBER_ID, so that it comes again."""
-    env.timers.cancel(heartbeat_key(group.group_id, member.member_id))
+    env.timers.cancel(heartbeat_key(group, member.member_id))
     env.reply(group.take_join_waiter(member), join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
     waiter, member.awaiting_sync = member.awaiting_sync, None
     env.reply(waiter, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member.member_id)
+
+
+def end_group(env: Environment, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
+    """The group is no more, here at least: everybody who waits in it is told, and its timers go with it."""
+    group.transition_to(_S.DEAD, now_ms)
+    for member in group.members.values():
+        env.reply(group.take_join_waiter(member), join_refusal(member.member_id, error))
+        waiter, member.awaiting_sync = member.awaiting_sync, None
+        env.reply(waiter, SyncGroupResponse(error_code=error))
+    for member_id in [*group.members, *group.pending_join]:
+        env.timers.cancel(heartbeat_key(group, member_id))
+    env.timers.cancel(join_key(group))
+    env.timers.cancel(sync_key(group))
 
 
 def _complete_join_if_all_joined(env: Environment, group: ClassicGroup, now_ms: int) -> GroupResult:
@@ -202,47 +215,42 @@ def _complete_join_if_all_joined(env: Environment, group: ClassicGroup, now_ms: 
 
 
 def _schedule_join(env: Environment, group: ClassicGroup) -> None:
-    group_id = group.group_id
-
-    def complete(at_ms: int) -> GroupResult:
-        current = env.groups.get(group_id)
-        return nothing() if current is None else complete_join(env, current, at_ms)
-
-    env.timers.schedule(join_key(group_id), group.rebalance_timeout_ms(), complete)
-
-
-def _schedule_initial(env: Environment, group_id: str, delay_ms: int, remaining_ms: int) -> None:
     env.timers.schedule(
-        join_key(group_id),
+        join_key(group), group.rebalance_timeout_ms(), lambda at_ms: complete_join(env, group, at_ms)
+    )
+
+
+def _schedule_initial(env: Environment, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    env.timers.schedule(
+        join_key(group),
         delay_ms,
-        lambda at_ms: _complete_initial_or_wait(env, group_id, delay_ms, remaining_ms, at_ms),
+        lambda at_ms: _complete_initial_or_wait(env, group, delay_ms, remaining_ms, at_ms),
     )
 
 
 def _complete_initial_or_wait(
-    env: Environment, group_id: str, delay_ms: int, remaining_ms: int, now_ms: int
+    env: Environment, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
 ) -> GroupResult:
-    group = env.groups.get(group_id)
-    if group is None:
+    if group.state is _S.DEAD:
         return nothing()
     if group.new_member_added and remaining_ms:
         group.new_member_added = False
         next_delay_ms = min(env.settings.initial_rebalance_delay_ms, remaining_ms)
-        _schedule_initial(env, group_id, next_delay_ms, max(remaining_ms - delay_ms, 0))
+        _schedule_initial(env, group, next_delay_ms, max(remaining_ms - delay_ms, 0))
         return nothing()
     return complete_join(env, group, now_ms)
 
 
-def _expire_pending_sync(env: Environment, group_id: str, generation_id: int, now_ms: int) -> GroupResult:
-    group = env.groups.get(group_id)
+def _expire_pending_sync(
+    env: Environment, group: ClassicGroup, generation_id: int, now_ms: int
+) -> GroupResult:
     if (
-        group is None
-        or group.generation_id != generation_id
+        group.generation_id != generation_id
         or group.state not in (_S.COMPLETING_REBALANCE, _S.STABLE)
         or not group.pending_sync
     ):
         return nothing()
     for member_id in sorted(group.pending_sync):
         group.remove(member_id)
-        env.timers.cancel(heartbeat_key(group_id, member_id))
+        env.timers.cancel(heartbeat_key(group, member_id))
     return prepare_rebalance(env, group, now_ms)

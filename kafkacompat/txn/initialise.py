@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
-from kafkacompat.txn.end import Ended, fence
+from kafkacompat.txn.end import fence
 from kafkacompat.txn.environment import TransactionResult
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
@@ -51,6 +51,7 @@ def init_producer_id(
     if not 0 < timeout_ms <= machine.env.settings.max_timeout_ms:
         raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     transaction = machine.transactions.get(transactional_id)
+    is_known = transaction is not None
     if transaction is None:
         transaction = Transaction(
             transactional_id,
@@ -67,9 +68,7 @@ def init_producer_id(
     if values.state in PREPARED:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if values.state is TransactionState.ONGOING:
-        return _answered_with(
-            fence(machine, transaction, now_ms), Initialised(ErrorCode.CONCURRENT_TRANSACTIONS)
-        )
+        return fence(machine, transaction, now_ms).answering(Initialised(ErrorCode.CONCURRENT_TRANSACTIONS))
     following = _next_epoch(machine, values, expected)
     following = replace(
         following,
@@ -81,7 +80,13 @@ def init_producer_id(
         last_update_ms=now_ms,
     )
     answer = Initialised(ErrorCode.NONE, following.producer_id, following.epoch)
-    return machine.step(transaction, following, answer)
+    step = machine.step(transaction, following, answer)
+    return step if is_known else replace(step, refused=lambda: _forget(machine, transactional_id))
+
+
+def _forget(machine: TransactionMachine, transactional_id: str) -> None:
+    """The log has not taken its first record."""
+    del machine.transactions[transactional_id]
 
 
 def _is_of(values: TransactionValues, expected: ProducerIdAndEpoch) -> bool:
@@ -111,7 +116,3 @@ def _next_epoch(
     if expected.epoch == values.last_epoch:
         return values  # the answer to the same question was lost
     raise Refused(ErrorCode.PRODUCER_FENCED)
-
-
-def _answered_with(result: TransactionResult[Ended], response: Initialised) -> TransactionResult[Initialised]:
-    return CoordinatorResult(result.records, response, replay=result.replay, committed=result.committed)

@@ -51,8 +51,8 @@ def cleaner_limits(config: ServerConfig) -> CleanerLimits:
 class Cleaning:
     """One log's cleaning, in steps: `run` in a worker, then `finish` in the loop's thread, until `done`.
 
-    What goes wrong, in either, is cleared away by a worker, since a process may take a while to go, and until then its files are its
-    own; `finish` then tells the cleaner.
+    What goes wrong, in either, is cleared away by a worker, since a process may take a while to go, and until then its files are
+    its own; `finish` then tells the cleaner.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Logs whose cleaning took all memory: when each may be cleaned again, and with how much.
 
 Duty: count, from what it is told. Must not know: logs, processes, clocks. The kernel ends the cleaner's process when memory is
-short, and whatever is cleaned in the broker's own process next takes the broker along. So a log that cost a process rests, longer each
-time, and comes back with half the buffers; and no process is begun for a while, for the shortage need not be this log's doing.
+short, and whatever is cleaned in the broker's own process next takes the broker along. So a log that cost a process rests, longer
+each time, and comes back with half the buffers; and no process is begun for a while, for the shortage need not be this log's doing.
 """
 
 from __future__ import annotations
