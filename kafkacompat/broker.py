@@ -1,16 +1,16 @@
 """The composition root: builds a node of either role or both, serves, drains.
 
 Start: lock and check the directories, join the metadata quorum (quorum_side.py); as a broker (broker_side.py) load the logs,
-register, take up partitions and groups, accept, and say so. Stop, on SIGTERM or SIGINT: give up leadership, answer what is in
-flight, leave the quorum, close the logs, leave the mark of a clean shutdown. It decides nothing that a package could decide.
+register, take up partitions and groups, accept, and say so. Stop, on a signal (signals.py), however far the start has come: give
+up leadership, answer what is in flight, leave the quorum, close the logs, leave the mark of a clean shutdown. It decides nothing
+that a package could decide.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import trio
 
@@ -36,6 +36,7 @@ from kafkacompat.node.settings import NodeSettings
 from kafkacompat.quorum_side import NodeDoors, QuorumSide
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.storage import StorageProblem
+from kafkacompat.signals import StopSignals
 
 logger = logging.getLogger(__name__)
 
@@ -56,50 +57,50 @@ class StartRefused(Exception):
 
 
 def serve_until_stopped(
-    config: ServerConfig, *, format_if_empty: bool, announce: Callable[[str], None]
-) -> None:
-    """Run one node until SIGTERM or SIGINT. `announce` gets one line when it serves. StartRefused."""
+    config: ServerConfig, *, format_if_empty: bool, announce: Callable[[str], None], signals: StopSignals
+) -> bool:
+    """Run one node until a signal. `announce` gets one line when it serves. False when it did not stop cleanly. StartRefused."""
     raise_descriptor_limit()
-    trio.run(_serve, config, format_if_empty, announce)
+    return trio.run(_serve, config, format_if_empty, announce, signals)
 
 
-async def _serve(config: ServerConfig, format_if_empty: bool, announce: Callable[[str], None]) -> None:
+async def _serve(
+    config: ServerConfig, format_if_empty: bool, announce: Callable[[str], None], signals: StopSignals
+) -> bool:
+    """A node that still starts, or waits for its quorum, is not kept from stopping by it; a second signal says that there is no
+    controller to wait for, as when a whole cluster is stopped."""
     _refuse_what_is_not_served(config)
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        try:
-            async with trio.open_nursery() as nursery:
-                node = RunningNode(config, nursery)
-                asked = trio.Event()
-                starting = trio.CancelScope()
-                nursery.start_soon(_wait_for_signal, signals, asked, starting, node.hurry)
-                try:
-                    with starting:
-                        await node.start(format_if_empty)
-                except START_PROBLEMS as problem:
-                    node.abandon()
-                    raise StartRefused(_reason(problem)) from problem
-                if starting.cancelled_caught:
-                    node.abandon()
-                else:
-                    freeze_long_lived()
-                    announce(node.ready_line())
-                    await asked.wait()
-                    await node.stop()
-                nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            raise _only_cause(group) from None
+    try:
+        async with trio.open_nursery() as nursery:
+            node = RunningNode(config, nursery)
+            asked = trio.Event()
+            starting = trio.CancelScope()
 
+            def on_signal() -> None:
+                if asked.is_set():
+                    node.hurry()
+                asked.set()
+                starting.cancel()
 
-async def _wait_for_signal(
-    signals: AsyncIterator[int], asked: trio.Event, starting: trio.CancelScope, hurry: Callable[[], None]
-) -> None:
-    """A node that still waits for its quorum is not kept from stopping by it; a second signal says that there is no controller
-    to wait for, as when a whole cluster is stopped."""
-    async for _ in signals:
-        if asked.is_set():
-            hurry()
-        asked.set()
-        starting.cancel()
+            token = trio.lowlevel.current_trio_token()
+            signals.tell(lambda: token.run_sync_soon(on_signal))
+            try:
+                with starting:
+                    await node.start(format_if_empty)
+            except START_PROBLEMS as problem:
+                node.abandon()
+                raise StartRefused(_reason(problem)) from problem
+            if not starting.cancelled_caught:
+                freeze_long_lived()
+                announce(node.ready_line())
+                await asked.wait()
+            is_clean = await node.stop()
+            nursery.cancel_scope.cancel()
+        return is_clean
+    except BaseExceptionGroup as group:
+        raise _only_cause(group) from None
+    finally:
+        signals.tell(None)
 
 
 def _refuse_what_is_not_served(config: ServerConfig) -> None:
@@ -183,17 +184,24 @@ class RunningNode:
             f"data in {','.join(config.log_dirs)}"
         )
 
-    async def stop(self) -> None:
-        """The broker first, while the quorum still hears of it; then the quorum, then the files."""
-        assert self._quorum is not None
-        assert self._directories is not None
+    async def stop(self) -> bool:
+        """The broker first, while the quorum still hears of it; then the quorum, then the files; of a start that was called off
+        what there is. False when the logs are left as after a kill, because a thread that works on them does not end."""
+        is_clean = True
         if self._broker is not None:
-            await self._broker.stop()
-        await self._quorum.stop()
+            is_clean = await self._broker.stop()
+        if self._quorum is not None:
+            await self._quorum.stop()
         if self._broker is not None:
             self._broker.close_logs()
         self._doors.channels.close_all()
-        self._directories.locks.release()
+        self._release_locks()
+        return is_clean
+
+    def _release_locks(self) -> None:
+        if self._directories is not None and not (self._broker is not None and self._broker.leaves_threads):
+            # Otherwise they are held until the process ends, and with it its threads.
+            self._directories.locks.release()
 
     def hurry(self) -> None:
         """Stop without waiting for the controller any longer; files are left as at any stop."""
@@ -201,12 +209,11 @@ class RunningNode:
             self._broker.hurry()
 
     def abandon(self) -> None:
-        """A start that failed lets go of what it holds and leaves the files as they are."""
+        """A start that failed lets go of what it holds; logs that were all loaded are closed in order."""
         for side in (self._broker, self._quorum):
             if side is not None:
                 side.abandon()
-        if self._directories is not None:
-            self._directories.locks.release()
+        self._release_locks()
 
     def _halt(self, error: BaseException) -> None:
         """What is on the disk, or what the quorum agreed on, is unknown: no reply may follow from it."""

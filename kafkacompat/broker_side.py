@@ -23,7 +23,7 @@ from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
 from kafkacompat.data_directories import NodeDirectories
-from kafkacompat.ids import Uuid
+from kafkacompat.ids import NO_EPOCH, Uuid
 from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.upkeep import LogUpkeep
@@ -56,6 +56,10 @@ CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 NO_CONNECTION = -1
 NEVER_MS = 2**53
 """As long as it takes, in milliseconds that a float can still count."""
+WORKERS_END_S = 10
+"""How long workers that still touch the logs are waited for when the node stops."""
+LOADED_AT_ONCE = 16
+"""Logs of a clean stop that are opened one after another before anybody else has a turn: some 0.3 ms each."""
 
 
 class BrokerSide:
@@ -84,6 +88,14 @@ class BrokerSide:
         self._opening = Opening(doors.config.node_id, doors.timers)
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
+        self._is_loaded = False
+        """All logs are open, and ours to close."""
+        self.leaves_threads = False
+        """Some work on the logs, and may do so until the process ends."""
+        self._is_hurried = False
+        self._life: BrokerHeartbeats | None = None
+        self._periodic: PeriodicWork | None = None
+        self._cleaning: BackgroundCleaning | None = None
 
     async def start(self) -> None:
         """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
@@ -94,18 +106,18 @@ class BrokerSide:
             dispatcher, NetworkSettings.from_config(config), doors.clock, doors.workers.replies
         )
         advertised = self._bind(server)
-        self._life = self._make_life(self._incarnation, advertised)
-        epoch = await wait_for(self._life.start())
+        life = self._life = self._make_life(self._incarnation, advertised)
+        epoch = await wait_for(life.start())
         await wait_for(quorum.machine.when_at(epoch))
         self._groups.start()
         self._transactions.start()
         self._take_image(MetadataImage(), quorum.machine.image)
         quorum.machine.subscribe(self._take_image)
         bound_ms = config.int("broker.session.timeout.ms")
-        self._opening.begin(self._life.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
+        self._opening.begin(life.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
         self._opening.on_image(quorum.machine.image)
         await doors.nursery.start(server.run)
-        await wait_for(self._life.ready_to_unfence())
+        await wait_for(life.ready_to_unfence())
         self._periodic = PeriodicWork(
             config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
         )
@@ -141,7 +153,7 @@ class BrokerSide:
             clock,
             timers,
             settings,
-            broker_epoch=lambda: self._life.broker_epoch,
+            broker_epoch=self._broker_epoch,
             alter=lambda request: self._alters.request(request, NEVER_MS),
         )
         self._partitions = partitions = PartitionManager(
@@ -153,7 +165,7 @@ class BrokerSide:
             settings.log_config,
             self._replication,
         )
-        placement = self._disks.place(partitions, lambda: self._life.broker_epoch)
+        placement = self._disks.place(partitions, self._broker_epoch)
         fetches = FetchEngine(
             partitions,
             clock,
@@ -176,7 +188,7 @@ class BrokerSide:
             coordinator_settings(settings),
         )
         producer_ids = BlockProducerIds(
-            blocks_of_controller(self._requests, config.node_id, lambda: self._life.broker_epoch), timers
+            blocks_of_controller(self._requests, config.node_id, self._broker_epoch), timers
         )
         self._transactions = TransactionsSide(
             config.node_id,
@@ -225,6 +237,9 @@ class BrokerSide:
         )
         return ApiDispatcher(self._node, opening=self._opening)
 
+    def _broker_epoch(self) -> int:
+        return NO_EPOCH if self._life is None else self._life.broker_epoch
+
     def _make_life(self, incarnation: Uuid, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
         doors, config = self._doors, self._doors.config
         identity = BrokerIdentity(
@@ -262,55 +277,89 @@ class BrokerSide:
         self._transactions.on_image(old, new)
         self._opening.on_image(new)
 
-    async def stop(self) -> None:
-        """Give up leadership while clients are still told where it went, answer what is in flight, close the logs, leave the
-        clean mark."""
-        assert self._server is not None
+    async def stop(self) -> bool:
+        """Give up leadership while clients are still told where it went, answer what is in flight; of a start that was called off
+        what there is. False when the logs cannot be closed, because a thread that works on them does not end."""
         self._opening.open()
-        await wait_for(self._life.shut_down())
-        if self._quorum.driver.leader_id < 0:
+        if self._life is not None:
+            stopped = self._life.shut_down()
+            if self._is_hurried:
+                self._life.give_up()
+            await wait_for(stopped)
+        if self._server is None:
+            return True
+        if self._is_hurried or self._quorum.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
             self._requests.close()
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
-        await wait_for(self._cleaning.stop())
-        await wait_for(self._periodic.stop())
+        await self._workers_end()
         self._disks.close()
         self._replication.close()
         self._alters.close()
         self._requests.close()
+        return not self.leaves_threads
+
+    async def _workers_end(self) -> None:
+        """Wait for what cleans, syncs and checkpoints by itself, but not for ever: a disk may answer nothing."""
+        ends = [part.stop() for part in (self._cleaning, self._periodic) if part is not None]
+        with trio.move_on_after(WORKERS_END_S):
+            for end in ends:
+                await wait_for(end)
+        self.leaves_threads = not all(end.done for end in ends)
+        if self.leaves_threads:
+            logger.error(
+                "a thread still works on the logs after %d s; they are left as after a kill, and checked at the next start",
+                WORKERS_END_S,
+            )
 
     def hurry(self) -> None:
-        """While it stops: do not wait for the controller any longer."""
-        self._life.give_up()
-        self._requests.close()
+        """It stops, or will: do not wait for the controller any longer."""
+        self._is_hurried = True
+        if self._life is not None:
+            self._life.give_up()
+        if self._server is not None:
+            self._requests.close()
 
     def close_logs(self) -> None:
         """After the metadata log has stopped: nothing changes roles any more."""
-        self._logs.shut_down(self._life.broker_epoch)
+        if self._is_loaded and not self.leaves_threads:
+            # One that was never registered has changed nothing since the last clean stop.
+            self._logs.shut_down(max(self._broker_epoch(), self._logs.previous_broker_epoch))
 
     def abandon(self) -> None:
-        """A start that failed, or was called off, lets go of the listeners and of whoever waits for it."""
+        """A start that failed lets go of the listeners and of whoever waits for it, and closes the logs if it has them all."""
         self._opening.open()
         if self._server is not None:
             for listener in self._server.listeners:
                 listener.close()
+        self.close_logs()
 
     async def _load_logs(self) -> None:
-        """Every partition's log; after an unclean stop with as many threads as num.recovery.threads.per.data.dir allows."""
+        """Every partition's log; after an unclean stop with as many threads as num.recovery.threads.per.data.dir allows.
+
+        Called off, a clean load goes on to its end, for its marks are gone and whoever closes the logs must have them all; recovery
+        ends as by a kill, and begins again with the next start.
+        """
         config, logs = self._doors.config, self._logs
         tasks = logs.begin_load()
         if all(task.clean for task in tasks):
-            for task in tasks:
-                task.run()
+            with trio.CancelScope(shield=True):
+                for number, task in enumerate(tasks):
+                    if number % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
+                        await trio.lowlevel.checkpoint()
+                    task.run()
         else:
             threads = config.int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
             limiter = trio.CapacityLimiter(threads)
+            self.leaves_threads = True
             async with trio.open_nursery() as nursery:
                 for task in tasks:
                     nursery.start_soon(_run_in_thread, task.run, limiter)
+            self.leaves_threads = False
         logs.finish_load(tasks)
+        self._is_loaded = True
 
     def _bind(self, server: Server) -> tuple[EndPoint, ...]:
         """Listen, and learn the ports that were left to the system; the advertised addresses."""
@@ -341,4 +390,4 @@ def _topic_not_made(name: str, code: int, message: str | None) -> None:
 
 
 async def _run_in_thread(function: Callable[[], Any], limiter: trio.CapacityLimiter) -> None:
-    await trio.to_thread.run_sync(function, limiter=limiter)
+    await trio.to_thread.run_sync(function, limiter=limiter, abandon_on_cancel=True)

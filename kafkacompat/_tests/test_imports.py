@@ -56,6 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "console": set(),
     "pipeline": set(),
     "advertised": set(),
+    "signals": set(),
     "broker": EVERYTHING,
     "broker_side": EVERYTHING,
     "broker_directories": EVERYTHING,

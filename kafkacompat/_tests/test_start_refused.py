@@ -12,6 +12,7 @@ from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.data_directories import format_node
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
+from kafkacompat.signals import StopSignals
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
@@ -24,7 +25,7 @@ def test_a_listener_that_is_to_be_secured_is_never_served_in_the_clear(tmp_path:
     }
     config = ServerConfig.from_properties(defaults_without_file(), settings)
     with pytest.raises(StartRefused, match=rf"CLIENTS {protocol}: only PLAINTEXT"):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 
 
@@ -33,7 +34,7 @@ def test_a_cluster_with_acls_is_never_opened_to_everybody(tmp_path: Path) -> Non
     settings = {"authorizer.class.name": authorizer, "log.dirs": str(tmp_path / "data")}
     config = ServerConfig.from_properties(defaults_without_file(), settings)
     with pytest.raises(StartRefused, match=r"authorizer\.class\.name"):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
     assert not (tmp_path / "data").exists()
 
 
@@ -46,4 +47,4 @@ def test_a_broken_bootstrap_checkpoint_is_named(tmp_path: Path, damage: bytes) -
     path = tmp_path / "bootstrap.checkpoint"
     path.write_bytes(damage)
     with pytest.raises(StartRefused, match=re.escape(str(path))):
-        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None)
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())

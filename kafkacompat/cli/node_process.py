@@ -140,7 +140,7 @@ class NodeProcesses:
 
 
 def is_stop(status: int) -> bool:
-    """Whether a node that was told to stop ends so: SIGTERM may come when it has done everything, or nothing yet."""
+    """Whether a node that was told to stop ends so: SIGTERM may come before it listens for it."""
     return status in (0, -signal.SIGTERM)
 
 

@@ -14,6 +14,7 @@ import time
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
+from kafkacompat.signals import StopSignals
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    signals = StopSignals()
+    signals.listen()
     configure_logging(log_level(arguments.verbose, os.environ.get(LOG_LEVEL_VARIABLE)))
     config = load_settings(arguments.properties, arguments.override)
     warn_of_settings(config)
@@ -44,10 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
     from kafkacompat.broker import StartRefused, serve_until_stopped
 
     try:
-        serve_until_stopped(config, format_if_empty=not arguments.properties, announce=announce)
+        is_clean = serve_until_stopped(
+            config, format_if_empty=not arguments.properties, announce=announce, signals=signals
+        )
     except StartRefused as error:
         raise CommandFailed(str(error)) from error
-    return 0
+    return 0 if is_clean else 1
 
 
 def log_level(verbose: bool, wanted: str | None) -> str:
