@@ -242,7 +242,6 @@ def snapshot(broker: BrokerProcess) -> None:
     """Configs change until the next snapshot of the metadata is there; those of 10,000 partitions are in it."""
     before = _snapshots(broker.root)
     with Connection(broker.bootstrap, LOAD_TIMEOUT_S) as connection:
-
         changes = itertools.count()
 
         def is_made() -> bool:

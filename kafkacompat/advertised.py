@@ -5,26 +5,29 @@ Knows the settings listeners and advertised.listeners; sockets and who is told i
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.net.resolving import own_name
 
 
-def broker_addresses(config: ServerConfig, ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
+async def broker_addresses(config: ServerConfig, ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
     """The clients' listeners. `ports` are those really bound, by listener name."""
-    return tuple(_told(each, ports) for each in config.advertised_broker_listeners())
+    return await _told(config.advertised_broker_listeners(), ports)
 
 
-def controller_addresses(config: ServerConfig, ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
+async def controller_addresses(config: ServerConfig, ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
     """The controller's, in the order of controller.listener.names: the quorum speaks at the first."""
     known = {each.listener_name: each for each in config.controller_listeners()}
     known.update((each.listener_name, each) for each in config.advertised_listeners())
-    return tuple(_told(known[name], ports) for name in config.controller_listener_names)
+    return await _told([known[name] for name in config.controller_listener_names], ports)
 
 
-def _told(endpoint: EndPoint, ports: Mapping[str, int]) -> EndPoint:
+async def _told(endpoints: Sequence[EndPoint], ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
     # An empty host is all interfaces; clients are told the machine's own full name, as by Kafka.
-    host = endpoint.host or socket.getfqdn()
-    return replace(endpoint, host=host, port=endpoint.port or ports[endpoint.listener_name])
+    name = await own_name(endpoints)
+    return tuple(
+        replace(each, host=each.host or name, port=each.port or ports[each.listener_name])
+        for each in endpoints
+    )

@@ -166,7 +166,10 @@ class RunningNode:
         )
         settings = NodeSettings(config, config.node_id)
         incarnation = doors.random.uuid()
-        self._quorum = quorum = QuorumSide(doors, directories, settings, incarnation, self._halt)
+        server, listeners = await QuorumSide.listen(doors)
+        self._quorum = quorum = QuorumSide(
+            doors, directories, settings, incarnation, self._halt, server, listeners
+        )
         if "broker" in config.roles:
             self._broker = BrokerSide(doors, directories, settings, quorum, incarnation, self._halt)
         await quorum.start()

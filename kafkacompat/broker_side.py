@@ -105,7 +105,7 @@ class BrokerSide:
         self._server = server = Server(
             dispatcher, NetworkSettings.from_config(config), doors.clock, doors.workers.replies
         )
-        advertised = self._bind(server)
+        advertised = await self._bind(server)
         life = self._life = self._make_life(self._incarnation, advertised)
         epoch = await wait_for(life.start())
         await wait_for(quorum.machine.when_at(epoch))
@@ -361,21 +361,18 @@ class BrokerSide:
         logs.finish_load(tasks)
         self._is_loaded = True
 
-    def _bind(self, server: Server) -> tuple[EndPoint, ...]:
+    async def _bind(self, server: Server) -> tuple[EndPoint, ...]:
         """Listen, and learn the ports that were left to the system; the advertised addresses."""
         config = self._doors.config
-        listeners = server.bind(config.broker_listeners())
+        listeners = await server.bind(config.broker_listeners())
         self.bound = tuple(replace(each.endpoint, port=each.port) for each in listeners)
-        return broker_addresses(config, {each.listener_name: each.port for each in self.bound})
+        return await broker_addresses(config, {each.listener_name: each.port for each in self.bound})
 
     def _follow_settings(self, config: ServerConfig) -> None:
         """Connection bounds hold from now on; what else is dynamic is read where it is used."""
         assert self._server is not None
         self._disks.take_settings(config)
-        try:
-            self._server.update_settings(NetworkSettings.from_config(config))
-        except ValueError as error:
-            logger.error("the connection bounds stay as they were: %s", error)
+        self._server.update_settings(NetworkSettings.from_config(config))
 
 
 def _still_fenced(bound_ms: int) -> None:

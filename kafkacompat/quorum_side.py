@@ -72,20 +72,22 @@ class QuorumSide:
         settings: NodeSettings,
         incarnation: Uuid,
         fail: Callable[[BaseException], None],
+        server: Server | None,
+        listeners: tuple[EndPoint, ...],
     ) -> None:
-        """`settings` follow the image before anybody else; `incarnation` is this process's.
+        """`settings` follow the image before anybody else; `incarnation` is this process's; server and listeners are of `listen`.
 
-        Raises OSError for listeners, MetadataLogProblem for the log.
+        Raises MetadataLogProblem.
         """
         config = doors.config
         self._doors = doors
         self._settings = settings
         self._directories = directories
         self._incarnation = incarnation
-        self.server: Server | None = None
+        self.server = server
         self.controller: ActiveController | None = None
         self._dispatcher: ApiDispatcher | None = None
-        self.listeners: tuple[EndPoint, ...] = ()
+        self.listeners = listeners
         """The controller's as others are told of them; none without that role."""
         self._controller_settings = ControllerSettings(
             config, config.node_id, directories.identity.cluster_id
@@ -95,9 +97,6 @@ class QuorumSide:
             max_bytes_between_snapshots=config.int("metadata.log.max.record.bytes.between.snapshots"),
         )
         self.machine.subscribe(settings.on_image)
-        serves = "controller" in config.roles
-        if serves:
-            self._bind()
         self.store: QuorumStore = open_quorum_store(
             config,
             directories,
@@ -113,21 +112,24 @@ class QuorumSide:
         )
         self.driver = self.store.driver
         self.machine.attach(self.driver)
-        if serves:
+        if server is not None:
             self._build_controller()
 
-    def _bind(self) -> None:
-        """Listen, and learn the ports that were left to the system: they are part of what the quorum is told."""
+    @staticmethod
+    async def listen(doors: NodeDoors) -> tuple[Server | None, tuple[EndPoint, ...]]:
+        """A controller's server, and its listeners as others are told of them: with the ports that were left to the system.
+
+        Raises OSError, ConfigError.
+        """
+        config = doors.config
+        if "controller" not in config.roles:
+            return None, ()
         from kafkacompat.net.server import Server
 
-        config = self._doors.config
-        self.server = Server(
-            NotYet(), NetworkSettings.from_config(config), self._doors.clock, self._doors.workers.replies
-        )
-        bound = self.server.bind(config.controller_listeners())
-        self.listeners = controller_addresses(
-            config, {each.endpoint.listener_name: each.port for each in bound}
-        )
+        server = Server(NotYet(), NetworkSettings.from_config(config), doors.clock, doors.workers.replies)
+        bound = await server.bind(config.controller_listeners())
+        ports = {each.endpoint.listener_name: each.port for each in bound}
+        return server, await controller_addresses(config, ports)
 
     def _build_controller(self) -> None:
         from kafkacompat.api.context import ControllerNode

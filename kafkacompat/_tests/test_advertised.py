@@ -17,8 +17,8 @@ def configured(**changes: str) -> ServerConfig:
     return ServerConfig.from_properties(defaults_without_file(), settings)
 
 
-def told(**changes: str) -> list[tuple[str, str, int]]:
-    addresses = broker_addresses(configured(**changes), PORTS)
+async def told(**changes: str) -> list[tuple[str, str, int]]:
+    addresses = await broker_addresses(configured(**changes), PORTS)
     return [(each.listener_name, each.host, each.port) for each in addresses]
 
 
@@ -27,30 +27,30 @@ def _named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getfqdn", lambda: "node.example.org")
 
 
-def test_an_empty_host_is_told_as_the_machines_name() -> None:
+async def test_an_empty_host_is_told_as_the_machines_name() -> None:
     listeners = "PLAINTEXT://:0,CONTROLLER://127.0.0.1:0"
-    assert told(listeners=listeners) == [("PLAINTEXT", "node.example.org", 4711)]
+    assert await told(listeners=listeners) == [("PLAINTEXT", "node.example.org", 4711)]
     advertised = "PLAINTEXT://:9999"
-    assert told(listeners=listeners, advertised_listeners=advertised) == [
+    assert await told(listeners=listeners, advertised_listeners=advertised) == [
         ("PLAINTEXT", "node.example.org", 9999)
     ]
 
 
-def test_what_is_set_is_told_as_it_stands() -> None:
+async def test_what_is_set_is_told_as_it_stands() -> None:
     listeners = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
-    assert told(listeners=listeners) == [("PLAINTEXT", "127.0.0.1", 9092)]
-    assert told(listeners=listeners, advertised_listeners="PLAINTEXT://h:1") == [("PLAINTEXT", "h", 1)]
+    assert await told(listeners=listeners) == [("PLAINTEXT", "127.0.0.1", 9092)]
+    assert await told(listeners=listeners, advertised_listeners="PLAINTEXT://h:1") == [("PLAINTEXT", "h", 1)]
 
 
-def test_controllers_are_told_as_advertised() -> None:
+async def test_controllers_are_told_as_advertised() -> None:
     listeners = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://:9093"
-    (controller,) = controller_addresses(configured(listeners=listeners), PORTS)
+    (controller,) = await controller_addresses(configured(listeners=listeners), PORTS)
     assert (controller.host, controller.port) == ("node.example.org", 9093)
     advertised = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://c:7"
-    (controller,) = controller_addresses(
+    (controller,) = await controller_addresses(
         configured(listeners=listeners, advertised_listeners=advertised), PORTS
     )
     assert (controller.host, controller.port) == ("c", 7)
     anywhere = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:0"
-    (controller,) = controller_addresses(configured(listeners=anywhere), PORTS)
+    (controller,) = await controller_addresses(configured(listeners=anywhere), PORTS)
     assert controller.port == 4712

@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "net": {"wire"},
     "console": set(),
     "pipeline": set(),
-    "advertised": set(),
+    "advertised": {"net.resolving"},
     "signals": set(),
     "broker": EVERYTHING,
     "broker_side": EVERYTHING,

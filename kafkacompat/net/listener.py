@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import logging
 import os
@@ -12,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from kafkacompat.config import EndPoint
+from kafkacompat.net.resolving import Address, address_to_bind, textual_address
 from kafkacompat.net.settings import SYSTEM_DEFAULT, NetworkSettings
 
 ACCEPTS_A_TURN = 32
@@ -39,10 +39,10 @@ class BoundListener:
             self.socket.close()
 
 
-def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
+async def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
     """Bind and listen. OSError, naming the setting and the endpoint, when that fails."""
     try:
-        return BoundListener(endpoint, _listening_socket(endpoint, settings))
+        return BoundListener(endpoint, _listening_socket(endpoint, await address_to_bind(endpoint), settings))
     except OSError as error:
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.args[-1])
@@ -52,15 +52,8 @@ def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
         ) from error
 
 
-def _listening_socket(endpoint: EndPoint, settings: NetworkSettings) -> socket.socket:
-    if endpoint.host:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    elif socket.has_dualstack_ipv6():
-        family, kind, protocol, address = socket.AF_INET6, socket.SOCK_STREAM, 0, ("::", endpoint.port)
-    else:
-        family, kind, protocol, address = socket.AF_INET, socket.SOCK_STREAM, 0, ("", endpoint.port)
+def _listening_socket(endpoint: EndPoint, found: Address, settings: NetworkSettings) -> socket.socket:
+    family, kind, protocol, address = found
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -119,24 +112,3 @@ def configure(sock: socket.socket, settings: NetworkSettings) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if settings.socket_send_buffer_bytes != SYSTEM_DEFAULT:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
-
-
-def with_addresses(settings: NetworkSettings) -> NetworkSettings:
-    """Host names in max.connections.per.ip.overrides replaced by their addresses, as Kafka does when it is set.
-
-    Asks the resolver, so it may block where there are names. ValueError naming the setting for an unknown host.
-    """
-    overrides: dict[str, int] = {}
-    for host, count in settings.max_connections_per_ip_overrides.items():
-        try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise ValueError(f"max.connections.per.ip.overrides: unknown host {host!r}") from error
-        overrides.update((textual_address(str(address[0])), count) for *_, address in found)
-    return dataclasses.replace(settings, max_connections_per_ip_overrides=overrides)
-
-
-def textual_address(address: str) -> str:
-    """An IPv4 client of a dual-stack socket under its own address, and no zone."""
-    address = address.partition("%")[0]
-    return address.removeprefix("::ffff:") if "." in address else address

@@ -8,15 +8,17 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 
 import trio
 
-from kafkacompat.config import EndPoint
+from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher
-from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure, with_addresses
+from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
 from kafkacompat.net.poller import Poller
+from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
 
@@ -36,8 +38,10 @@ class Server:
         self.clock = clock
         self.workers = workers
         self.listeners: tuple[BoundListener, ...] = ()
-        self._settings = with_addresses(settings)
-        self._counts = ConnectionCounts(self._settings)
+        self._settings = settings
+        self._counts = ConnectionCounts(replace(settings, max_connections_per_ip_overrides={}))
+        """Its settings name addresses only."""
+        self._overrides_are_known = not settings.max_connections_per_ip_overrides
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
         self._line: list[Connection] = []
@@ -55,21 +59,47 @@ class Server:
         return self._settings
 
     def update_settings(self, settings: NetworkSettings) -> None:
-        """Limits hold from now on; socket options for connections to come. ValueError for an unknown host."""
-        self._settings = self._counts.settings = with_addresses(settings)
+        """Limits hold from now on; socket options for connections to come. Overrides of hosts once these are resolved."""
+        overrides = settings.max_connections_per_ip_overrides
+        if overrides != self._settings.max_connections_per_ip_overrides:
+            self._overrides_are_known = False
+        self._settings = settings
+        self._counts.settings = replace(
+            settings, max_connections_per_ip_overrides=self._counts.settings.max_connections_per_ip_overrides
+        )
         self._announce_room()
+        if not self._overrides_are_known and self._nursery is not None:
+            self._nursery.start_soon(self._learn_overrides)
+
+    async def _learn_overrides(self) -> None:
+        """An unknown host leaves the overrides as they were."""
+        try:
+            await self._take_overrides()
+        except ConfigError as error:
+            _log.error("%s; the overrides stay as they were", error)
+
+    async def _take_overrides(self) -> None:
+        overrides = self._settings.max_connections_per_ip_overrides
+        known = await overrides_by_address(overrides)
+        if overrides is self._settings.max_connections_per_ip_overrides:
+            self._overrides_are_known = True
+            self._counts.settings = replace(self._counts.settings, max_connections_per_ip_overrides=known)
 
     @property
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
-        """Listen on all endpoints, or on none and raise OSError naming `listeners`. Clients wait until `run` accepts."""
+    async def bind(self, endpoints: Iterable[EndPoint]) -> tuple[BoundListener, ...]:
+        """Listen on all endpoints, or on none and raise OSError naming `listeners`. Clients wait until `run` accepts.
+
+        ConfigError for an unknown host in max.connections.per.ip.overrides.
+        """
+        await self._take_overrides()
         bound: list[BoundListener] = []
         try:
             for endpoint in endpoints:
-                bound.append(bind(endpoint, self._settings))
-        except OSError:
+                bound.append(await bind(endpoint, self._settings))
+        except BaseException:
             for listener in bound:
                 listener.close()
             raise
@@ -86,6 +116,8 @@ class Server:
                 nursery.start_soon(self._poller.run)
                 nursery.start_soon(self._give_turns)
                 nursery.start_soon(self._sweep)
+                if not self._overrides_are_known:
+                    nursery.start_soon(self._learn_overrides)
                 task_status.started()
         finally:
             self._nursery = None

@@ -26,7 +26,7 @@ class NetworkSettings:
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    """By textual address or host name; the server resolves names."""
+    """By textual address or host name; the server resolves names (resolving.py)."""
     listener_max_connections: Mapping[str, int] = field(default_factory=dict)
     """listener.name.<name>.max.connections by listener name in capitals."""
     protected_listener: str | None = None

@@ -78,7 +78,7 @@ async def serving(
                 clock or SystemClock(),  # type: ignore[arg-type]
                 worker_pools(nursery).replies,
             )
-            server.bind([LOOPBACK])
+            await server.bind([LOOPBACK])
             await nursery.start(server.run)
             yield server
             nursery.cancel_scope.cancel()

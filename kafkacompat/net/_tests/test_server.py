@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.net._tests.helpers import (
     LOOPBACK,
     ScriptedDispatcher,
@@ -21,7 +21,8 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.listener import accept_forever, bind, textual_address, with_addresses
+from kafkacompat.net.listener import accept_forever, bind
+from kafkacompat.net.resolving import overrides_by_address, textual_address
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import (
@@ -77,7 +78,7 @@ async def test_several_listeners_tell_their_names() -> None:
         pass
     async with trio.open_nursery() as nursery:
         server = Server(dispatcher, NetworkSettings(), SystemClock(), None)  # type: ignore[arg-type]
-        bound = server.bind([LOOPBACK, EndPoint("SAFE", "127.0.0.1", 0, "SASL_PLAINTEXT")])
+        bound = await server.bind([LOOPBACK, EndPoint("SAFE", "127.0.0.1", 0, "SASL_PLAINTEXT")])
         await nursery.start(server.run)
         for listener in bound:
             stream = await trio.open_tcp_stream(listener.host, listener.port)
@@ -88,7 +89,7 @@ async def test_several_listeners_tell_their_names() -> None:
     assert seen == [("PLAINTEXT", False, "127.0.0.1"), ("SAFE", True, "127.0.0.1")]
 
 
-def test_a_taken_port_is_an_error_that_names_the_setting() -> None:
+async def test_a_taken_port_is_an_error_that_names_the_setting() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -97,14 +98,14 @@ def test_a_taken_port_is_an_error_that_names_the_setting() -> None:
         with pytest.raises(
             OSError, match=rf"listeners: .*PLAINTEXT://127\.0\.0\.1:{port}: .*in use"
         ) as raised:
-            server.bind([LOOPBACK, EndPoint("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
+            await server.bind([LOOPBACK, EndPoint("PLAINTEXT", "127.0.0.1", port, "PLAINTEXT")])
     assert raised.value.errno == errno.EADDRINUSE
     assert server.listeners == ()
 
 
-def test_an_unknown_host_is_an_error_that_names_the_setting() -> None:
+async def test_an_unknown_host_is_an_error_that_names_the_setting() -> None:
     with pytest.raises(OSError, match=r"listeners: .*no-such-host\.invalid:1"):
-        bind(EndPoint("PLAINTEXT", "no-such-host.invalid", 1, "PLAINTEXT"), NetworkSettings())
+        await bind(EndPoint("PLAINTEXT", "no-such-host.invalid", 1, "PLAINTEXT"), NetworkSettings())
 
 
 async def test_connections_per_address_are_bounded() -> None:
@@ -168,14 +169,12 @@ def test_overrides_per_address() -> None:
         parse_overrides("10.0.0.1")
 
 
-def test_host_names_in_overrides_are_resolved() -> None:
-    settings = with_addresses(
-        NetworkSettings(max_connections_per_ip_overrides={"localhost": 4, "10.0.0.1": 2})
-    )
-    assert settings.max_connections_per_ip_overrides["127.0.0.1"] == 4
-    assert settings.max_connections_per_ip_overrides["10.0.0.1"] == 2
-    with pytest.raises(ValueError, match=r"max\.connections\.per\.ip\.overrides.*no-such-host"):
-        with_addresses(NetworkSettings(max_connections_per_ip_overrides={"no-such-host.invalid": 1}))
+async def test_host_names_in_overrides_are_resolved() -> None:
+    overrides = await overrides_by_address({"localhost": 4, "10.0.0.1": 2})
+    assert overrides["127.0.0.1"] == 4
+    assert overrides["10.0.0.1"] == 2
+    with pytest.raises(ConfigError, match=r"no-such-host.*max\.connections\.per\.ip\.overrides"):
+        await overrides_by_address({"no-such-host.invalid": 1})
 
 
 async def test_the_least_recently_used_connection_makes_room_for_another_broker() -> None:
@@ -184,7 +183,7 @@ async def test_the_least_recently_used_connection_makes_room_for_another_broker(
     settings = NetworkSettings(max_connections=2, protected_listener="INTERNAL")
     async with trio.open_nursery() as nursery:
         server = Server(dispatcher, settings, clock, None)  # type: ignore[arg-type]
-        outer, inner = server.bind([LOOPBACK, EndPoint("INTERNAL", "127.0.0.1", 0, "PLAINTEXT")])
+        outer, inner = await server.bind([LOOPBACK, EndPoint("INTERNAL", "127.0.0.1", 0, "PLAINTEXT")])
         await nursery.start(server.run)
         clients = [await trio.open_tcp_stream("127.0.0.1", outer.port) for _ in range(2)]
         for clock.ms, stream in ((1, clients[0]), (2, clients[1]), (3, clients[0])):

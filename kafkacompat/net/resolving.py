@@ -1,0 +1,74 @@
+"""Names of hosts to addresses, for what this node listens on and whom it counts.
+
+Duty: ask the system's resolver in a thread, for a bounded time. It may take as long as the name servers let it, and whoever gives
+up leaves the thread behind: neither the loop nor the end of the process waits for it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import trio
+
+from kafkacompat.config import ConfigError, EndPoint
+
+RESOLVE_TIMEOUT_S = 30.0
+OWN_NAME_TIMEOUT_S = 5.0
+
+Address = tuple[socket.AddressFamily, socket.SocketKind, int, tuple[Any, ...]]
+"""What a socket is made with, and bound to."""
+
+
+class NotResolved(OSError):
+    """No answer in time."""
+
+
+async def address_to_bind(endpoint: EndPoint) -> Address:
+    """OSError for a host that is not known. An empty one is every interface."""
+    if endpoint.host:
+        found = await _resolve(endpoint.host, endpoint.port, socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        return family, kind, protocol, address
+    if socket.has_dualstack_ipv6():
+        return socket.AF_INET6, socket.SOCK_STREAM, 0, ("::", endpoint.port)
+    return socket.AF_INET, socket.SOCK_STREAM, 0, ("", endpoint.port)
+
+
+async def overrides_by_address(overrides: Mapping[str, int]) -> dict[str, int]:
+    """max.connections.per.ip.overrides, its host names replaced by their addresses, as Kafka does when it is set.
+
+    ConfigError for a host that is not known.
+    """
+    found: dict[str, int] = {}
+    for host, count in overrides.items():
+        try:
+            addresses = await _resolve(host, None, 0)
+        except OSError as error:
+            raise ConfigError(
+                "max.connections.per.ip.overrides", f"{host}:{count}", f"unknown host: {error.args[-1]}"
+            ) from error
+        found.update((textual_address(str(address[0])), count) for *_, address in addresses)
+    return found
+
+
+async def own_name(endpoints: Iterable[EndPoint]) -> str:
+    """This machine's full name, for endpoints without a host; where there is none nobody is asked."""
+    if all(endpoint.host for endpoint in endpoints):
+        return ""
+    with trio.move_on_after(OWN_NAME_TIMEOUT_S):
+        return await trio.to_thread.run_sync(socket.getfqdn, abandon_on_cancel=True)
+    return socket.gethostname()
+
+
+def textual_address(address: str) -> str:
+    """An IPv4 client of a dual-stack socket under its own address, and no zone."""
+    address = address.partition("%")[0]
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+async def _resolve(host: str, port: int | None, flags: int) -> list[Any]:
+    with trio.move_on_after(RESOLVE_TIMEOUT_S):
+        return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    raise NotResolved(f"the resolver gave no answer in {RESOLVE_TIMEOUT_S:.0f} s")
