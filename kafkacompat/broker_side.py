@@ -109,6 +109,10 @@ class BrokerSide:
         life = self._life = self._make_life(self._incarnation, advertised)
         epoch = await wait_for(life.start())
         await wait_for(quorum.machine.when_at(epoch))
+        self._periodic = PeriodicWork(
+            config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
+        )
+        self._logs.on_stale = self._periodic.checkpoint_soon
         self._groups.start()
         self._transactions.start()
         self._take_image(MetadataImage(), quorum.machine.image)
@@ -118,14 +122,10 @@ class BrokerSide:
         self._opening.on_image(quorum.machine.image)
         await doors.nursery.start(server.run)
         await wait_for(life.ready_to_unfence())
-        self._periodic = PeriodicWork(
-            config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
-        )
         self._periodic.start()
         self._cleaning = self._make_cleaning()
         if config.bool("log.cleaner.enable"):
             self._cleaning.start()
-            self._logs.on_retired = self._cleaning.checkpoint_soon
 
     def _make_cleaning(self) -> BackgroundCleaning:
         doors, settings = self._doors, self._settings
@@ -138,7 +138,6 @@ class BrokerSide:
             logger.warning,
             own_process_bytes=OWN_PROCESS_BYTES,
         )
-        cleaner.load_checkpoints()
         return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)
 
     def _build(self) -> ApiDispatcher:

@@ -402,6 +402,18 @@ class PreparedLog(Protocol):
         ...
 
 
+class Plan(Protocol):
+    """Work with files, prepared in the loop's thread."""
+
+    def run(self) -> None:
+        """The blocking part; touches nothing of the loop's."""
+        ...
+
+    def finish(self) -> None:
+        """After `run`, in the loop's thread: take over what came of it."""
+        ...
+
+
 class LogManager(Protocol):
     """Owns every partition's log and the log directories."""
 
@@ -427,6 +439,18 @@ class LogManager(Protocol):
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         """Whether the log is here, or may lie in a directory that is offline."""
+        ...
+
+    def may_make(self, topic_partition: TopicPartition) -> bool:
+        """False while the checkpoints speak of a log of that name that has gone: `clear_names` first."""
+        ...
+
+    def clear_names(self, names: Sequence[TopicPartition]) -> Plan | None:
+        """What has logs of these names made; None when nothing stands in their way."""
+        ...
+
+    def when_true(self, log: Log) -> Deferred[None]:
+        """There once no checkpoint says more of a log than is true: it was cut back."""
         ...
 
     def prepare(

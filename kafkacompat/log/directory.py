@@ -6,6 +6,7 @@ written by whoever formats nodes; here only its directory id is of use, and it i
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -60,9 +61,20 @@ def marked_name(topic_partition: TopicPartition, suffix: str) -> str:
 
 
 class LogDirectory:
-    """Checkpoints are written whole."""
+    """Checkpoints are written whole, in any thread: of two writers of one file the one that began later wins."""
 
-    __slots__ = ("_disk", "_written", "directory_id", "failure", "noted_ms", "path")
+    __slots__ = (
+        "_begun",
+        "_disk",
+        "_lock",
+        "_newest",
+        "_said",
+        "_turns",
+        "directory_id",
+        "failure",
+        "noted_ms",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: str, directory_id: bytes) -> None:
         self._disk = disk
@@ -72,7 +84,14 @@ class LogDirectory:
         """Why the directory is offline; None while it serves."""
         self.noted_ms: int | None = None
         """When an error that left it online was last noted, monotonic."""
-        self._written: dict[str, Mapping[TopicPartition, int]] = {}
+        self._said: dict[str, Mapping[TopicPartition, int]] = {}
+        """What each checkpoint file says."""
+        self._begun: dict[str, dict[int, Mapping[TopicPartition, int]]] = {}
+        """What it may say instead, by turn: writes that are under way, and those that failed."""
+        self._turns = 0
+        self._lock = threading.Lock()
+        self._newest: dict[str, int] = {}
+        """Of each file the turn written last; for writers alone."""
 
     @property
     def online(self) -> bool:
@@ -85,27 +104,66 @@ class LogDirectory:
             return None
         epoch = parse_clean_shutdown(self._disk.read_bytes(path))
         self._disk.remove(path)
+        # What is written from now on must not be taken for cleanly closed by a start after a power loss.
+        self._disk.sync_directory(self.path)
         return epoch
 
     def mark_clean(self, broker_epoch: int) -> None:
         self._disk.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
 
-    def read_offsets(self, name: str) -> tuple[dict[TopicPartition, int], str | None]:
+    def read_offsets(self, name: str) -> tuple[Mapping[TopicPartition, int], str | None]:
         """A checkpoint and, when it cannot be read, why: what it would have said is then taken to be nothing."""
         path = f"{self.path}/{name}"
         if not self._disk.exists(path):
             return {}, None
         try:
-            return parse_offsets(self._disk.read_bytes(path)), None
+            said = self._said[name] = parse_offsets(self._disk.read_bytes(path))
         except CheckpointCorrupt as error:
             return {}, f"{path}: {error}"
+        return said, None
+
+    def said_of(self, name: str, topic_partition: TopicPartition) -> int:
+        """The most that a start might read there of the partition; -1 for nothing."""
+        most = self._said.get(name, {}).get(topic_partition, -1)
+        for offsets in self._begun.get(name, {}).values():
+            most = max(most, offsets.get(topic_partition, -1))
+        return most
+
+    def names_in(self, name: str) -> set[TopicPartition]:
+        """The partitions that a checkpoint speaks of."""
+        return set(self._said.get(name, {})).union(*self._begun.get(name, {}).values())
 
     def holds(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether the checkpoint was last written with these offsets, and is still there: a directory that nobody writes to may
-        have failed as well."""
-        return self._written.get(name) == offsets and self._disk.exists(f"{self.path}/{name}")
+        """Whether the checkpoint has these offsets, and is still there: a directory that nobody writes to may have failed as
+        well."""
+        return (
+            not self._begun.get(name)
+            and self._said.get(name) == offsets
+            and self._disk.exists(f"{self.path}/{name}")
+        )
 
-    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write a checkpoint and sync it. Blocks; one call at a time for each name, in any thread."""
-        self._disk.write_atomic(f"{self.path}/{name}", format_offsets(offsets))
-        self._written[name] = offsets
+    def begin_write(self, name: str, offsets: Mapping[TopicPartition, int]) -> int:
+        """A checkpoint is about to be written: its turn, for `write` and `finish_write`."""
+        self._turns += 1
+        self._begun.setdefault(name, {})[self._turns] = offsets
+        return self._turns
+
+    def write(self, name: str, offsets: Mapping[TopicPartition, int], turn: int) -> None:
+        """Write a checkpoint and sync it, unless a later one was written meanwhile. Blocks; any thread."""
+        with self._lock:
+            if turn > self._newest.get(name, 0):
+                self._disk.write_atomic(f"{self.path}/{name}", format_offsets(offsets))
+                self._newest[name] = turn
+
+    def finish_write(self, name: str, turn: int) -> None:
+        """It is written. Of one that failed nobody knows which of the two versions the disk has."""
+        begun = self._begun[name]
+        if turn in begun:
+            self._said[name] = begun[turn]
+            self._begun[name] = {each: offsets for each, offsets in begun.items() if each > turn}
+
+    def write_now(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """All three. Blocks."""
+        turn = self.begin_write(name, offsets)
+        self.write(name, offsets, turn)
+        self.finish_write(name, turn)

@@ -48,6 +48,26 @@ class LeaderEpochCache:
         self._starts.append(start_offset)
         self.changed = True
 
+    def confirm(self, epoch: int, offset: int) -> None:
+        """A batch of this epoch lies at this offset, and nothing is known of what follows it: whatever says otherwise goes."""
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= offset:
+            return
+        if self.epoch_for_offset(offset) == epoch:
+            return
+        kept = min(bisect_right(self._epochs, epoch), bisect_left(self._starts, offset))
+        del self._epochs[kept:], self._starts[kept:]
+        if not kept or self._epochs[-1] != epoch:
+            self._epochs.append(epoch)
+            self._starts.append(offset)
+        self.changed = True
+
+    def put_before(self, earlier: LeaderEpochCache) -> None:
+        """Epochs of what lies before the first one here. The last of them may be that one, which then began there."""
+        known = bisect_right(self._epochs, earlier.latest_epoch())
+        self._epochs[:known] = earlier._epochs
+        self._starts[:known] = earlier._starts
+        self.changed = True
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or after the log's new end."""
         kept = bisect_left(self._starts, end_offset)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.ids import METADATA_TOPIC, NO_EPOCH, TopicPartition
 from kafkacompat.log.checkpoint import (
+    CLEANER_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -36,6 +37,7 @@ class LoadTask:
     __slots__ = (
         "_opener",
         "clean",
+        "cleaned_to",
         "directory",
         "high_watermark",
         "is_future",
@@ -58,6 +60,7 @@ class LoadTask:
         recovery_point: int,
         log_start: int,
         high_watermark: int,
+        cleaned_to: int,
     ) -> None:
         self._opener = opener
         self.directory = directory
@@ -68,6 +71,7 @@ class LoadTask:
         self.recovery_point = recovery_point
         self.log_start = log_start
         self.high_watermark = high_watermark
+        self.cleaned_to = cleaned_to
         self.result: PartitionLog | OSError | CheckpointCorrupt | None = None
 
     def run(self) -> None:
@@ -94,7 +98,7 @@ def look_into(
     """List the partitions of a directory, with their checkpointed offsets; the clean mark is taken away."""
     epoch = directory.take_clean_mark()
     offsets = {}
-    for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE):
+    for name in (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE):
         offsets[name], trouble = directory.read_offsets(name)
         if trouble is not None:
             note(trouble)
@@ -120,6 +124,7 @@ def look_into(
                     recovery_point=offsets[RECOVERY_POINT_FILE].get(partition, 0),
                     log_start=offsets[LOG_START_FILE].get(partition, 0),
                     high_watermark=offsets[HIGH_WATERMARK_FILE].get(partition, 0),
+                    cleaned_to=offsets[CLEANER_FILE].get(partition, -1),
                 )
             )
     return Found(tasks, doomed, NO_EPOCH if epoch is None else epoch)

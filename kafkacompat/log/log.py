@@ -263,9 +263,8 @@ class PartitionLog(ReadableLog):
             )
         if offset <= self.log_start_offset:
             return False
+        # The epochs are trimmed with the segments: after a crash the log may begin where it did, for the checkpoint comes later.
         self.log_start_offset = offset
-        self._epochs.truncate_from_start(offset)
-        self._write_epochs()
         return True
 
     # -- epochs
@@ -387,7 +386,7 @@ class PartitionLog(ReadableLog):
         for segment in dropped:
             self._snapshots.remove(segment.base_offset)
         self.log_start_offset = max(self.log_start_offset, self._segments.items[0].base_offset)
-        self._epochs.truncate_from_start(self.log_start_offset)
+        self._epochs.truncate_from_start(self._segments.items[0].base_offset)
         self._write_epochs()
         return count
 

@@ -15,11 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
-from kafkacompat.log.checkpoint import (
-    HIGH_WATERMARK_FILE,
-    LOG_START_FILE,
-    RECOVERY_POINT_FILE,
-)
+from kafkacompat.log.checkpointing import FILES, CheckpointPlan, Checkpoints, offsets_of
 from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
     DELETE_SUFFIX,
@@ -33,13 +29,13 @@ from kafkacompat.log.loading import LoadTask, agreed_epoch, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.preparation import Preparation
-from kafkacompat.log.upkeep import log_starts
 from kafkacompat.ports import LogDirStatus, LogRefused, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.ports import Clock, Disk, Log
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Clock, Disk, Log, Plan
 
 Note = Callable[[str], None]
 NOTE_AGAIN_MS = 10_000
@@ -77,6 +73,7 @@ class LogManager:
         self.doomed = DeletionQueue(disk, clock, note)
         self._opener = LogOpener(disk, clock, self.doomed.add_files, randrange, note)
         self.futures = FutureLogs(disk, self._opener, self.doomed)
+        self.checkpoints = Checkpoints(self)
         self.preferred: dict[TopicPartition, LogDirectory] = {}
         """Where logs that are yet to be made were asked to lie (AlterReplicaLogDirs). In memory only, as in Kafka."""
         self.cordoned: frozenset[Uuid] = frozenset()
@@ -87,8 +84,8 @@ class LogManager:
         """Told which partitions a failed directory took along."""
         self.on_directory_failed: Callable[[LogDirectory], None] = lambda directory: None
         """Told once of each directory that failed, after `on_offline`."""
-        self.on_retired: Callable[[], None] = lambda: None
-        """Told of each log that is deleted or strays: no checkpoint is to speak of it when another comes by its name."""
+        self.on_stale: Callable[[], None] = self.checkpoint_now
+        """Told when checkpoints may say too much: a log went, or was cut back. They are to be written anew soon."""
         self.closed = False
         self.previous_broker_epoch = -1
         """Of the clean stop before this start; -1 when there was none in every directory."""
@@ -132,12 +129,24 @@ class LogManager:
                     raise OSError(
                         f"{task.name} lies in both {other.path} and {task.directory.path}; one must be removed"
                     )
+                if task.cleaned_to <= task.result.log_end_offset:
+                    task.result.cleaned_to = task.cleaned_to
                 self._adopt(task.result, task.directory)
             elif isinstance(task.result, Exception):
                 error = task.result
                 self.fail_directory(
                     task.directory, error if isinstance(error, OSError) else OSError(f"{task.name}: {error}")
                 )
+        self._carry_out(self.checkpoints.after_load())
+
+    def checkpoint_now(self) -> None:
+        """Every checkpoint in which something has moved. Blocks."""
+        self._carry_out(self.checkpoints.plan(*FILES))
+
+    def _carry_out(self, plan: CheckpointPlan | None) -> None:
+        if plan is not None:
+            plan.run()
+            plan.finish()
 
     def _open_found(self, task: LoadTask) -> PartitionLog:
         return self._opener.open_log(
@@ -156,6 +165,10 @@ class LogManager:
         self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid, config: LogConfig
     ) -> PartitionLog:
         path = f"{directory.path}/{partition_directory(name)}"
+        if not self.may_make(name):
+            raise LogRefused(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the checkpoints still speak of another log of {name}"
+            )
         log = self._opener.open_log(path, name, topic_id, config, clean=True)
         self._adopt(log, directory)
         self.preferred.pop(name, None)
@@ -180,13 +193,10 @@ class LogManager:
         logs = self.every_log_in(directory)
         for log in logs.values():
             log.close()
-        for name, offsets in (
-            (RECOVERY_POINT_FILE, {name: log.recovery_point for name, log in logs.items()}),
-            (LOG_START_FILE, log_starts(logs)),
-            (HIGH_WATERMARK_FILE, {name: log.high_watermark for name, log in logs.items()}),
-        ):
-            if not directory.holds(name, offsets):
-                directory.write_offsets(name, offsets)
+        for file in FILES:
+            offsets = offsets_of(file, logs)
+            if not directory.holds(file, offsets):
+                directory.write_now(file, offsets)
         directory.mark_clean(broker_epoch)
 
     # -- partitions
@@ -231,6 +241,18 @@ class LogManager:
         """Whether the log is here, or may lie in a directory that is offline."""
         return topic_partition in self.logs or len(self._online()) < len(self.directories)
 
+    def may_make(self, topic_partition: TopicPartition) -> bool:
+        """False while the checkpoints speak of a log of that name that has gone: `clear_names` first."""
+        return not self.checkpoints.are_stale(topic_partition)
+
+    def clear_names(self, names: Iterable[TopicPartition]) -> Plan | None:
+        """What has logs of these names made; None when nothing stands in their way."""
+        return self.checkpoints.without(names)
+
+    def when_true(self, log: Log) -> Deferred[None]:
+        """There once no checkpoint says more of a log than is true: it was cut back."""
+        return self.checkpoints.when_true(log)
+
     def prepare(
         self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
     ) -> Preparation:
@@ -243,7 +265,13 @@ class LogManager:
         name, directory = prepared.topic_partition, prepared.directory
         path = f"{directory.path}/{partition_directory(name)}"
         try:
-            if not prepared.made or name in self.logs or not directory.online or self._disk.exists(path):
+            if (
+                not prepared.made
+                or name in self.logs
+                or not directory.online
+                or self._disk.exists(path)
+                or not self.may_make(name)
+            ):
                 raise OSError(errno.EEXIST, "the prepared log has no place", path)
             self._disk.rename(prepared.path, path)
             self._make(directory, name, prepared.topic_id, config)
@@ -261,7 +289,7 @@ class LogManager:
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
         """Rename the directory now, remove it after file.delete.delay.ms."""
-        self.futures.discard(topic_partition)
+        self.discard_future(topic_partition)
         self._retire(topic_partition, DELETE_SUFFIX)
 
     def mark_stray(self, topic_partition: TopicPartition) -> None:
@@ -278,7 +306,7 @@ class LogManager:
         self._disk.rename(log.directory, target)
         if suffix == DELETE_SUFFIX:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
-        self.on_retired()
+        self.on_stale()
 
     # -- moves between directories
 
@@ -287,6 +315,11 @@ class LogManager:
         if len(self._online()) < len(self.directories):
             # There may be a future log of it in the one that is offline.
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "a log directory is offline")
+        if not self.may_make(name):
+            self.on_stale()
+            raise LogRefused(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the checkpoints still speak of an earlier log of {name}"
+            )
         try:
             return self.futures.begin(self.logs[name], directory)
         except OSError as error:
@@ -307,7 +340,14 @@ class LogManager:
             self.directory_failed(to_blame, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._adopt(log, home)
+        self.on_stale()
         return log
+
+    def discard_future(self, name: TopicPartition) -> None:
+        """It is not wanted any more."""
+        if name in self.futures.logs:
+            self.futures.discard(name)
+            self.on_stale()
 
     def future_failed(self, name: TopicPartition, error: OSError) -> None:
         """As `partition_failed`, of its future log."""
@@ -375,6 +415,7 @@ class LogManager:
         for name in lost:
             self.logs.pop(name).release()
             del self._home[name]
+        self.checkpoints.look()
         if lost:
             self.on_offline(lost)
         if fails_now:
@@ -386,6 +427,16 @@ class LogManager:
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.online]
+
+    def log_in(self, directory: LogDirectory, name: TopicPartition) -> PartitionLog | None:
+        """The current log or the future one, whichever lies there."""
+        if self._home.get(name) is directory:
+            return self.logs[name]
+        return self.futures.logs[name] if self.futures.home(name) is directory else None
+
+    def has(self, log: Log) -> bool:
+        name = log.topic_partition
+        return self.logs.get(name) is log or self.futures.logs.get(name) is log
 
     def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
         """Every current log that lies in a directory; a copy."""

@@ -92,7 +92,9 @@ class ReadableLog:
         self._state = parts.state
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
-        self.high_watermark = min(max(high_watermark, self.log_start_offset), self.log_end_offset)
+        # One that is out of range was another log's, or of what the disk has lost. Too low does no harm.
+        is_ours = self.log_start_offset <= high_watermark <= self.log_end_offset
+        self.high_watermark = high_watermark if is_ours else self.log_start_offset
 
     @property
     def last_stable_offset(self) -> int:

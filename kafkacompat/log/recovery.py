@@ -3,12 +3,14 @@
 Duty: remove leftovers, finish interrupted swaps, load segments, after an unclean stop check every batch from the recovery
 point on and index it anew, rebuild producer state. Must not know: topics, images, other partitions.
 What a crash leaves: a torn last batch (cut off), index files that lag (built anew), snapshots of offsets that are gone
-(removed). A damaged batch in the middle ends the log there; what follows it is set aside as `.deleted`, as Kafka does.
+(removed), epochs of before (the batches tell better ones). What a checkpoint says that cannot be true of the log that is found,
+it says of another one or of what the disk has lost: it is not believed. A damaged batch in the middle ends the log there; what
+follows it is set aside as `.deleted`, as Kafka does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
@@ -39,6 +41,7 @@ from kafkacompat.records.record import RecordMalformed
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.ports import Disk
+    from kafkacompat.records.batch import BatchHeader
 
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 Note = Callable[[str], None]
@@ -73,23 +76,27 @@ def open_directory(
         if unsound is not None:
             start = unsound if clean else min(start, unsound)
         _recover(disk, segments, snapshots, epochs, max(start, 0), max(log_start_offset, first_base), note)
+        if not clean and recovery_point > segments[-1].next_offset():
+            note(
+                f"{directory}: the log ends at {segments[-1].next_offset()}, below its recovery point {recovery_point}; "
+                "all of it is checked"
+            )
+            recovery_point = 0
+            _recover(disk, segments, snapshots, epochs, 0, first_base, note)
     log_end_offset = segments[-1].next_offset() if segments else log_start_offset
     if log_end_offset < log_start_offset:
         note(
-            f"{directory}: the log ends at {log_end_offset}, below its start {log_start_offset}; it starts anew there"
+            f"{directory}: the log ends at {log_end_offset}, below its start {log_start_offset}, which is not believed"
         )
-        _set_aside(disk, segments)
-        segments = []
-        epochs.clear()
-        snapshots.remove_all()
-        log_end_offset = log_start_offset
+        log_start_offset = first_base
     if not segments:
         segments = [
             Segment(disk, directory, log_start_offset, config.index_interval_bytes, now_ms, create=True)
         ]
     log_start_offset = max(log_start_offset, segments[0].base_offset)
-    epochs.truncate_from_start(log_start_offset)
+    epochs.truncate_from_start(segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
+    _complete_epochs(segments, epochs, log_start_offset, log_end_offset)
     snapshots.remove_strays([segment.base_offset for segment in segments])
     state = ProducerState()
     snapshots.load_latest(state, log_start_offset, log_end_offset)
@@ -259,8 +266,8 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
             if not segment.base_offset <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET:
                 raise BatchCorrupt(f"offset {header.last_offset} in the segment at {segment.base_offset}")
             if header.magic == 2:
-                if header.leader_epoch >= 0 and header.leader_epoch > epochs.latest_epoch():
-                    epochs.assign(header.leader_epoch, header.base_offset)
+                if header.leader_epoch >= 0:
+                    epochs.confirm(header.leader_epoch, header.base_offset)
                 apply_batch(state, header, batch, segment)
             segment.index_batch(header)
             valid = header.position + header.size
@@ -270,6 +277,37 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     segment.cut(valid)
     segment.finish_reindex()
     return cut
+
+
+def _complete_epochs(
+    segments: list[Segment], epochs: LeaderEpochCache, log_start_offset: int, log_end_offset: int
+) -> None:
+    """Take the epochs from the log's start up to the first known one from the batches.
+
+    The file may begin later than the log: it was trimmed with a start that no checkpoint told before a crash. An earlier epoch
+    would seem to reach up to the first known one, and a follower's records of it that nobody else has be taken for right.
+    """
+    known = epochs.entries
+    end = known[0][1] if known else log_end_offset
+    if end <= log_start_offset:
+        return
+    earlier = LeaderEpochCache()
+    for header in _headers(segments, log_start_offset, end):
+        if header.magic == 2 and header.leader_epoch >= 0:
+            earlier.confirm(header.leader_epoch, max(header.base_offset, log_start_offset))
+    if earlier.entries:
+        epochs.put_before(earlier)
+
+
+def _headers(segments: list[Segment], offset: int, end: int) -> Iterator[BatchHeader]:
+    """Of the batches from the one that holds an offset on, below an end."""
+    for segment in _from(segments, offset):
+        found = segment.find(max(offset, segment.base_offset)) if segment.size else None
+        if found is not None:
+            for header in segment.headers(found[0]):
+                if header.base_offset >= end:
+                    return
+                yield header
 
 
 def _set_aside(disk: Disk, segments: list[Segment]) -> None:

@@ -8,30 +8,24 @@ is being written to would hold appends up, and recovery reads the whole segment 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from kafkacompat.log.checkpoint import HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE
+from kafkacompat.log.checkpoint import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
+    from kafkacompat.log.checkpointing import CheckpointPlan
     from kafkacompat.log.deletion import DeletionQueue, Doomed
-    from kafkacompat.log.directory import LogDirectory
     from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
 
 NEVER = 2**63 - 1
-
-
-class Plan(Protocol):
-    def run(self) -> None:
-        """The blocking part; touches nothing of the loop's."""
-        ...
-
-    def finish(self) -> None:
-        """After `run`, in the loop's thread: take over what came of it."""
-        ...
 
 
 class FlushPlan:
@@ -70,30 +64,6 @@ class FlushPlan:
             log.finish_flush(flush)
         for log, error in self._failures:
             self._manager.log_failed(log, error)
-
-
-class CheckpointPlan:
-    """One checkpoint file of each directory where something has moved."""
-
-    __slots__ = ("_failures", "_manager", "_writes")
-
-    def __init__(
-        self, manager: LogManager, writes: list[tuple[LogDirectory, str, Mapping[TopicPartition, int]]]
-    ) -> None:
-        self._manager = manager
-        self._writes = writes
-        self._failures: list[tuple[LogDirectory, OSError]] = []
-
-    def run(self) -> None:
-        for directory, name, offsets in self._writes:
-            try:
-                directory.write_offsets(name, offsets)
-            except OSError as error:
-                self._failures.append((directory, error))
-
-    def finish(self) -> None:
-        for directory, error in self._failures:
-            self._manager.directory_failed(directory, error)
 
 
 class RemovalPlan:
@@ -147,32 +117,19 @@ class LogUpkeep:
 
     def checkpoint_high_watermarks(self) -> CheckpointPlan | None:
         """replica.high.watermark.checkpoint.interval.ms."""
-        return self._checkpoint(
-            HIGH_WATERMARK_FILE, lambda logs: {name: log.high_watermark for name, log in logs.items()}
-        )
+        return self._manager.checkpoints.plan(HIGH_WATERMARK_FILE)
 
     def checkpoint_recovery_points(self) -> CheckpointPlan | None:
         """log.flush.offset.checkpoint.interval.ms."""
-        return self._checkpoint(
-            RECOVERY_POINT_FILE, lambda logs: {name: log.recovery_point for name, log in logs.items()}
-        )
+        return self._manager.checkpoints.plan(RECOVERY_POINT_FILE)
 
     def checkpoint_log_starts(self) -> CheckpointPlan | None:
         """log.flush.start.offset.checkpoint.interval.ms."""
-        return self._checkpoint(LOG_START_FILE, log_starts)
+        return self._manager.checkpoints.plan(LOG_START_FILE)
 
-    def _checkpoint(
-        self,
-        name: str,
-        offsets_of: Callable[[Mapping[TopicPartition, PartitionLog]], Mapping[TopicPartition, int]],
-    ) -> CheckpointPlan | None:
-        writes = []
-        for directory in self._manager.directories:
-            if directory.online:
-                offsets = offsets_of(self._manager.every_log_in(directory))
-                if not directory.holds(name, offsets):
-                    writes.append((directory, name, offsets))
-        return CheckpointPlan(self._manager, writes) if writes else None
+    def checkpoint_cleaned(self) -> CheckpointPlan | None:
+        """Up to where logs are clean; after each cleaning."""
+        return self._manager.checkpoints.plan(CLEANER_FILE)
 
     def enforce_retention(self, now_ms: int) -> int:
         """log.retention.check.interval.ms: how many segments went."""
@@ -198,12 +155,3 @@ class LogUpkeep:
         queue = self._manager.doomed
         due = queue.take_due(monotonic_ms)
         return RemovalPlan(queue, due) if due else None
-
-
-def log_starts(logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
-    """Kafka lists only partitions whose start lies above their first segment's base."""
-    return {
-        name: log.log_start_offset
-        for name, log in logs.items()
-        if log.log_start_offset > log.segments[0].base_offset
-    }

@@ -72,8 +72,7 @@ class BackgroundCleaning:
     def start(self) -> None:
         self._look()
 
-    def checkpoint_soon(self) -> None:
-        """A log went: its name leaves the checkpoint without waiting for the next look."""
+    def _checkpoint_soon(self) -> None:
         if self._stopped is None:
             self._checkpoints.ask("checkpoint of the cleaner", self._cleaner.checkpoint)
 
@@ -89,7 +88,7 @@ class BackgroundCleaning:
         if self._stopped is None:
             self._timers.call_after(max(self._dynamic.int("log.cleaner.backoff.ms"), 1), self._look)
             self._fill()
-            self.checkpoint_soon()
+            self._checkpoint_soon()
 
     def _fill(self) -> None:
         """Begin cleanings while threads are free and logs dirty."""

@@ -45,6 +45,8 @@ class Upkeep(Protocol):
 
     def checkpoint_log_starts(self) -> Plan | None: ...
 
+    def checkpoint_cleaned(self) -> Plan | None: ...
+
     def enforce_retention(self, now_ms: int) -> int: ...
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None: ...
@@ -136,12 +138,11 @@ class PeriodicWork:
 
     def start(self) -> None:
         """Set every timer; they go on as long as the timers run. An interval of 0 means once, as in Kafka."""
-        upkeep = self._upkeep
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
         self._every("log.flush.offset.checkpoint.interval.ms", self._flush_closed_segments, INITIAL_DELAY)
         self._every(
             "log.flush.start.offset.checkpoint.interval.ms",
-            lambda: self._files.ask("checkpoint of the log starts", upkeep.checkpoint_log_starts),
+            self._checkpoint_log_starts,
             INITIAL_DELAY,
         )
         self._every("log.flush.scheduler.interval.ms", self._flush_overdue, INITIAL_DELAY)
@@ -177,13 +178,28 @@ class PeriodicWork:
 
         self._timers.call_after(interval_ms if first_name is None else self._config.int(first_name), run)
 
+    def checkpoint_soon(self) -> None:
+        """Logs went, or were cut back: what the checkpoints say of them goes at once. Also before `start`. However many they are,
+        each file is written twice at most: once as they begin to go, and once after that."""
+        if not self._stopped:
+            self._checkpoint_log_starts()
+            self._checkpoint_high_watermarks()
+            self._checkpoint_recovery_points()
+            self._files.ask("checkpoint of the cleaner", self._upkeep.checkpoint_cleaned)
+
+    def _checkpoint_log_starts(self) -> None:
+        self._files.ask("checkpoint of the log starts", self._upkeep.checkpoint_log_starts)
+
+    def _checkpoint_recovery_points(self) -> None:
+        self._files.ask("checkpoint of the recovery points", self._upkeep.checkpoint_recovery_points)
+
     def _checkpoint_high_watermarks(self) -> None:
         self._files.ask("checkpoint of the high watermarks", self._upkeep.checkpoint_high_watermarks)
 
     def _flush_closed_segments(self) -> None:
         self._syncs.ask("flush of closed segments", self._upkeep.flush_closed_segments)
         # What earlier syncs made durable; this one's follows an interval later, as in Kafka.
-        self._files.ask("checkpoint of the recovery points", self._upkeep.checkpoint_recovery_points)
+        self._checkpoint_recovery_points()
 
     def _flush_overdue(self) -> None:
         self._syncs.ask("flush by flush.ms", lambda: self._upkeep.flush_overdue(self._clock.monotonic_ms()))

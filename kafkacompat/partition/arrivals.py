@@ -3,7 +3,8 @@
 Duty: keep them in order and have them opened, with the files made by a worker, for making one may take a millisecond and
 requests would wait. Must not know: logs, roles, images. As in Kafka, the reply to the creation of a large topic does not wait
 for every log; unlike there nobody meets a partition that is not open yet. Only partitions that cannot have a log already may
-wait here, for retention must not look at a log before its topic's settings are known.
+wait here, for retention must not look at a log before its topic's settings are known. A name that checkpoints still speak of waits
+until they are written anew: whoever asks for it meanwhile is told to come again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.ports import LogManager, PreparedLog, Timers, Workers
+    from kafkacompat.ports import LogManager, Plan, PreparedLog, Timers, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +89,11 @@ class Arrivals:
         self._waiting.pop(name, None)
 
     def open_now(self, name: Key) -> bool:
-        """False when no such partition waits."""
-        waiting = self._waiting.pop(name, None)
-        if waiting is None:
+        """False when no such partition waits, or it cannot be opened yet."""
+        waiting = self._waiting.get(name)
+        if waiting is None or not self._log_manager.may_make(TopicPartition(*name)):
             return False
+        del self._waiting[name]
         self._open(TopicPartition(*name), *waiting)
         return True
 
@@ -105,14 +107,17 @@ class Arrivals:
         except LogRefused:
             self._open_unprepared(names)
             return
-        job = self._workers.submit(partial(run_all, prepared))
-        job.on_done(partial(self._open_slice, names, prepared))
+        clearing = self._log_manager.clear_names([TopicPartition(*name) for name in names])
+        job = self._workers.submit(partial(run_all, clearing, prepared))
+        job.on_done(partial(self._open_slice, names, prepared, clearing))
 
     def _prepare(self, name: Key) -> PreparedLog:
         topic_id, image = self._waiting[name]
         return self._log_manager.prepare(TopicPartition(*name), topic_id, image.directory(self._node_id))
 
-    def _open_slice(self, names: list[Key], prepared: list[PreparedLog], done: Deferred[None]) -> None:
+    def _open_slice(
+        self, names: list[Key], prepared: list[PreparedLog], clearing: Plan | None, done: Deferred[None]
+    ) -> None:
         if self._log_manager.closed:
             return
         try:
@@ -123,18 +128,25 @@ class Arrivals:
                 self._log_manager.discard(files)
             self._timers.call_after(RETRY_INTERVAL_MS, self._prepare_slice)
             return
-        placed = True
+        if clearing is not None:
+            clearing.finish()
+        placed, delay_ms = True, SLICE_INTERVAL_MS
         for name, files in zip(names, prepared, strict=True):
             waiting = self._waiting.get(name)
             if waiting is None or waiting[0] != files.topic_id:
                 self._log_manager.discard(files)
+                continue
+            if not self._log_manager.may_make(files.topic_partition):
+                # The disk did not take the checkpoints.
+                self._log_manager.discard(files)
+                placed, delay_ms = False, RETRY_INTERVAL_MS
                 continue
             placed = self._log_manager.place(files, self._log_config(name[0])) and placed
             self.open_now(name)
         if placed:
             self._prepare_slice()
         else:
-            self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
+            self._timers.call_after(delay_ms, self._prepare_slice)
 
     def _open_unprepared(self, names: list[Key]) -> None:
         for name in names:
@@ -142,7 +154,9 @@ class Arrivals:
         self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
 
 
-def run_all(prepared: list[PreparedLog]) -> None:
+def run_all(clearing: Plan | None, prepared: list[PreparedLog]) -> None:
     """Blocks; for a worker."""
+    if clearing is not None:
+        clearing.run()
     for one in prepared:
         one.run()

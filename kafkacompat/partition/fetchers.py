@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
 from kafkacompat.partition.followers import Followed, FollowerFetches
-from kafkacompat.partition.following import take_earliest, take_latest
+from kafkacompat.partition.following import has_nothing_below, take_earliest, take_latest
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -46,6 +46,10 @@ class FetcherHost(Protocol):
     def fetched(self, outcome: Fetched) -> None: ...
 
     def storage_failed(self, core: PartitionCore, error: OSError) -> None: ...
+
+    def when_true(self, core: PartitionCore) -> Deferred[None]:
+        """There once no checkpoint says more of its log than is true."""
+        ...
 
     def idle(self, fetcher: Fetcher) -> None:
         """It has nothing left to follow: it may be closed."""
@@ -169,6 +173,8 @@ class Fetcher:
             self._host.storage_failed(core, failure)
         for followed, problem in outcome.failed:
             self._tell_failed(followed, problem)
+        for followed in outcome.truncated:
+            self._resume_when_true(followed)
         if outcome.out_of_range:
             self._ask_offsets(outcome.out_of_range, LATEST)
         else:
@@ -176,6 +182,16 @@ class Fetcher:
 
     def _tell_failed(self, followed: Followed, problem: Exception) -> None:
         logger.error("%s is not followed until its leader changes", followed.name, exc_info=problem)
+
+    def _resume_when_true(self, followed: Followed) -> None:
+        """Its log was cut back. What it fetches from now on counts as replicated, so a start must not believe what was."""
+
+        def resume(_: Deferred[None]) -> None:
+            self.fetches.resolved(followed)
+            if not self._closed:
+                self._wake_at(self._clock.monotonic_ms())
+
+        self._host.when_true(followed.core).on_done(resume)
 
     def _done(self) -> None:
         self._busy = False
@@ -220,7 +236,7 @@ class Fetcher:
             if answer.error_code != ErrorCode.NONE:
                 self._refused(followed, answer.error_code, later_ms)
             elif self._settle(followed, timestamp, answer.offset, later_ms):
-                self.fetches.resolved(followed)
+                self._resume_when_true(followed)
             elif followed.resolving:
                 unsettled.append(followed)
         for followed in waiting.values():
@@ -242,10 +258,12 @@ class Fetcher:
         end = core.log.log_end_offset
         try:
             if timestamp == LATEST:
-                if not take_latest(core, offset):
+                followed.begins_anew = followed.begins_anew or has_nothing_below(core.log, offset)
+                if followed.begins_anew or not take_latest(core, offset):
                     return False
             else:
-                take_earliest(core, offset)
+                take_earliest(core, offset, anew=followed.begins_anew)
+                followed.begins_anew = False
         except OSError as failure:
             self.fetches.resolved(followed, later_ms)
             self._host.storage_failed(core, failure)

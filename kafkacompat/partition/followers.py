@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import TopicPartition, Uuid
-from kafkacompat.partition.following import append_fetched, take_watermarks, truncate_to_divergence
+from kafkacompat.partition.following import (
+    append_fetched,
+    divergence,
+    has_nothing_below,
+    take_watermarks,
+    truncate_to_divergence,
+)
 from kafkacompat.partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -59,7 +65,7 @@ FIRST_BACKOFF_MS = 20
 class Followed:
     """One partition in a fetcher. Its core's leader epoch may move on while `epoch` is what was assigned."""
 
-    __slots__ = ("asked", "core", "epoch", "failed", "ready_ms", "refusals", "resolving")
+    __slots__ = ("asked", "begins_anew", "core", "epoch", "failed", "ready_ms", "refusals", "resolving")
 
     def __init__(self, core: PartitionCore) -> None:
         self.core = core
@@ -70,8 +76,10 @@ class Followed:
         """Not asked for before this."""
         self.failed = False
         """Not asked for until the metadata gives it a new epoch."""
+        self.begins_anew = False
+        """Nothing of its log is the leader's: it is to begin where that begins, once that is known."""
         self.resolving = False
-        """Waits for the leader's offsets."""
+        """Waits for the leader's offsets, or for the checkpoints after a truncation."""
         self.refusals = 0
         """Answers in a row that show the leader behind with its metadata."""
 
@@ -91,6 +99,8 @@ class Fetched:
     """Their high watermark moved."""
     out_of_range: list[Followed]
     """The leader's offsets must be asked for."""
+    truncated: list[Followed]
+    """Not asked for before `resolved`: the checkpoints may still say more of their logs than is true."""
     broken: list[tuple[PartitionCore, OSError]]
     """Their files failed."""
     notes: list[str]
@@ -227,7 +237,7 @@ class FollowerFetches:
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
         """Append, truncate, move watermarks; what cannot be done here is in the outcome."""
-        outcome = Fetched([], [], [], [], [])
+        outcome = Fetched([], [], [], [], [], [])
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID
@@ -269,7 +279,14 @@ class FollowerFetches:
             return
         error = answer.error_code
         try:
-            if error == ErrorCode.NONE and (
+            if error == ErrorCode.NONE and self._diverges(followed, answer, outcome):
+                if followed.begins_anew or self._position(followed) != asked:
+                    followed.resolving = True
+                    followed.refusals = 0
+                    (outcome.out_of_range if followed.begins_anew else outcome.truncated).append(followed)
+                    self._put_off(key, followed, now_ms)
+                    return
+            elif error == ErrorCode.NONE and (
                 self._take_records(followed, answer, outcome) or self._position(followed) != asked
             ):
                 self._changed[key] = followed
@@ -298,13 +315,25 @@ class FollowerFetches:
             followed.refusals += 1
         self._put_off(key, followed, now_ms + delay_ms)
 
+    def _diverges(self, followed: Followed, answer: Any, outcome: Fetched) -> bool:
+        """Whether histories part below our end; what the leader does not have is gone then."""
+        diverging = answer.diverging_epoch
+        if diverging is None or diverging.epoch < 0:
+            return False
+        log = followed.core.log
+        offset = divergence(log, diverging)
+        if has_nothing_below(log, offset):
+            followed.begins_anew = True
+            outcome.notes.append(
+                f"{followed.name}: parts from the leader's log at {offset}, below its start {log.log_start_offset}"
+            )
+        else:
+            outcome.notes.append(truncate_to_divergence(followed.core, diverging))
+        return True
+
     def _take_records(self, followed: Followed, answer: Any, outcome: Fetched) -> bool:
         """False when the answer should have changed the log; if it did not, asking at once again would give the same."""
         core = followed.core
-        diverging = answer.diverging_epoch
-        if diverging is not None and diverging.epoch >= 0:
-            outcome.notes.append(truncate_to_divergence(core, diverging))
-            return False
         size = len(answer.records) if answer.records is not None else 0
         if size:
             if self._throttle is not None:
@@ -323,6 +352,6 @@ class FollowerFetches:
             self._forget[key] = None
 
     def resolved(self, followed: Followed, delay_until_ms: int = 0) -> None:
-        """The leader's offsets are taken, or could not be had: asked for again, at once or later."""
+        """What it waited for is there, or could not be had: asked for again, at once or later."""
         followed.resolving = False
         followed.ready_ms = delay_until_ms

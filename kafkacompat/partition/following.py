@@ -64,13 +64,12 @@ def take_watermarks(core: Copy, high_watermark: int, log_start_offset: int) -> b
     return log.high_watermark > before
 
 
-def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
-    """Drop what the leader does not have; returns a line for the node's log.
+def divergence(log: Log, diverging: EpochEndOffset) -> int:
+    """Up to where the log is as the leader's.
 
     `diverging`: the largest epoch the leader knows that is not above our last one, and where it ended there. When we do not
     know that epoch, we drop what is above our largest smaller one, and ask again with that.
     """
-    log = core.log
     ours = log.end_offset_for_epoch(diverging.epoch)
     if ours.epoch < 0:
         offset = diverging.end_offset
@@ -78,14 +77,28 @@ def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
         offset = min(ours.offset, diverging.end_offset)
     else:
         offset = ours.offset
+    return min(offset, log.log_end_offset)
+
+
+def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
+    """Drop what the leader does not have; returns a line for the node's log."""
+    log = core.log
     end, high_watermark = log.log_end_offset, log.high_watermark
-    offset = min(offset, end)
+    offset = divergence(log, diverging)
     log.truncate_to(offset)
     below = "" if offset >= high_watermark else f", below its high watermark {high_watermark}"
     return (
         f"{core.topic_partition}: truncated from {end} to {offset}{below}: "
         f"the leader's epoch {diverging.epoch} ended at {diverging.end_offset}"
     )
+
+
+def has_nothing_below(log: Log, offset: int) -> bool:
+    """Whether nothing of the log would be left below an offset where it parts from the leader's.
+
+    It then begins anew at the leader's start: in sync from that offset on it would lack what the leader has below.
+    """
+    return offset <= log.log_start_offset > 0
 
 
 def take_latest(core: Copy, leader_end: int) -> bool:
@@ -97,7 +110,8 @@ def take_latest(core: Copy, leader_end: int) -> bool:
     return True
 
 
-def take_earliest(core: Copy, leader_start: int) -> None:
-    """Where the leader's log begins: beyond our end everything here is gone there, and the log starts anew."""
-    if leader_start > core.log.log_end_offset:
+def take_earliest(core: Copy, leader_start: int, *, anew: bool = False) -> None:
+    """Where the leader's log begins: beyond our end everything here is gone there, and the log starts anew. So it does when nothing
+    here is the leader's."""
+    if anew or leader_start > core.log.log_end_offset:
         core.log.truncate_fully_and_start_at(leader_start)

@@ -271,7 +271,10 @@ class PartitionManager:
                             is_new = index not in known and (
                                 old.offset >= 0 or not self._log_manager.may_have(key)
                             )
-                            if key in self._arrivals or (is_new and opened >= OPENED_AT_ONCE_MAX):
+                            if key in self._arrivals or (
+                                (is_new and opened >= OPENED_AT_ONCE_MAX)
+                                or self._has_to_wait(key, partition, is_new)
+                            ):
                                 self._arrivals.add(key, topic.id, partition)
                             else:
                                 self._take_role(key, topic.id, partition, is_new)
@@ -280,6 +283,17 @@ class PartitionManager:
                             self._drop(TopicPartition(name, index), topic.id)
         if old.configs is not new.configs:
             self._reconfigure(old, new)
+
+    def _has_to_wait(self, name: TopicPartition, image: PartitionImage, is_new: bool) -> bool:
+        """Its log is to be made, and the checkpoints speak of another one of its name."""
+        return (
+            self._log_manager.get(name) is None
+            and (is_new or self._may_begin_empty(image))
+            and not self._log_manager.may_make(name)
+        )
+
+    def _may_begin_empty(self, image: PartitionImage) -> bool:
+        return self.placing is not None and self.placing.may_begin_empty(image)
 
     def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage, is_new: bool) -> None:
         try:
@@ -290,7 +304,7 @@ class PartitionManager:
                     topic_id,
                     self._log_config(name.topic),
                     image.directory(self.node_id),
-                    is_new=is_new or (self.placing is not None and self.placing.may_begin_empty(image)),
+                    is_new=is_new or self._may_begin_empty(image),
                 )
                 core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
@@ -323,6 +337,10 @@ class PartitionManager:
     def storage_failed(self, core: PartitionCore, error: OSError) -> None:
         """An operation on its files failed."""
         self._log_manager.partition_failed(core.topic_partition, error)
+
+    def when_true(self, core: PartitionCore) -> Deferred[None]:
+        """There once no checkpoint says more of its log than is true."""
+        return self._log_manager.when_true(core.log)
 
     def _lost(self, names: Sequence[TopicPartition]) -> None:
         """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""

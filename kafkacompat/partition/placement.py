@@ -151,7 +151,7 @@ class Placement:
             if target is not None:
                 if self._moves is not None:
                     self._moves.end(name)
-                logs.futures.discard(name)
+                logs.discard_future(name)
             if logs.directory_of(name) is not directory:
                 logs.begin_future(name, directory)
                 self._begin(core)

@@ -215,6 +215,10 @@ class Replication:
         assert self._manager is not None
         self._manager.storage_failed(core, error)
 
+    def when_true(self, core: PartitionCore) -> Deferred[None]:
+        assert self._manager is not None
+        return self._manager.when_true(core)
+
     def idle(self, fetcher: Fetcher) -> None:
         for key, each in list(self._fetchers.items()):
             if each is fetcher:

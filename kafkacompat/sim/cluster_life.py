@@ -333,6 +333,10 @@ class Life(Host):
         assert self.heartbeats is not None
         if self._coordinators is not None:
             self._coordinators.start()
+        self._periodic = PeriodicWork(
+            self.config, self.settings, LogUpkeep(self.logs), self, self, WorkerPools.of_one(self.workers)
+        )
+        self.logs.on_stale = self._periodic.checkpoint_soon
         self._take_image(MetadataImage(), self.metadata.image)
         self.metadata.subscribe(self._take_image)
         self._opening.begin(
@@ -340,9 +344,6 @@ class Life(Host):
         )
         self._opening.on_image(self.metadata.image)
         self.is_serving = True
-        self._periodic = PeriodicWork(
-            self.config, self.settings, LogUpkeep(self.logs), self, self, WorkerPools.of_one(self.workers)
-        )
         self._periodic.start()
         self.heartbeats.ready_to_unfence()
 

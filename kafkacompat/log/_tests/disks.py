@@ -9,7 +9,7 @@ from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, batch_of, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk, Refuse
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
-from kafkacompat.log.upkeep import Plan
+from kafkacompat.ports import Plan
 
 CONFIG = config(file_delete_delay_ms=1000)
 DIRECTORY_IDS = (b"\1" * 16, b"\2" * 16)

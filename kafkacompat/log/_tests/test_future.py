@@ -62,8 +62,6 @@ def test_a_future_log_takes_the_place_of_the_current_one(tmp_path: Path) -> None
     future.append_as_leader(batch_of([b"more"]), 5, NOW_MS)
     future.roll(11, NOW_MS)
     future.flush()
-    upkeep = LogUpkeep(manager)
-    carry_out(upkeep.checkpoint_high_watermarks())
     assert (tmp_path / "b" / "replication-offset-checkpoint").read_text() == "0\n1\nt 3 9\n"
     assert (tmp_path / "a" / "replication-offset-checkpoint").read_text() == "0\n0\n"
     manager.shut_down(1)
@@ -128,7 +126,7 @@ def test_a_crash_between_the_renames_leaves_the_future_log_alone(tmp_path: Path)
 
 def test_a_discarded_or_deleted_partition_takes_its_future_log_along(tmp_path: Path) -> None:
     manager, _, _ = a_move(tmp_path)
-    manager.futures.discard(NAME)
+    manager.discard_future(NAME)
     assert manager.futures.logs == {}
     manager.begin_future(NAME, manager.directories[1])
     manager.delete_later(NAME)

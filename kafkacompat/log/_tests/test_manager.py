@@ -15,8 +15,8 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import NOTE_AGAIN_MS, LogManager
-from kafkacompat.log.upkeep import LogUpkeep, Plan
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.ports import FileSlice, LogRefused, Plan
 from kafkacompat.wire.errors import ErrorCode
 
 CONFIG = config(file_delete_delay_ms=1000)
@@ -129,11 +129,22 @@ def test_deletion_waits_and_slices_stay_readable(tmp_path: Path) -> None:
     assert held.read() == before
 
 
+def test_the_checkpoint_tells_where_the_dirty_part_begins_after_a_start(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    fill(manager, 3)
+    for number, cleaned_to in enumerate((12, 31)):
+        manager.logs[TopicPartition("t.x_y-z", number)].cleaned_to = cleaned_to
+    carry_out(LogUpkeep(manager).checkpoint_cleaned())
+    assert LogUpkeep(manager).checkpoint_cleaned() is None
+    again = manager_on(tmp_path)
+    assert [log.cleaned_to for _, log in sorted(again.logs.items())] == [12, -1, -1]
+
+
 def test_each_log_that_goes_is_told_of(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 3)
     left: list[int] = []
-    manager.on_retired = lambda: left.append(len(manager.logs))
+    manager.on_stale = lambda: left.append(len(manager.logs))
     manager.delete_later(TopicPartition("t.x_y-z", 0))
     manager.mark_stray(TopicPartition("t.x_y-z", 1))
     manager.delete_later(TopicPartition("t.x_y-z", 0))

@@ -91,15 +91,17 @@ class LogAgainstList(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.log.log_start_offset, self.log.log_end_offset))
         before = self.log.log_start_offset
         assert self.log.increment_log_start_offset(offset) == (offset > before)
-        self._forget_before(offset)
         self.log.enforce_retention(NOW_MS)
+        self._forget_before(offset)
         assert self.log.log_start_offset >= offset
 
     def _forget_before(self, offset: int) -> None:
         self.model = [item for item in self.model if item[0] >= offset]
-        earlier = [item for item in self.epochs if item[1] <= offset]
+        # Epochs go with their segments only.
+        base = self.log.segments[0].base_offset
+        earlier = [item for item in self.epochs if item[1] <= base]
         if earlier:
-            self.epochs = [(earlier[-1][0], offset)] + [item for item in self.epochs if item[1] > offset]
+            self.epochs = [(earlier[-1][0], base)] + [item for item in self.epochs if item[1] > base]
 
     @rule()
     def stop_and_start(self) -> None:

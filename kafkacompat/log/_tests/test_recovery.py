@@ -166,12 +166,37 @@ def test_leftovers_of_compaction() -> None:
     assert all_values(again) == values
 
 
-def test_a_log_that_ends_below_its_start_begins_anew_there() -> None:
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_above_the_end_is_another_logs(clean: bool) -> None:
     disk = MemoryDisk()
-    filled(disk, 3).close()
-    again = open_log(disk, clean=True, log_start_offset=100)
-    assert (again.log_start_offset, again.log_end_offset) == (100, 100)
-    assert again.append_as_leader(batch_of([b"x"]), 1, NOW_MS).first_offset == 100
+    log = filled(disk, 3)
+    values = all_values(log)
+    log.close()
+    again = open_log(disk, clean=clean, log_start_offset=100)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 6)
+    assert all_values(again) == values
+    assert again.append_as_leader(batch_of([b"x"]), 1, NOW_MS).first_offset == 6
+
+
+def test_a_recovery_point_above_the_end_vouches_for_nothing() -> None:
+    disk = MemoryDisk()
+    log = filled(disk, 60)
+    assert len(log.segments) > 3
+    damaged = f"{log.segments[1].stem}.log"
+    disk.files[damaged][-1] ^= 1
+    end = log.log_end_offset
+    assert open_log(disk.copy(), recovery_point=end).log_end_offset == end
+    again = open_log(disk.copy(), recovery_point=end + 1)
+    assert log.segments[1].base_offset < again.log_end_offset < log.segments[2].base_offset
+    assert again.recovery_point == 0
+
+
+@pytest.mark.parametrize("offset", [81, 10])
+def test_a_high_watermark_out_of_range_is_another_logs(offset: int) -> None:
+    disk = MemoryDisk()
+    assert filled(disk, 40).log_end_offset == 80
+    again = open_log(disk, log_start_offset=20, high_watermark=offset)
+    assert again.high_watermark == 20
 
 
 def test_epochs_are_found_in_the_batches_when_the_file_is_lost() -> None:

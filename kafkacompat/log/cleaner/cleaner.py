@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.checkpoint import CLEANER_FILE
+from kafkacompat.log.checkpointing import CheckpointPlan
 from kafkacompat.log.cleaner.candidates import Candidate, dirtiest
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
 from kafkacompat.log.cleaner.filtering import LastRecord
@@ -21,13 +22,11 @@ from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
 from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
 from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
-from kafkacompat.log.upkeep import CheckpointPlan
 from kafkacompat.ports import SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
     from kafkacompat.ids import TopicPartition
-    from kafkacompat.log.directory import LogDirectory
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
     from kafkacompat.log.segment import Segment
@@ -205,17 +204,6 @@ class LogCleaner:
         """Nothing is cleaned any more: end what waits for work. Blocks shortly."""
         self._children.close()
 
-    def load_checkpoints(self) -> None:
-        """Where each log's dirty part begins, from every directory's checkpoint. Blocks shortly; once."""
-        for directory in self._manager.directories:
-            if not directory.online:
-                continue
-            offsets, trouble = directory.read_offsets(CLEANER_FILE)
-            if trouble is not None:
-                self._note(f"{trouble}; its logs are cleaned from their start")
-            for name, log in self._manager.logs_in(directory).items():
-                log.cleaned_to = offsets.get(name, -1)
-
     def begin(self, now_ms: int) -> Cleaning | None:
         """The dirtiest log that nobody cleans yet; None when there is none to be cleaned, or it cannot be read: another look finds
         the next. OSError takes its directory along."""
@@ -332,14 +320,4 @@ class LogCleaner:
 
     def checkpoint(self) -> CheckpointPlan | None:
         """The checkpoint of every directory where something has moved."""
-        writes: list[tuple[LogDirectory, str, Mapping[TopicPartition, int]]] = []
-        for directory in self._manager.directories:
-            if directory.online:
-                offsets = {
-                    name: log.cleaned_to
-                    for name, log in self._manager.logs_in(directory).items()
-                    if log.cleaned_to >= 0
-                }
-                if not directory.holds(CLEANER_FILE, offsets):
-                    writes.append((directory, CLEANER_FILE, offsets))
-        return CheckpointPlan(self._manager, writes) if writes else None
+        return self._manager.checkpoints.plan(CLEANER_FILE)

@@ -140,18 +140,6 @@ def test_a_step_that_ends_its_thread_is_given_up(caplog: pytest.LogCaptureFixtur
     machinery.run_jobs()
 
 
-def test_a_log_that_goes_leaves_the_checkpoint_at_once_and_after_a_stop_never() -> None:
-    work, _, cleaner, _ = make([])
-    work.start()
-    cleaner.trace.clear()
-    work.checkpoint_soon()
-    assert cleaner.trace.count("finish checkpoint") == 1
-    work.stop()
-    cleaner.trace.clear()
-    work.checkpoint_soon()
-    assert cleaner.trace == []
-
-
 def test_at_its_end_the_cleaner_is_closed() -> None:
     work, machinery, cleaner, _ = make([Step(1)])
     machinery.later = True

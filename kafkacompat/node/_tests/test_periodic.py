@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.checkpoint import parse_offsets
+from kafkacompat.log.manager import LogManager
+from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.node.periodic import Lane, PeriodicWork
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
@@ -195,3 +201,33 @@ def test_stopping_waits_for_what_runs_and_forgets_the_rest() -> None:
     assert stopped.done
     assert machinery.jobs == []
     assert "finish flush_closed_segments" in upkeep.trace
+
+
+def test_what_checkpoints_say_of_logs_that_go_is_written_anew_twice_at_most() -> None:
+    disk, machinery = MemoryDisk(), Machinery()
+    disk.make_directory("/data")
+    logs = LogManager(disk, [("/data", b"\1" * 16)], LogConfig(), machinery)
+    names = [TopicPartition("t", number) for number in range(100)]
+    for name in names:
+        logs.get_or_create(name, b"\2" * 16, LogConfig()).truncate_fully_and_start_at(5)
+        logs.logs[name].recovery_point = logs.logs[name].cleaned_to = 5
+        logs.logs[name].increment_log_start_offset(5)
+    logs.checkpoint_now()
+    synced: list[str] = []
+    disk.refuse = lambda operation, path: synced.append(path) if operation == "sync" else None
+    machinery.later = True
+    config = ServerConfig.from_properties(defaults_without_file(), {})
+    pools = WorkerPools.of_one(machinery)
+    work = PeriodicWork(config, NodeSettings(config, 1), LogUpkeep(logs), machinery, machinery, pools)  # type: ignore[arg-type]
+    logs.on_stale = work.checkpoint_soon
+    for name in names[:90]:
+        logs.delete_later(name)
+        assert not logs.may_make(name)
+    while machinery.jobs:
+        machinery.run_jobs()
+    assert all(map(logs.may_make, names[:90]))
+    files = Counter(path.removesuffix(".tmp") for path in synced)
+    assert len(files) == 3
+    assert set(files.values()) == {2, 1}
+    for path in files:
+        assert set(parse_offsets(disk.read_bytes(path))) == set(names[90:])

@@ -278,6 +278,21 @@ class FakePreparation:
         self.made = True
 
 
+@dataclass
+class FakeClearing:
+    manager: FakeLogManager
+    names: set[TopicPartition]
+    has_run: bool = False
+
+    def run(self) -> None:
+        self.has_run = True
+
+    def finish(self) -> None:
+        assert self.has_run
+        if not self.manager.refuses_to_clear:
+            self.manager.spoken_of -= self.names
+
+
 class FakeLogManager:
     closed = False
 
@@ -292,6 +307,9 @@ class FakeLogManager:
         self.broken: set[TopicPartition] = set()
         self.failed: list[tuple[TopicPartition, OSError]] = []
         self.asked_as_new: dict[TopicPartition, bool] = {}
+        self.spoken_of: set[TopicPartition] = set()
+        """Names of logs that went, of which checkpoints still speak."""
+        self.refuses_to_clear = False
         self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda names: None
 
     def get(self, topic_partition: TopicPartition) -> MemoryLog | None:
@@ -321,11 +339,22 @@ class FakeLogManager:
         if topic_partition in self.broken:
             raise OSError(5, "the disk is broken")
         if topic_partition not in self.logs:
+            assert self.may_make(topic_partition)
             self.logs[topic_partition] = MemoryLog(topic_partition, topic_id, config)
         return self.logs[topic_partition]
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self.logs or self.has_offline_directory
+
+    def may_make(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition not in self.spoken_of
+
+    def clear_names(self, names: Sequence[TopicPartition]) -> FakeClearing | None:
+        stale = self.spoken_of & set(names)
+        return FakeClearing(self, stale) if stale else None
+
+    def when_true(self, log: object) -> Deferred[None]:
+        return Deferred.of(None)
 
     def prepare(
         self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
@@ -340,6 +369,7 @@ class FakeLogManager:
         if self.refuses_to_place:
             return False
         assert name not in self.logs
+        assert self.may_make(name)
         self.placed.append(name)
         self.logs[name] = MemoryLog(name, prepared.topic_id, config)
         return True

@@ -169,3 +169,44 @@ def test_after_the_stop_nothing_is_opened() -> None:
     go_on(world)
     assert opened(world) == OPENED_AT_ONCE_MAX
     assert world.log_manager.placed == []
+
+
+def test_a_name_that_checkpoints_speak_of_is_free_once_they_are_written_anew() -> None:
+    world = World()
+    world.log_manager.spoken_of = {TopicPartition("t", 0)}
+    world.publish(large(2))
+    assert list(world.log_manager.logs) == [TopicPartition("t", 1)]
+    assert world.produce("t", 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.produce("t", 1).error is ErrorCode.NONE
+    world.log_manager.refuses_to_clear = True
+    for _ in range(3):
+        world.timers.advance(RETRY_INTERVAL_MS)
+        world.workers.run()
+        assert opened(world) == 1
+    world.log_manager.refuses_to_clear = False
+    go_on(world)
+    assert opened(world) == 2
+    assert world.produce("t", 0).error is ErrorCode.NONE
+
+
+def test_a_replica_that_begins_empty_waits_for_its_name_as_well() -> None:
+    """It was here before, went elsewhere, and is to come back: this node is told so by its first image."""
+    world = World()
+    world.log_manager.spoken_of = {TopicPartition("t", 0)}
+    world.log_manager.has_offline_directory = True
+    world.manager.placing = BeginsEmpty()  # type: ignore[assignment]
+    world.manager.on_image(MetadataImage(), large(1))
+    assert opened(world) == 0
+    go_on(world)
+    assert opened(world) == 1
+
+
+class BeginsEmpty:
+    def recover(self, image: MetadataImage) -> None:
+        """Nothing is to be set aside."""
+
+    def may_begin_empty(self, image: object) -> bool:
+        return True
+
+    def role_taken(self, core: object, image: object) -> None:
+        """It lies where it is to lie."""

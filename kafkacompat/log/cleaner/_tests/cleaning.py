@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat.config import LogConfig
@@ -30,27 +29,15 @@ NAME = TopicPartition("t", 0)
 
 
 class Manager:
-    """One log and its directory, as the cleaner sees a LogManager."""
+    """One log, as the cleaner sees a LogManager."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.logs = {NAME: log}
         self.closed = False
         self.failed: list[OSError] = []
-        self.offsets: dict[str, dict[TopicPartition, int]] = {}
-        self.directories: list[Any] = [
-            SimpleNamespace(
-                online=True,
-                read_offsets=lambda name: (self.offsets.get(name, {}), None),
-                write_offsets=self.offsets.__setitem__,
-                holds=lambda name, offsets: self.offsets.get(name) == offsets,
-            )
-        ]
 
     def get(self, name: TopicPartition) -> PartitionLog | None:
         return self.logs.get(name)
-
-    def logs_in(self, directory: object) -> dict[TopicPartition, PartitionLog]:
-        return self.logs
 
     def partition_failed(self, name: TopicPartition, error: OSError) -> None:
         self.failed.append(error)

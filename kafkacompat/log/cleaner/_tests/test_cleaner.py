@@ -649,24 +649,6 @@ def test_a_full_disk_is_the_directorys_affair() -> None:
     assert clean(disk, log, cleaner=cleaner)
 
 
-def test_the_checkpoint_tells_where_the_dirty_part_begins_after_a_start() -> None:
-    disk = MemoryDisk()
-    log = new_log(disk)
-    fill(log, 8)
-    cleaner = cleaner_of(disk, log)
-    clean(disk, log, cleaner=cleaner)
-    plan = cleaner.checkpoint()
-    assert plan is not None
-    plan.run()
-    assert cleaner.checkpoint() is None
-    manager = cleaner._manager
-    assert manager.offsets == {"cleaner-offset-checkpoint": {NAME: log.cleaned_to}}  # type: ignore[attr-defined]
-    again = open_log(disk.copy(), COMPACT)
-    manager.logs[NAME] = again
-    cleaner.load_checkpoints()
-    assert again.cleaned_to == log.cleaned_to == log.segments[-1].base_offset
-
-
 def test_a_map_too_small_for_all_keys_takes_several_cleanings() -> None:
     disk = MemoryDisk()
     log = new_log(disk)

@@ -1,0 +1,315 @@
+"""What lies on disk belongs to a topic's id and not to its name: kill -9 and power losses around deletion, creation, truncation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.log._tests.disks import FixedClock, carry_out
+from kafkacompat.log._tests.logs import NOW_MS, all_values, batch_of, config
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.checkpoint import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    format_epochs,
+    format_offsets,
+    parse_epochs,
+    parse_offsets,
+)
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.manager import LogManager
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.partition.following import truncate_to_divergence
+from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.wire.messages.fetch_response import EpochEndOffset
+
+NAME = TopicPartition("t", 0)
+OLD, NEW = b"\1" * 16, b"\2" * 16
+CONFIG = config(segment_bytes=2000, file_delete_delay_ms=1000)
+A, B = ("/a", b"\1" * 16), ("/b", b"\2" * 16)
+CHECKPOINTS = (HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, CLEANER_FILE)
+
+
+def manager_on(
+    disk: MemoryDisk, *directories: tuple[str, Uuid], notes: list[str] | None = None
+) -> LogManager:
+    for path, _ in directories or (A,):
+        disk.make_directory(path)
+    manager = LogManager(
+        disk, directories or (A,), CONFIG, FixedClock(), note=([] if notes is None else notes).append
+    )
+    manager.load_all()
+    return manager
+
+
+def fill(log: PartitionLog, first: int, end: int, epoch: int = 0) -> None:
+    for number in range(first, end):
+        log.append_as_leader(batch_of([b"%d" % number * 20]), epoch, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+
+
+def numbers(log: PartitionLog) -> list[int]:
+    return [offset for offset, _ in all_values(log)]
+
+
+def checkpoint_everything(manager: LogManager) -> None:
+    upkeep = LogUpkeep(manager)
+    for log in manager.logs.values():
+        log.flush()
+    for plan in (
+        upkeep.checkpoint_high_watermarks(),
+        upkeep.checkpoint_recovery_points(),
+        upkeep.checkpoint_log_starts(),
+    ):
+        carry_out(plan)
+
+
+def old_topic(disk: MemoryDisk, records: int = 100, deleted_to: int = 90) -> LogManager:
+    """A topic of which every checkpoint speaks."""
+    manager = manager_on(disk)
+    log = manager.get_or_create(NAME, OLD, CONFIG)
+    log.flush()
+    fill(log, 0, records)
+    log.increment_log_start_offset(deleted_to)
+    checkpoint_everything(manager)
+    return manager
+
+
+def test_a_topic_made_anew_keeps_its_records_through_a_kill() -> None:
+    for records in (50, 200):
+        disk = MemoryDisk()
+        manager = old_topic(disk)
+        manager.delete_later(NAME)
+        log = manager.get_or_create(NAME, NEW, CONFIG)
+        fill(log, 0, records)
+        again = manager_on(disk.copy()).logs[NAME]
+        assert again.topic_id == NEW
+        assert numbers(again) == list(range(records))
+        assert again.recovery_point == 0
+
+
+def test_a_topic_made_anew_has_no_high_watermark_of_the_old_one() -> None:
+    disk = MemoryDisk()
+    manager = old_topic(disk)
+    manager.delete_later(NAME)
+    log = manager.get_or_create(NAME, NEW, CONFIG)
+    for number in range(200):
+        log.append_as_leader(batch_of([b"%d" % number]), 0, NOW_MS)
+    assert manager_on(disk.copy()).logs[NAME].high_watermark == 0
+
+
+def test_a_checkpoint_begun_before_the_deletion_does_not_bring_the_old_topic_back() -> None:
+    disk = MemoryDisk()
+    manager = old_topic(disk)
+    log = manager.logs[NAME]
+    fill(log, 100, 110)
+    log.flush()
+    late = LogUpkeep(manager).checkpoint_recovery_points()
+    assert late is not None
+    manager.on_stale = lambda: None
+    manager.delete_later(NAME)
+    assert not manager.may_make(NAME)
+    clearing = manager.clear_names([NAME])
+    carry_out(clearing)
+    assert manager.may_make(NAME)
+    late.run()
+    late.finish()
+    assert manager.may_make(NAME)
+    fill(manager.get_or_create(NAME, NEW, CONFIG), 0, 10)
+    assert manager_on(disk.copy()).logs[NAME].recovery_point == 0
+
+
+def test_no_log_is_made_while_the_disk_does_not_take_the_checkpoints() -> None:
+    disk = MemoryDisk()
+    manager = old_topic(disk)
+    disk.failing = "recovery-point"
+    manager.delete_later(NAME)
+    with pytest.raises(LogRefused):
+        manager.get_or_create(NAME, NEW, CONFIG)
+
+
+def test_what_a_crash_left_in_the_checkpoints_goes_at_the_start() -> None:
+    """The directory was renamed, and the process killed before the checkpoints were written anew."""
+    disk = MemoryDisk()
+    manager = old_topic(disk)
+    manager.logs[NAME].cleaned_to = 50
+    manager.checkpoint_now()
+    manager.on_stale = lambda: None
+    manager.delete_later(NAME)
+    found = disk.copy()
+    for name in CHECKPOINTS:
+        assert NAME in parse_offsets(found.read_bytes(f"/a/{name}"))
+    again = manager_on(found)
+    for name in CHECKPOINTS:
+        assert parse_offsets(found.read_bytes(f"/a/{name}")) == {}
+        assert NAME not in parse_offsets(found.synced[f"/a/{name}"])
+    fill(again.get_or_create(NAME, NEW, CONFIG), 0, 50)
+    assert numbers(manager_on(found.copy()).logs[NAME]) == list(range(50))
+
+
+@pytest.mark.parametrize("way", ["stray", "moved", "discarded"])
+def test_a_directory_that_loses_a_log_in_another_way_forgets_it_too(way: str) -> None:
+    disk = MemoryDisk()
+    manager = manager_on(disk, A, B)
+    log = manager.get_or_create(NAME, OLD, CONFIG, A[1])
+    fill(log, 0, 50)
+    if way != "stray":
+        future = manager.begin_future(NAME, manager.directories[1])
+        records = log.read(0, 1 << 20, 50, True).records
+        assert isinstance(records, FileSlice)
+        future.append_as_follower(records.read(), 0)
+        future.flush()
+        future.set_high_watermark(30)
+    checkpoint_everything(manager)
+    if way == "stray":
+        manager.mark_stray(NAME)
+    elif way == "moved":
+        manager.promote_future(NAME)
+    else:
+        manager.discard_future(NAME)
+    lost, kept = ("/b", "/a") if way == "discarded" else ("/a", "/b")
+    for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE):
+        assert parse_offsets(disk.read_bytes(f"{lost}/{name}")) == {}
+        assert (NAME in parse_offsets(disk.read_bytes(f"{kept}/{name}"))) == (way != "stray")
+
+
+def test_no_copy_is_begun_where_checkpoints_speak_of_an_earlier_one() -> None:
+    manager = manager_on(MemoryDisk(), A, B)
+    fill(manager.get_or_create(NAME, OLD, CONFIG, A[1]), 0, 50)
+    manager.begin_future(NAME, manager.directories[1]).append_as_follower(batch_of([b"x"]).buffer, 0)
+    manager.futures.logs[NAME].flush()
+    manager.checkpoint_now()
+    pending: list[int] = []
+    manager.on_stale = lambda: pending.append(1)
+    manager.discard_future(NAME)
+    with pytest.raises(LogRefused):
+        manager.begin_future(NAME, manager.directories[1])
+    assert len(pending) == 2
+    manager.checkpoint_now()
+    assert manager.begin_future(NAME, manager.directories[1]).log_end_offset == 0
+
+
+def test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on() -> None:
+    """The recovery point is above the cut: what is appended there unsynced would not be checked after a power loss."""
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = manager.get_or_create(NAME, OLD, CONFIG)
+    fill(log, 0, 60)
+    log.increment_log_start_offset(50)
+    checkpoint_everything(manager)
+    asked: list[int] = []
+    manager.on_stale = lambda: asked.append(1)
+    log.truncate_to(20)
+    done = manager.when_true(log)
+    assert not done.done
+    assert asked == [1]
+    manager.checkpoint_now()
+    assert done.done
+    assert [disk.read_bytes(f"/a/{name}").split()[4:] for name in CHECKPOINTS[::2]] == [[b"20"], [b"20"]]
+    fill(log, 20, 70)
+    again = manager_on(disk.copy()).logs[NAME]
+    assert (again.log_start_offset, again.recovery_point, again.log_end_offset) == (20, 20, 70)
+    log.truncate_to(65)
+    assert manager.when_true(log).done
+    assert asked == [1]
+
+
+def test_whoever_waits_for_a_log_that_goes_is_told() -> None:
+    manager = manager_on(MemoryDisk())
+    log = manager.get_or_create(NAME, OLD, CONFIG)
+    fill(log, 0, 60)
+    checkpoint_everything(manager)
+    manager.on_stale = lambda: None
+    log.truncate_to(20)
+    done = manager.when_true(log)
+    manager.fail_directory(manager.directories[0], OSError("gone"))
+    assert done.done
+    assert manager.when_true(log).done
+
+
+def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
+    disk = MemoryDisk()
+    manager_on(disk).shut_down(7)
+    again = disk.lose_power()
+    assert manager_on(again).previous_broker_epoch == 7
+    assert manager_on(again.lose_power()).previous_broker_epoch == -1
+
+
+class Copied(NamedTuple):
+    """What follows a leader."""
+
+    topic_partition: TopicPartition
+    log: PartitionLog
+
+
+def test_an_epoch_ends_where_it_ended_after_records_were_deleted_and_a_kill() -> None:
+    """The start is told a minute later than it moves. A follower whose last records nobody else has must learn that."""
+    leaders, followers = MemoryDisk(), MemoryDisk()
+    leader = manager_on(leaders).get_or_create(NAME, OLD, CONFIG)
+    follower = Copied(NAME, manager_on(followers).get_or_create(NAME, OLD, CONFIG))
+    for log in (leader, follower.log):
+        fill(log, 0, 10, epoch=1)
+        fill(log, 10, 20, epoch=2)
+    fill(follower.log, 20, 25, epoch=2)
+    fill(leader, 20, 30, epoch=5)
+    leader.increment_log_start_offset(22)
+    leader.append_as_leader(batch_of([b"30"]), 6, NOW_MS)
+    leader = manager_on(leaders.copy()).logs[NAME]
+    assert leader.log_start_offset == 0
+    assert leader.epoch_entries == [(1, 0), (2, 10), (5, 20), (6, 30)]
+    told = leader.end_offset_for_epoch(follower.log.latest_epoch())
+    truncate_to_divergence(follower, EpochEndOffset(epoch=told.epoch, end_offset=told.offset))
+    assert follower.log.log_end_offset == 20
+
+
+@pytest.mark.parametrize(
+    ("found", "start"),
+    [
+        ([(5, 22), (6, 30)], 0),
+        ([(6, 30)], 0),
+        ([(6, 30)], 15),
+        ([(2, 12), (5, 20), (6, 30)], 0),
+        ([(9, 12)], 0),
+        ([], 0),
+        (None, 0),
+    ],
+)
+def test_epochs_that_begin_above_the_logs_start_are_taken_from_the_batches(
+    found: list[tuple[int, int]] | None, start: int
+) -> None:
+    """Kafka trims the file as soon as records are deleted."""
+    disk = MemoryDisk()
+    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    for epoch, first, end in ((1, 0, 10), (2, 10, 20), (5, 20, 30), (6, 30, 40)):
+        fill(log, first, end, epoch)
+    log.flush()
+    path = f"{log.directory}/leader-epoch-checkpoint"
+    disk.remove(path)
+    if found is not None:
+        disk.write_atomic(path, format_epochs(found))
+    disk.write_atomic("/a/log-start-offset-checkpoint", format_offsets({NAME: start} if start else {}))
+    disk.write_atomic("/a/recovery-point-offset-checkpoint", format_offsets({NAME: 40}))
+    again = manager_on(disk).logs[NAME]
+    assert again.log_start_offset == start
+    expected = [(1, 0), (2, 10), (5, 20), (6, 30)]
+    assert again.epoch_entries == ([(2, 15), *expected[2:]] if start else expected)
+    again.append_as_leader(batch_of([b"40"]), 6, NOW_MS)
+    assert parse_epochs(disk.read_bytes(path)) == again.epoch_entries
+
+
+def test_epochs_of_before_a_truncation_do_not_outlive_the_batches() -> None:
+    """A power loss leaves the file as it was: with an epoch that was cut off, in the midst of what came instead."""
+    disk = MemoryDisk()
+    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    fill(log, 0, 20, epoch=3)
+    fill(log, 20, 40, epoch=7)
+    before = disk.read_bytes(f"{log.directory}/leader-epoch-checkpoint")
+    log.truncate_to(20)
+    fill(log, 20, 60, epoch=3)
+    fill(log, 60, 70, epoch=8)
+    disk.write_atomic(f"{log.directory}/leader-epoch-checkpoint", before)
+    assert manager_on(disk.copy()).logs[NAME].epoch_entries == [(3, 0), (8, 60)]
