@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
+FAILED = "failed"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 LESS_IS_BETTER = ("CPU", "memory", "ms", "start", "kill", "create", "sync s", "replicated s", "growth")
 
@@ -28,9 +30,11 @@ def rows(results: Results) -> list[Row]:
     found = []
     for scenario, figures in results.items():
         for figure, by_kind in figures.items():
-            if KAFKACOMPAT in by_kind and APACHE in by_kind:
-                ours, theirs = (statistics.median(by_kind[kind]) for kind in (KAFKACOMPAT, APACHE))
-                found.append(Row(scenario, figure, ours, theirs, ours / theirs if theirs else float("nan")))
+            ours, theirs = (
+                statistics.median(by_kind[kind]) if kind in by_kind else math.nan
+                for kind in (KAFKACOMPAT, APACHE)
+            )
+            found.append(Row(scenario, figure, ours, theirs, ours / theirs if theirs else math.nan))
     return found
 
 
@@ -40,10 +44,20 @@ def table(measured: list[Row]) -> str:
         "| --- | --- | ---: | ---: | ---: |",
     ]
     lines += [
-        f"| {row.scenario} | {row.figure} | {row.ours:.4g} | {row.theirs:.4g} | {row.ratio:.2f} |"
+        f"| {row.scenario} | {row.figure} | {cell(row.ours, '.4g')} | {cell(row.theirs, '.4g')} | {cell(row.ratio, '.2f')} |"
         for row in measured
     ]
     return "\n".join(lines)
+
+
+def cell(value: float, form: str) -> str:
+    """A figure; a broker that failed under the load has none."""
+    return FAILED if math.isnan(value) else format(value, form)
+
+
+def number(cell: str) -> float:
+    """The figure of a cell."""
+    return math.nan if cell == FAILED else float(cell)
 
 
 def rows_in(text: str) -> list[Row]:
@@ -52,8 +66,8 @@ def rows_in(text: str) -> list[Row]:
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
-            ours, theirs = float(cells[2]), float(cells[3])
-            found.append(Row(cells[0], cells[1], ours, theirs, ours / theirs if theirs else float("nan")))
+            ours, theirs = number(cells[2]), number(cells[3])
+            found.append(Row(cells[0], cells[1], ours, theirs, ours / theirs if theirs else math.nan))
     return found
 
 
