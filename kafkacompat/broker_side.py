@@ -47,6 +47,7 @@ from kafkacompat.partition.read_replicas import selects_by_rack
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.quorum_side import NodeDoors, QuorumSide
+from kafkacompat.records.limits import BatchLimits
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +164,7 @@ class BrokerSide:
             doors.workers,
             settings.log_config,
             self._replication,
+            BatchLimits.from_config(config),
         )
         placement = self._disks.place(partitions, self._broker_epoch)
         fetches = FetchEngine(

@@ -73,11 +73,13 @@ class WorkerPools:
     """Making and deleting files, checkpoints."""
     cleaning: Workers
     """The log cleaner, which may wait for its throttle."""
+    batches: Workers
+    """Opening and compressing produced batches that are large or unfold to much."""
 
     @classmethod
     def of_one(cls, workers: Workers) -> WorkerPools:
         """One for all: for tests and the simulator, whose jobs wait for no thread."""
-        return cls(workers, workers, workers, workers, workers, workers, workers, workers)
+        return cls(workers, workers, workers, workers, workers, workers, workers, workers, workers)
 
 
 class SyncFailed(OSError):

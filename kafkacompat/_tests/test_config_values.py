@@ -21,6 +21,7 @@ from kafkacompat.config import (
     defaults_without_file,
     group_keys,
     load_properties,
+    own_names,
     parse_properties,
     parse_value,
     render_value,
@@ -49,7 +50,7 @@ def start_with(changes: dict[str, str | None]) -> ServerConfig:
 
 
 def test_definitions_are_those_of_kafka_4_3() -> None:
-    assert len([key for key in broker_keys().values() if not key.internal]) == 340
+    assert len([key for key in broker_keys().values() if not key.internal]) == 340 + len(own_names())
     assert len([key for key in topic_keys().values() if not key.internal]) == 33
     assert len(group_keys()) == 17
     assert broker_keys()["node.id"].required

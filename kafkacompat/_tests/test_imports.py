@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FREE = {"ids", "ports", "config", "deferred", "faults"}
+FREE = {"ids", "ports", "config", "deferred", "faults", "stepping"}
 """What every package may import."""
 
 EVERYTHING = {"*"}
@@ -17,6 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "deferred": set(),
     "faults": set(),
     "ports": {"wire.errors"},
+    "stepping": set(),
     "config": {"wire.errors", "settings"},
     "settings": set(),
     "wire": set(),

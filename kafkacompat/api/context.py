@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition, Uuid
-    from kafkacompat.ports import Buffer, Clock, Log, LogManager, Random, TransactionTerms
-    from kafkacompat.records.validate import Origin
+    from kafkacompat.ports import Buffer, Clock, Log, LogManager, LogRefused, Random, TransactionTerms
+    from kafkacompat.records.validate import Allowance, Origin
+    from kafkacompat.records.validated import ValidatedBatch
     from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -150,14 +151,28 @@ class PartitionService(Protocol):
     def append(
         self,
         partition: TopicPartition,
-        records: Buffer,
+        records: Buffer | ValidatedBatch | LogRefused,
         acks: int,
         api_version: int,
         internal_allowed: bool,
         terms: TransactionTerms | None = ...,
         origin: Origin = ...,
+        allowance: Allowance | None = ...,
     ) -> ProduceResult:
-        """`terms`: what a transactional batch or a marker is held to besides; `origin`: of a client unless said."""
+        """`terms`: what a transactional batch or a marker is held to besides; `origin`: of a client unless said.
+
+        Raises TooMuchAtOnce, with nothing done, for records that take more of the loop than the allowance.
+        """
+        ...
+
+    def validate(
+        self, partition: TopicPartition, records: Buffer, api_version: int
+    ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
+        """What `append` takes in the place of records that were too much at once."""
+        ...
+
+    def pause(self, given: T) -> Deferred[T]:
+        """What was given, after the loop has had a turn."""
         ...
 
     def when_replicated(

@@ -141,6 +141,9 @@ def render_value(key: ConfigKey, value: ConfigValue) -> str | None:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
+OWN_TABLE = "own-broker-configs.tsv"
+
+
 def _table(name: str) -> list[list[str]]:
     text = (Path(__file__).parent.parent / "settings" / name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines()[1:] if line]
@@ -157,7 +160,10 @@ def _load(kind: str) -> Mapping[str, ConfigKey]:
     types = ConfigType.__members__
     scopes = {scope.value: scope for scope in DynamicScope}
     keys: dict[str, ConfigKey] = {}
-    for name, type_name, default_text, valid_text, importance, *rest in _table(f"{kind}-configs.tsv"):
+    rows = _table(f"{kind}-configs.tsv")
+    if kind == "broker":
+        rows += _table(OWN_TABLE)
+    for name, type_name, default_text, valid_text, importance, *rest in rows:
         if valid_text not in validators or valid_text == "non-empty list":
             validators[valid_text] = validator_for(name, valid_text)
         config_type = types[type_name]
@@ -185,6 +191,12 @@ def _load(kind: str) -> Mapping[str, ConfigKey]:
 def broker_keys() -> Mapping[str, ConfigKey]:
     """Every broker setting, by name."""
     return _load("broker")
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """The broker settings that Kafka does not have."""
+    return frozenset(row[0] for row in _table(OWN_TABLE))
 
 
 @cache

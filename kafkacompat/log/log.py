@@ -30,7 +30,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.ports import Disk, File, TransactionTerms
-    from kafkacompat.records.validate import ValidatedBatch
+    from kafkacompat.records.validated import ValidatedBatch
 
 
 class PartitionLog(ReadableLog):

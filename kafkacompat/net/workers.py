@@ -35,6 +35,7 @@ TERMS = {
     "loading": PoolTerms("coordinators' loading", 2),
     "files": PoolTerms("files", 4),
     "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
+    "batches": PoolTerms("large batches", 2),
 }
 
 T = TypeVar("T")

@@ -19,10 +19,13 @@ from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.lookup import delete_to, look_up
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
-from kafkacompat.records.validate import Origin, validate_produce
+from kafkacompat.records.limits import BatchLimits
+from kafkacompat.records.validate import Allowance, Origin, validate_produce
+from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ class PartitionManager:
         workers: WorkerPools,
         log_config: Callable[[str], LogConfig],
         replication: Replicating | None = None,
+        limits: BatchLimits | None = None,
     ) -> None:
         """Without `replication` nothing is followed and the ISR stays as the metadata says."""
         self.node_id = node_id
@@ -70,6 +74,9 @@ class PartitionManager:
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
+        self._limits = limits or BatchLimits()
+        self._large_batches = LargeBatches(clock, timers, workers.batches, self._limits)
+        self.pause = self._large_batches.pause
         self._replication = replication
         self.standing = Standing()
         self.wakeups = Wakeups(self.by_name, clock, timers)
@@ -95,14 +102,19 @@ class PartitionManager:
     def append(
         self,
         partition: TopicPartition,
-        records: Buffer,
+        records: Buffer | ValidatedBatch | LogRefused,
         acks: int,
         api_version: int,
         internal_allowed: bool,
         terms: TransactionTerms | None = None,
         origin: Origin = Origin.CLIENT,
+        allowance: Allowance | None = None,
     ) -> ProduceResult:
-        """Validate and append one partition's records; the refusal, if any, is in the result."""
+        """Validate and append one partition's records; the refusal, if any, is in the result.
+
+        Raises TooMuchAtOnce, with nothing done, for records that take more of the loop than the allowance: `validate` opens
+        them in steps, and what it gives is taken in their place.
+        """
         core = self.by_name.get(partition)
         if core is None:
             core = self.core(partition)
@@ -115,13 +127,20 @@ class PartitionManager:
         log = core.log
         now_ms = self._clock.now_ms()
         try:
-            batch = validate_produce(
-                records,
-                log.config,
-                now_ms,
-                zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD,
-                origin=origin,
-            )
+            if isinstance(records, ValidatedBatch):
+                batch = records
+            elif isinstance(records, LogRefused):
+                raise records
+            else:
+                batch = validate_produce(
+                    records,
+                    log.config,
+                    now_ms,
+                    zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD,
+                    origin=origin,
+                    limits=self._limits,
+                    allowance=allowance,
+                )
             info = log.append_as_leader(batch, core.leader_epoch, now_ms, terms)
         except LogRefused as refused:
             return ProduceResult(
@@ -150,6 +169,18 @@ class PartitionManager:
             info.log_append_time_ms,
             log.log_start_offset,
         )
+
+    def validate(
+        self, partition: TopicPartition, records: Buffer, api_version: int
+    ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
+        """Validate records that take long, without holding up the loop: what `append` is then given in their place.
+
+        The records stay in use until it is there.
+        """
+        core = self.core(partition)
+        if core is None or not core.is_leader:
+            return self.pause(records)
+        return self._large_batches.validate(records, core.log.config, api_version >= FIRST_VERSION_WITH_ZSTD)
 
     def follower_fetched(
         self,

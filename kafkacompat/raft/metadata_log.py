@@ -19,7 +19,7 @@ from kafkacompat.log.recovery import open_directory
 from kafkacompat.raft.snapshot import MAX_BATCH_BYTES
 from kafkacompat.raft.storage import METADATA_PARTITION
 from kafkacompat.records.batch import parse_header
-from kafkacompat.records.validate import ValidatedBatch
+from kafkacompat.records.validated import ValidatedBatch
 
 if TYPE_CHECKING:
     from kafkacompat.log.flush import LogFlush

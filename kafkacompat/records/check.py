@@ -8,12 +8,16 @@ lies. Two gaits make that cheap:
   recurs at a fixed stride, so slices with that stride, compared against constants and against a table of offsets,
   prove the whole run at about 0.01 us a record. A record that breaks the pattern ends the run and is walked.
 A property test holds the verdicts of both gaits and of record.py equal.
+
+A batch can hold millions of records and headers, so the check can be done in steps: it stops after so many units of work (a record
+walked, a header, or 16 records that may be a run; about half a microsecond each) and gives back where it stands.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from kafkacompat.records.limits import UNLIMITED, BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed, read_varint
 
 _ONE_BYTE_OFFSETS = bytes(2 * i for i in range(64))
@@ -22,6 +26,12 @@ _OFFSET_HIGH = bytes(2 * i >> 7 for i in range(8192))
 _PARITY = bytes(i & 1 for i in range(256))
 _RETRY_AFTER = 8
 """Records walked after a run that did not come about, so that mixed sizes do not pay for trying."""
+ALL_AT_ONCE = 1 << 62
+_LONGEST_TRY = 8192
+_SHORTEST_TRY = 64
+_TRY_GROWTH = 8
+_TRY_SHIFT = 4
+"""A run that is tried costs a sixteenth of a unit for each of its records, whether it comes about or not."""
 
 
 class BodyFacts(NamedTuple):
@@ -30,17 +40,52 @@ class BodyFacts(NamedTuple):
     least_timestamp_delta: int
     greatest_timestamp_delta: int
     has_null_key: bool
+    units: int
+    """Of work in the last step."""
 
 
-def check_records(body: bytes, count: int) -> BodyFacts:
-    """Raise RecordMalformed unless the body is exactly `count` well-formed records with offset deltas 0..count-1."""
-    position, total = 0, len(body)
-    index = 0
-    least, greatest = 0, -(1 << 62)
-    null_key = False
+class Unfinished(NamedTuple):
+    """Where a check stands that has more to do."""
+
+    position: int
+    reached: int
+    headers: int
+    least: int
+    greatest: int
+    null_key: bool
+
+
+_BEGINNING = Unfinished(0, 0, 0, 0, -(1 << 62), False)
+
+
+def check_whole(body: bytes | bytearray, count: int, limits: BatchLimits = UNLIMITED) -> BodyFacts:
+    """`check_records` in one step."""
+    facts = check_records(body, count, limits)
+    assert isinstance(facts, BodyFacts)
+    return facts
+
+
+def check_records(
+    body: bytes | bytearray,
+    count: int,
+    limits: BatchLimits = UNLIMITED,
+    units: int = ALL_AT_ONCE,
+    since: Unfinished = _BEGINNING,
+) -> BodyFacts | Unfinished:
+    """Raise RecordMalformed unless the body is exactly `count` well-formed records with offset deltas 0..count-1.
+
+    Raises RecordLimitExceeded for more headers than the limits take. After `units` of work where it stands is given back.
+    """
+    position, index, headers, least, greatest, null_key = since
+    total = len(body)
     try_run_at = 0
+    # A run that ends early makes the next try a short one: a try costs what was tried, and sizes may be such that each fails.
+    most = _LONGEST_TRY
+    stop = index + units
     try:
         while index < count:
+            if index >= stop:
+                return Unfinished(position, index, headers, least, greatest, null_key)
             start = position
             byte = body[position]
             position += 1
@@ -111,7 +156,11 @@ def check_records(body: bytes, count: int) -> BodyFacts:
             header_byte = body[position]
             position += 1
             if header_byte:
-                position = _skip_headers(body, headers_at, end)
+                position, found = _skip_headers(body, headers_at, end, limits.headers_a_record)
+                headers += found
+                if headers > limits.headers:
+                    raise RecordLimitExceeded(f"a batch with more than {limits.headers} headers", splits=True)
+                stop -= found
             if position != end:
                 raise RecordMalformed(f"a record's parts end at {position}, its length at {end}")
             index += 1
@@ -121,12 +170,17 @@ def check_records(body: bytes, count: int) -> BodyFacts:
             # Two more records that begin with the same length are worth the attempt.
             if end + stride >= total or body[end] != body[start] or body[end + stride] != body[start]:
                 continue
+            # Offsets of one byte end at 63, and those of two at 8191.
+            tried = min(count, _SHORTEST_TRY if key_at - offset_at == 1 else _LONGEST_TRY) - index
+            if tried < 4:
+                continue
+            tried = min(tried, most)
             run, run_greatest = _check_run(
                 body,
                 start,
                 stride,
                 index,
-                count,
+                index + tried,
                 timestamp_at,
                 offset_at,
                 key_at,
@@ -134,6 +188,8 @@ def check_records(body: bytes, count: int) -> BodyFacts:
                 value_end,
                 headers_at,
             )
+            stop += run - (tried >> _TRY_SHIFT)
+            most = min(most * _TRY_GROWTH, _LONGEST_TRY) if run << _TRY_SHIFT >= tried else _SHORTEST_TRY
             if run:
                 index += run
                 position += run * stride
@@ -145,28 +201,41 @@ def check_records(body: bytes, count: int) -> BodyFacts:
         raise RecordMalformed("the body ends within a record") from None
     if position != total:
         raise RecordMalformed(f"{total - position} bytes after the last record")
-    return BodyFacts(least, greatest, null_key)
+    return BodyFacts(least, greatest, null_key, units - (stop - index))
 
 
-def _skip_headers(body: bytes, position: int, end: int) -> int:
+def _skip_headers(body: bytes | bytearray, position: int, end: int, most: int) -> tuple[int, int]:
+    """(the position after a record's headers, how many they are)."""
     count, position = read_varint(body, position)
     if count < 0 or count > end - position:
         raise RecordMalformed(f"a header count of {count}")
+    if count > most:
+        raise RecordLimitExceeded(f"a record of {count} headers, of which {most} are taken")
     for _ in range(count):
-        size, position = read_varint(body, position)
-        if size < 0:
+        byte = body[position]
+        if byte > 127:
+            size, position = read_varint(body, position)
+            byte = size << 1 if size >= 0 else 1
+        else:
+            position += 1
+        if byte & 1:
             raise RecordMalformed("a header without a key")
-        position += size
-        size, position = read_varint(body, position)
-        if size > 0:
-            position += size
+        position += byte >> 1
+        byte = body[position]
+        if byte > 127:
+            size, position = read_varint(body, position)
+            byte = size << 1 if size >= 0 else 1
+        else:
+            position += 1
+        if not byte & 1:
+            position += byte >> 1
         if position > end:
             raise RecordMalformed("a header beyond its record")
-    return position
+    return position, count
 
 
 def _check_run(
-    body: bytes,
+    body: bytes | bytearray,
     start: int,
     stride: int,
     index: int,
@@ -180,12 +249,12 @@ def _check_run(
 ) -> tuple[int, int]:
     """(records after the model at `start` that share its layout, their greatest timestamp delta).
 
-    The model ends at start + stride and has the offset delta index - 1. 0 records when there is no run.
+    The model ends at start + stride and has the offset delta index - 1; `count` lies within the offsets of its width.
+    0 records when there is no run.
     """
     timestamp_width = offset_at - timestamp_at
     offset_width = key_at - offset_at
-    last = min(count, 64) if offset_width == 1 else min(count, 8192)
-    run = min(last - index, (len(body) - start) // stride - 1)
+    run = min(count - index, (len(body) - start) // stride - 1)
     if run < 3 or timestamp_width > 2 or offset_width > 2:
         return 0, 0
     # Each position is one byte of structure; the same byte must stand there in every record of the run. Of the key's and

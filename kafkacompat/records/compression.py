@@ -4,6 +4,10 @@ Duty: compress a batch's body and open one, never beyond a bound. Must not know:
 bits of a batch's attributes. Libraries are loaded with the first batch that needs them.
 gzip: RFC 1952, members one after another. snappy: xerial's stream, or one bare block. lz4: the frame format.
 zstd: frames one after another. Follows KIP-110 and KIP-390.
+
+A body is opened in pieces, the first of which is enough for most, and read in slices: the libraries release the interpreter
+while they work, but a copy of hundreds of megabytes does not, and a copy of the rest for every member or frame grows with the
+square of their number.
 """
 
 from __future__ import annotations
@@ -19,8 +23,12 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_OF_SETTING = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 """Values of compression.type; 'producer' is none of them."""
-DECOMPRESSED_BOUND = 256 * 1024 * 1024
-"""Bytes a batch's body may unfold to. Frames are at most 100 MiB by default, so honest batches stay far below."""
+UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+"""Bytes a batch's body may unfold to, unless told otherwise. Honest batches stay far below: frames have 100 MiB by default."""
+FRAMES_MAX = 1000
+"""Members, frames or streams in one body, unless told otherwise. Every client writes one."""
+FIRST_CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024
 GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = -1, 9, 3
 LZ4_FAST = 0
 
@@ -30,7 +38,17 @@ _XERIAL_BLOCK = 32 * 1024
 _SNAPPY_BEST_RATIO = 32
 """More than the format can reach (64 bytes from a copy of 3), so a promise beyond it is a lie told before any memory is given."""
 _INT32 = struct.Struct(">i")
+_XERIAL_BLOCK_LEAST = 256
+"""Bytes a block of xerial's stream unfolds to on the average; its smallest block is 1 KiB, and only the last is shorter."""
+_COPIED_BLOCK_MAX = 1024 * 1024
+"""A snappy block that unfolds to more is opened into memory of ours, without the interpreter's being held by a copy."""
+_GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE_MAGIC_END = b"\x2a\x4d\x18"
+_SLICE_BYTES = 1024 * 1024
+_LATER_SLICE_BYTES = 4 * 1024
+"""Read for each member or frame after the first: what it does not use is copied."""
 _LZ4_BEST_RATIO = 256
 """More than the format can reach (255 bytes from one of a long match's length)."""
 
@@ -41,6 +59,10 @@ class DecompressionFailed(ValueError):
 
 class DecompressedTooLarge(DecompressionFailed):
     """The body unfolds beyond the bound."""
+
+
+class TooManyFrames(DecompressionFailed):
+    """The body consists of more members, frames or blocks than the bound."""
 
 
 def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
@@ -77,78 +99,138 @@ def compress(codec: int, body: Buffer, level: int | None = None) -> bytes:
     raise ValueError(f"no codec has the number {codec}")
 
 
-def decompress(codec: int, body: Buffer, bound: int = DECOMPRESSED_BOUND) -> bytes:
-    """The body as it was. Raises DecompressionFailed, or its subclass DecompressedTooLarge beyond `bound` bytes."""
-    if codec == NONE:
+def decompress(
+    codec: int, body: Buffer, bound: int = UNPACKED_BYTES_MAX, frames_max: int = FRAMES_MAX
+) -> bytes:
+    """The body as it was. Raises DecompressionFailed, DecompressedTooLarge beyond `bound` bytes, or TooManyFrames."""
+    return bytes(unpack(codec, body, bound, frames_max))
+
+
+def unpack(
+    codec: int, body: Buffer, bound: int = UNPACKED_BYTES_MAX, frames_max: int = FRAMES_MAX
+) -> bytes | bytearray:
+    """As `decompress`, of large bodies without a copy in one piece, which would hold the interpreter."""
+    if codec == NONE and len(body) <= FIRST_CHUNK_BYTES:
         return bytes(body)
     opener = _OPENERS.get(codec)
     if opener is None:
         raise DecompressionFailed(f"no codec has the number {codec}")
-    return opener(body, bound)
+    unpacked = _Unpacked(CODEC_NAMES[codec], bound, frames_max)
+    opener(memoryview(body), unpacked)
+    return unpacked.body
 
 
-def _decompress_gzip(body: Buffer, bound: int) -> bytes:
+class _Unpacked:
+    """What a body unfolds to, and its bounds."""
+
+    __slots__ = ("body", "bound", "frames", "frames_max", "name")
+
+    def __init__(self, name: str, bound: int, frames_max: int) -> None:
+        self.name = name
+        self.bound = bound
+        self.frames_max = frames_max
+        self.frames = 0
+        self.body: bytes | bytearray = b""
+
+    def room(self) -> int:
+        """Bytes to ask for next: one more than there may be tells that there is more."""
+        filled = len(self.body)
+        return min(CHUNK_BYTES if filled else FIRST_CHUNK_BYTES, self.bound - filled + 1)
+
+    def add(self, part: bytes) -> None:
+        if len(self.body) + len(part) > self.bound:
+            raise self.too_large()
+        if not self.body:
+            self.body = part
+        else:
+            if isinstance(self.body, bytes):
+                self.body = bytearray(self.body)
+            self.body += part
+
+    def too_large(self) -> DecompressedTooLarge:
+        return DecompressedTooLarge(f"a body in {self.name} unfolds to more than {self.bound} bytes")
+
+    def begin_frame(self) -> None:
+        self.frames += 1
+        if self.frames > self.frames_max:
+            raise TooManyFrames(f"a body in {self.name} consists of more than {self.frames_max} parts")
+
+
+def _copy(body: memoryview, unpacked: _Unpacked) -> None:
+    for start in range(0, len(body), CHUNK_BYTES):
+        unpacked.add(bytes(body[start : start + CHUNK_BYTES]))
+
+
+def _unpack_gzip(body: memoryview, unpacked: _Unpacked) -> None:
     import zlib
 
-    parts: list[bytes] = []
-    total, rest = 0, bytes(body)
+    position = 0
     try:
-        while rest:
+        # What follows a member and does not begin another is padding, as Java's reader has it.
+        while position < len(body) and (not position or body[position : position + 2] == _GZIP_MAGIC):
+            unpacked.begin_frame()
+            slice_bytes = _SLICE_BYTES if unpacked.frames == 1 else _LATER_SLICE_BYTES
             member = zlib.decompressobj(31)
-            part = member.decompress(rest, bound - total + 1)
-            total += len(part)
-            if total > bound:
-                raise DecompressedTooLarge(f"a gzip body unfolds beyond {bound} bytes")
-            if not member.eof:
-                raise DecompressionFailed("a gzip body ends too early")
-            parts.append(part)
-            # What follows a member and does not begin another is padding, as Java's reader has it.
-            rest = member.unused_data if member.unused_data[:2] == b"\x1f\x8b" else b""
+            left = b""
+            while not member.eof:
+                if not left:
+                    left = bytes(body[position : position + slice_bytes])
+                    position += len(left)
+                    slice_bytes = _SLICE_BYTES
+                part = member.decompress(left, unpacked.room())
+                if not left and not part:
+                    raise DecompressionFailed("a gzip body ends too early")
+                unpacked.add(part)
+                left = member.unconsumed_tail
+            position -= len(member.unused_data)
     except zlib.error as error:
         raise DecompressionFailed(str(error)) from error
-    if not parts:
+    if not unpacked.frames:
         raise DecompressionFailed("an empty gzip body")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompress_lz4(body: Buffer, bound: int) -> bytes:
+def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
     import lz4.frame
 
-    parts: list[bytes] = []
-    total, rest = 0, bytes(body)
+    position = 0
     try:
-        while rest:
+        while position < len(body) and (not position or body[position : position + 4] == _LZ4_MAGIC):
+            unpacked.begin_frame()
+            slice_bytes = _SLICE_BYTES if unpacked.frames == 1 else _LATER_SLICE_BYTES
             frame = lz4.frame.LZ4FrameDecompressor()
-            # It takes as much memory as it is allowed to fill, and taking 256 MiB takes longer than the rest.
-            part = frame.decompress(rest, min(bound - total, _LZ4_BEST_RATIO * len(rest)) + 1)
-            total += len(part)
-            if total > bound:
-                raise DecompressedTooLarge(f"an lz4 body unfolds beyond {bound} bytes")
-            if not frame.eof:
-                raise DecompressionFailed("an lz4 body ends too early")
-            parts.append(part)
-            unused = frame.unused_data or b""
-            rest = unused if unused[:4] == _LZ4_MAGIC else b""
+            read = 0
+            while not frame.eof:
+                left = b""
+                if frame.needs_input:
+                    left = bytes(body[position : position + slice_bytes])
+                    if not left:
+                        raise DecompressionFailed("an lz4 body ends too early")
+                    position += len(left)
+                    read += len(left)
+                    slice_bytes = _SLICE_BYTES
+                # It takes as much memory as it is allowed to fill, and taking that can take longer than the rest.
+                part = frame.decompress(left, min(unpacked.room(), _LZ4_BEST_RATIO * read + 1))
+                unpacked.add(part)
+            position -= len(frame.unused_data or b"")
     except RuntimeError as error:
         raise DecompressionFailed(str(error)) from error
-    if not parts:
+    if not unpacked.frames:
         raise DecompressionFailed("an empty lz4 body")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _decompress_zstd(body: Buffer, bound: int) -> bytes:
+def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
     import zstandard
 
-    out = bytearray()
+    # Told from outside, for the library goes from one frame to the next by itself; chance adds none in any honest size.
+    packed = body.obj if isinstance(body.obj, bytes) and len(body.obj) == len(body) else bytes(body)
+    unpacked.frames = packed.count(_ZSTD_MAGIC) + packed.count(_SKIPPABLE_MAGIC_END) - 1
+    unpacked.begin_frame()
     try:
-        with zstandard.ZstdDecompressor().stream_reader(bytes(body), read_across_frames=True) as reader:
-            while chunk := reader.read(min(1 << 20, bound + 1 - len(out))):
-                out += chunk
-                if len(out) > bound:
-                    raise DecompressedTooLarge(f"a zstd body unfolds beyond {bound} bytes")
+        with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
+            while part := reader.read(unpacked.room()):
+                unpacked.add(part)
     except zstandard.ZstdError as error:
         raise DecompressionFailed(str(error)) from error
-    return bytes(out)
 
 
 def _compress_xerial(body: Buffer) -> bytes:
@@ -163,33 +245,34 @@ def _compress_xerial(body: Buffer) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(body: Buffer, bound: int) -> bytes:
-    data = bytes(body)
-    if not data.startswith(_XERIAL_MAGIC):
-        return _open_snappy_block(data, bound)
-    parts: list[bytes] = []
-    position, total = len(_XERIAL_HEADER), 0
-    if len(data) < position:
+def _unpack_snappy(body: memoryview, unpacked: _Unpacked) -> None:
+    if body[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        _unpack_snappy_block(body, unpacked)
+        return
+    if len(body) < len(_XERIAL_HEADER):
         raise DecompressionFailed("a snappy stream shorter than its header")
-    while position < len(data):
-        if data.startswith(_XERIAL_MAGIC, position):
+    position = len(_XERIAL_HEADER)
+    blocks = 0
+    while position < len(body):
+        if body[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
             # Streams may follow one another, as Java's reader allows.
+            unpacked.begin_frame()
             position += len(_XERIAL_HEADER)
             continue
-        if position + 4 > len(data):
+        if position + 4 > len(body):
             raise DecompressionFailed("a snappy stream ends within a block's length")
-        size = _INT32.unpack_from(data, position)[0]
+        size = _INT32.unpack_from(body, position)[0]
         position += 4
-        if size < 0 or size > len(data) - position:
-            raise DecompressionFailed(f"a snappy block of {size} bytes where {len(data) - position} remain")
-        part = _open_snappy_block(data[position : position + size], bound - total)
-        total += len(part)
-        parts.append(part)
+        if size < 0 or size > len(body) - position:
+            raise DecompressionFailed(f"a snappy block of {size} bytes where {len(body) - position} remain")
+        _unpack_snappy_block(body[position : position + size], unpacked)
         position += size
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        blocks += 1
+        if blocks > unpacked.frames_max and len(unpacked.body) < _XERIAL_BLOCK_LEAST * blocks:
+            raise TooManyFrames(f"{blocks} blocks of a snappy stream unfold to {len(unpacked.body)} bytes")
 
 
-def _open_snappy_block(block: bytes, bound: int) -> bytes:
+def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
     import snappy
 
     length = shift = 0
@@ -200,21 +283,33 @@ def _open_snappy_block(block: bytes, bound: int) -> bytes:
         shift += 7
     else:
         raise DecompressionFailed("a snappy block without a length")
-    if length > bound:
-        raise DecompressedTooLarge(f"a snappy body unfolds beyond {bound} bytes")
+    if length > unpacked.bound - len(unpacked.body):
+        raise unpacked.too_large()
     if length > _SNAPPY_BEST_RATIO * len(block):
         raise DecompressionFailed(f"a snappy block of {len(block)} bytes that promises {length}")
     try:
-        opened: bytes = snappy.uncompress(block)
+        if length > _COPIED_BLOCK_MAX:
+            from cramjam import snappy as into_memory
+
+            opened = bytearray(length)
+            into_memory.decompress_raw_into(block, opened)
+            if not unpacked.body:
+                unpacked.body = opened
+                return
+            for start in range(0, length, CHUNK_BYTES):
+                unpacked.add(bytes(memoryview(opened)[start : start + CHUNK_BYTES]))
+            return
+        part: bytes = snappy.uncompress(bytes(block))
     except Exception as error:
         # The library's own error type depends on its release; whatever it raises here is about the block.
         raise DecompressionFailed(str(error)) from error
-    return opened
+    unpacked.add(part)
 
 
-_OPENERS: dict[int, Callable[[Buffer, int], bytes]] = {
-    GZIP: _decompress_gzip,
-    SNAPPY: _decompress_snappy,
-    LZ4: _decompress_lz4,
-    ZSTD: _decompress_zstd,
+_OPENERS: dict[int, Callable[[memoryview, _Unpacked], None]] = {
+    NONE: _copy,
+    GZIP: _unpack_gzip,
+    SNAPPY: _unpack_snappy,
+    LZ4: _unpack_lz4,
+    ZSTD: _unpack_zstd,
 }

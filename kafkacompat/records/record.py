@@ -7,7 +7,7 @@ Must not know: headers of batches, topics. check.py does the same checks at spee
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
@@ -83,7 +83,11 @@ def encode_records(records: Iterable[Record], base_timestamp_ms: int) -> bytearr
 
 def iterate_records(body: Buffer, count: int, base_timestamp_ms: int) -> Iterator[Record]:
     """Decode `count` records of an uncompressed body. RecordMalformed when they do not fill it exactly."""
-    data = bytes(body)
+    return walk_records(bytes(body), count, base_timestamp_ms)
+
+
+def walk_records(data: bytes | bytearray, count: int, base_timestamp_ms: int) -> Iterator[Record]:
+    """As `iterate_records`, of a large body without a copy; of a bytearray, keys and values are bytearrays too."""
     position, end = 0, len(data)
     for _ in range(count):
         size, position = read_varint(data, position)
@@ -103,7 +107,7 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
         out += value
 
 
-def _decode_record(data: bytes, position: int, end: int, base_timestamp_ms: int) -> Record:
+def _decode_record(data: bytes | bytearray, position: int, end: int, base_timestamp_ms: int) -> Record:
     timestamp_delta, position = read_varint(data, position + 1, 64)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
@@ -126,7 +130,7 @@ def _decode_record(data: bytes, position: int, end: int, base_timestamp_ms: int)
     return Record(offset_delta, base_timestamp_ms + timestamp_delta, key, value, headers)
 
 
-def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+def _read_bytes(data: Any, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = read_varint(data, position)
     if size < 0:
         # Kafka reads any negative length of a key or value as null.

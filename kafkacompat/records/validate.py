@@ -9,12 +9,16 @@ Of the records, Kafka looks at each one, and so does this: lengths, varints, hea
 (in compacted topics) keys. check.py does that without making objects, at C speed for runs of equal sizes. A batch is
 re-encoded only when the topic's compression.type names another codec; it is stamped (with a new crc) only when the
 timestamp type or a wrong max timestamp asks for it.
+A batch of few bytes can unfold to hundreds of megabytes and hold millions of records: what one step of the loop may not take
+is raised as TooMuchAtOnce, and `validate_in_steps` does the same in pieces.
 Follows KIP-98, KIP-32 (timestamps), KIP-467 (record errors), KIP-937 (timestamp bounds).
 """
 
 from __future__ import annotations
 
 import enum
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkacompat.ports import LogRefused
@@ -22,75 +26,64 @@ from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
-    LOG_APPEND_TIME_BIT,
     BatchCorrupt,
     BatchHeader,
-    assemble,
     crc_of,
     iterate_batches,
     parse_header,
-    stamp_timestamp,
 )
 from kafkacompat.records.check import BodyFacts, check_records
-from kafkacompat.records.record import RecordMalformed, encode_records, iterate_records
+from kafkacompat.records.judge import is_suspicious, judge, stamped, too_large
+from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.records.validated import ValidatedBatch
+from kafkacompat.stepping import Steps, all_steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.ports import Buffer
 
-NO_TIMESTAMP = -1
-SHOWN_RECORD_ERRORS = 1000
-"""Records named in one refusal; a batch can hold millions, a response should not."""
+STEP_UNITS = 8192
+"""What a step of the loop looks at: records, headers; about half a microsecond each."""
+BATCH_UNITS = 32
+"""What a batch costs beside its records."""
+DEFAULT_LIMITS = BatchLimits()
+
+
+class TooMuchAtOnce(Exception):
+    """Not refused: the batch takes more than one step of the loop. Raised before anything was changed."""
+
+
+class Allowance:
+    """What the batches of one request may take of the loop in one step. Each takes its share off, the last one maybe more."""
+
+    __slots__ = ("copied_bytes", "packed_bytes", "re_encoded_bytes", "units", "unpacked_bytes")
+
+    def __init__(self) -> None:
+        self.copied_bytes = 4 * 1024 * 1024
+        """Of bodies that are not compressed."""
+        self.packed_bytes = 256 * 1024
+        self.unpacked_bytes = 2 * 1024 * 1024
+        self.re_encoded_bytes = 64 * 1024
+        """Of bodies that are judged record by record, or compressed anew."""
+        self.units = STEP_UNITS
+
+
+def _everything() -> Allowance:
+    allowance = Allowance()
+    for name in Allowance.__slots__:
+        setattr(allowance, name, 1 << 100)
+    return allowance
+
+
+_EVERYTHING = _everything()
+"""Nobody uses it up."""
 
 
 class Origin(enum.Enum):
     CLIENT = "client"
     COORDINATOR = "coordinator"
-
-
-class ValidatedBatch:
-    """One batch fit to be appended: everything the log needs, none of it read again from the bytes.
-
-    `buffer` is exactly the batch and writable: the log stamps base offset and leader epoch into it.
-    """
-
-    __slots__ = (
-        "base_sequence",
-        "base_timestamp_ms",
-        "buffer",
-        "compression",
-        "is_control",
-        "is_transactional",
-        "last_offset_delta",
-        "log_append_time",
-        "max_timestamp_ms",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size",
-    )
-
-    def __init__(self, buffer: bytearray | memoryview, header: BatchHeader) -> None:
-        self.buffer = buffer
-        self.record_count = header.record_count
-        self.last_offset_delta = header.last_offset_delta
-        self.base_timestamp_ms = header.base_timestamp_ms
-        self.max_timestamp_ms = header.max_timestamp_ms
-        self.producer_id = header.producer_id
-        self.producer_epoch = header.producer_epoch
-        self.base_sequence = header.base_sequence
-        attributes = header.attributes
-        self.is_transactional = attributes & 0x10 != 0
-        self.is_control = attributes & 0x20 != 0
-        self.log_append_time = attributes & 0x08 != 0
-        self.compression = attributes & CODEC_MASK
-        self.size = len(buffer)
-
-
-def trusted_batch(buffer: bytearray) -> ValidatedBatch:
-    """A batch that we have just built ourselves (build_batch, control markers): nothing is checked."""
-    return ValidatedBatch(buffer, parse_header(buffer))
 
 
 def validate_produce(
@@ -100,19 +93,70 @@ def validate_produce(
     *,
     zstd_allowed: bool = True,
     origin: Origin = Origin.CLIENT,
+    limits: BatchLimits = DEFAULT_LIMITS,
+    allowance: Allowance | None = None,
 ) -> ValidatedBatch:
     """The one batch of a Produce's partition, checked and, where the topic asks for it, stamped or re-encoded.
 
-    Raises LogRefused with Kafka's code. A read-only buffer is copied once; a writable one may be stamped in place.
+    Raises LogRefused with Kafka's code, and TooMuchAtOnce for what goes beyond the allowance; without one nothing does.
+    A read-only buffer is copied once; a writable one may be stamped in place.
     """
+    if allowance is None:
+        allowance = _EVERYTHING
+    if allowance.units <= 0:
+        raise TooMuchAtOnce
+    header, view, target = _begin(records, config, zstd_allowed, origin is Origin.CLIENT, limits)
+    codec = header.attributes & CODEC_MASK
+    packed = view[HEADER_SIZE:]
+    if codec != codecs.NONE:
+        body = _unpacked_at_once(codec, packed, limits, allowance)
+    elif len(packed) <= allowance.copied_bytes:
+        allowance.copied_bytes -= len(packed)
+        body = bytes(packed)
+    else:
+        raise TooMuchAtOnce
+    try:
+        facts = check_records(body, header.record_count, limits, allowance.units)
+    except (RecordMalformed, RecordLimitExceeded) as error:
+        raise _unsound(error) from error
+    if not isinstance(facts, BodyFacts):
+        allowance.units = 0
+        raise TooMuchAtOnce
+    allowance.units -= BATCH_UNITS + facts.units
+    stamps_append_time = config.message_timestamp_type == "LogAppendTime"
+    if target != codec or is_suspicious(header, facts, config, now_ms, stamps_append_time):
+        if len(body) > allowance.re_encoded_bytes:
+            raise TooMuchAtOnce
+        allowance.re_encoded_bytes -= len(body)
+        return all_steps(judge(header, view, target, body, facts, config, now_ms))
+    return stamped(header, view, facts, now_ms, stamps_append_time)
+
+
+def validate_in_steps(
+    records: Buffer,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    zstd_allowed: bool = True,
+    origin: Origin = Origin.CLIENT,
+    limits: BatchLimits = DEFAULT_LIMITS,
+) -> Steps[ValidatedBatch]:
+    """`validate_produce` as a generator, none of whose steps takes long. The records are in use until it ends."""
+    header, view, target = _begin(records, config, zstd_allowed, origin is Origin.CLIENT, limits)
+    return (yield from _steps(header, view, target, config, now_ms, limits))
+
+
+def _begin(
+    records: Buffer, config: LogConfig, zstd_allowed: bool, client: bool, limits: BatchLimits
+) -> tuple[BatchHeader, memoryview, int]:
+    """Header, exactly the batch, and the codec it is to be written with; refused for whatever the header tells."""
     header = _only_batch(records, zstd_allowed)
-    client = origin is Origin.CLIENT
     if client and header.base_offset != 0:
         raise LogRefused(
             ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is {header.base_offset}, not 0"
         )
     if header.size > config.max_message_bytes:
-        raise _too_large(header.size, config)
+        raise too_large(header.size, config)
     view = memoryview(records)
     if len(view) != header.size:
         view = view[: header.size]
@@ -120,23 +164,41 @@ def validate_produce(
         raise LogRefused(ErrorCode.CORRUPT_MESSAGE, "the batch's crc is wrong")
     if client:
         _check_client_header(header)
+    if header.record_count > limits.records:
+        raise LogRefused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.record_count} records, of which batch.max.records takes {limits.records}",
+        )
     codec = header.attributes & CODEC_MASK
     target = codecs.CODEC_OF_SETTING.get(config.compression_type, codec)
     if codec == codecs.NONE and header.is_control:
         target = codec
-    body, facts = _open_and_check(view[HEADER_SIZE:], codec, header.record_count, config)
-    stamps_append_time = config.message_timestamp_type == "LogAppendTime"
-    max_timestamp_ms = _check_records_against_topic(header, body, facts, config, now_ms, stamps_append_time)
-    if target != codec:
-        return _re_encoded(header, body, target, config, now_ms if stamps_append_time else None)
-    buffer: bytearray | memoryview = bytearray(view) if view.readonly else view
-    if header.is_log_append_time != stamps_append_time or header.max_timestamp_ms != max_timestamp_ms:
-        stamp_timestamp(buffer, log_append_time=stamps_append_time, max_timestamp_ms=max_timestamp_ms)
-        header.max_timestamp_ms = max_timestamp_ms
-        header.attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (
-            LOG_APPEND_TIME_BIT if stamps_append_time else 0
-        )
-    return ValidatedBatch(buffer, header)
+    return header, view, target
+
+
+def _steps(
+    header: BatchHeader,
+    view: memoryview,
+    target: int,
+    config: LogConfig,
+    now_ms: int,
+    limits: BatchLimits,
+) -> Steps[ValidatedBatch]:
+    codec = header.attributes & CODEC_MASK
+    unpack = partial(codecs.unpack, codec, view[HEADER_SIZE:], limits.unpacked_bytes, limits.frames)
+    try:
+        body: bytes | bytearray = yield unpack
+    except codecs.DecompressionFailed as error:
+        raise _not_opened(error) from error
+    count = header.record_count
+    try:
+        facts = check_records(body, count, limits, STEP_UNITS)
+        while not isinstance(facts, BodyFacts):
+            yield None
+            facts = check_records(body, count, limits, STEP_UNITS, facts)
+    except (RecordMalformed, RecordLimitExceeded) as error:
+        raise _unsound(error) from error
+    return (yield from judge(header, view, target, body, facts, config, now_ms))
 
 
 def _only_batch(records: Buffer, zstd_allowed: bool) -> BatchHeader:
@@ -151,10 +213,10 @@ def _only_batch(records: Buffer, zstd_allowed: bool) -> BatchHeader:
                 True for _ in iterate_batches(memoryview(records)[header.size :])
             )
         else:
-            batches = list(iterate_batches(records))
+            batches = list(islice(iterate_batches(records), 2))
             if not batches:
                 raise LogRefused(ErrorCode.INVALID_RECORD, "the records hold no whole batch")
-            header, more = batches[0], len(batches) > 1
+            header = batches[0]
             raise LogRefused(ErrorCode.INVALID_RECORD, f"a produced batch has magic {header.magic}, not 2")
     except BatchCorrupt as error:
         raise LogRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -186,122 +248,34 @@ def _check_client_header(header: BatchHeader) -> None:
         )
 
 
-def _open_and_check(packed: memoryview, codec: int, count: int, config: LogConfig) -> tuple[bytes, BodyFacts]:
+def _unpacked_at_once(
+    codec: int, packed: memoryview, limits: BatchLimits, allowance: Allowance
+) -> bytes | bytearray:
+    if len(packed) > allowance.packed_bytes:
+        raise TooMuchAtOnce
+    bound = min(limits.unpacked_bytes, allowance.unpacked_bytes)
     try:
-        body = codecs.decompress(codec, packed)
+        body = codecs.unpack(codec, packed, bound, limits.frames)
     except codecs.DecompressedTooLarge as error:
-        raise LogRefused(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        if bound < limits.unpacked_bytes:
+            allowance.unpacked_bytes = 0  # what was opened in vain took its time too
+            raise TooMuchAtOnce from None
+        raise _not_opened(error) from error
     except codecs.DecompressionFailed as error:
-        raise LogRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the batch cannot be opened: {error}") from error
-    try:
-        return body, check_records(body, count)
-    except RecordMalformed as error:
-        raise LogRefused(ErrorCode.INVALID_RECORD, str(error)) from error
+        raise _not_opened(error) from error
+    allowance.packed_bytes -= len(packed)
+    allowance.unpacked_bytes -= len(body)
+    return body
 
 
-def _check_records_against_topic(
-    header: BatchHeader,
-    body: bytes,
-    facts: BodyFacts,
-    config: LogConfig,
-    now_ms: int,
-    stamps_append_time: bool,
-) -> int:
-    """The max timestamp the batch is to carry. Raises LogRefused naming the records that the topic does not take."""
-    base = header.base_timestamp_ms
-    suspicious = header.is_log_append_time
-    greatest = base + facts.greatest_timestamp_delta
-    if not suspicious and not stamps_append_time:
-        least = base + facts.least_timestamp_delta
-        suspicious = (
-            greatest - now_ms > config.message_timestamp_after_max_ms
-            or now_ms - least > config.message_timestamp_before_max_ms
-        )
-    if suspicious or (facts.has_null_key and config.compact):
-        _refuse_records(header, body, config, now_ms, stamps_append_time)
-    if stamps_append_time:
-        return now_ms
-    return header.max_timestamp_ms if header.is_log_append_time else greatest
+def _not_opened(error: codecs.DecompressionFailed) -> LogRefused:
+    if isinstance(error, codecs.DecompressedTooLarge):
+        return LogRefused(ErrorCode.MESSAGE_TOO_LARGE, f"{error} (batch.max.unpacked.bytes)")
+    if isinstance(error, codecs.TooManyFrames):
+        return LogRefused(ErrorCode.INVALID_RECORD, f"{error} (batch.max.compressed.frames)")
+    return LogRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the batch cannot be opened: {error}")
 
 
-def _refuse_records(
-    header: BatchHeader, body: bytes, config: LogConfig, now_ms: int, stamps_append_time: bool
-) -> None:
-    """Raise for the records to blame, if any: the quick look can suspect a batch that is sound."""
-    errors: list[tuple[int, str | None]] = []
-    bad_timestamp = False
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    for index, record in enumerate(iterate_records(body, header.record_count, header.base_timestamp_ms)):
-        timestamp_ms = header.max_timestamp_ms if header.is_log_append_time else record.timestamp_ms
-        if config.compact and record.key is None:
-            errors.append((index, "Compacted topic cannot accept message without key"))
-        elif not stamps_append_time and timestamp_ms != NO_TIMESTAMP:
-            if not earliest <= timestamp_ms <= latest:
-                bad_timestamp = True
-                errors.append(
-                    (
-                        index,
-                        f"Timestamp {timestamp_ms} is out of range: it should be in [{earliest}, {latest}]",
-                    )
-                )
-        elif header.is_log_append_time:
-            bad_timestamp = True
-            errors.append((index, "A producer may not set the timestamp type LogAppendTime"))
-        if len(errors) >= SHOWN_RECORD_ERRORS:
-            break
-    if not errors:
-        return
-    if bad_timestamp:
-        raise LogRefused(
-            ErrorCode.INVALID_TIMESTAMP,
-            "One or more records have been rejected due to invalid timestamp",
-            errors,
-        )
-    raise LogRefused(
-        ErrorCode.INVALID_RECORD,
-        f"One or more records have been rejected due to {len(errors)} record errors",
-        errors,
-    )
-
-
-def _re_encoded(
-    header: BatchHeader, body: bytes, target: int, config: LogConfig, append_time_ms: int | None
-) -> ValidatedBatch:
-    level = {
-        codecs.GZIP: config.compression_gzip_level,
-        codecs.LZ4: config.compression_lz4_level,
-        codecs.ZSTD: config.compression_zstd_level,
-    }.get(target)
-    # The delta of the first record need not be 0; Kafka writes the batch anew, beginning with that record's timestamp.
-    records = list(iterate_records(body, header.record_count, header.base_timestamp_ms))
-    base_timestamp_ms = records[0].timestamp_ms
-    if base_timestamp_ms != header.base_timestamp_ms:
-        body = bytes(encode_records(records, base_timestamp_ms))
-    greatest = max(record.timestamp_ms for record in records)
-    attributes = header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME_BIT) & 0x7FFF | target
-    if append_time_ms is not None:
-        attributes |= LOG_APPEND_TIME_BIT
-    batch = assemble(
-        codecs.compress(target, body, level),
-        base_offset=0,
-        leader_epoch=-1,
-        attributes=attributes,
-        last_offset_delta=header.last_offset_delta,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=greatest if append_time_ms is None else append_time_ms,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        record_count=header.record_count,
-    )
-    if len(batch) > config.max_message_bytes:
-        raise _too_large(len(batch), config)
-    return trusted_batch(batch)
-
-
-def _too_large(size: int, config: LogConfig) -> LogRefused:
-    return LogRefused(
-        ErrorCode.MESSAGE_TOO_LARGE,
-        f"a batch of {size} bytes is larger than max.message.bytes, {config.max_message_bytes}",
-    )
+def _unsound(error: RecordMalformed | RecordLimitExceeded) -> LogRefused:
+    splits = isinstance(error, RecordLimitExceeded) and error.splits
+    return LogRefused(ErrorCode.MESSAGE_TOO_LARGE if splits else ErrorCode.INVALID_RECORD, str(error))

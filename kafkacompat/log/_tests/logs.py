@@ -14,7 +14,7 @@ from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
-from kafkacompat.records.validate import ValidatedBatch, trusted_batch
+from kafkacompat.records.validated import ValidatedBatch, trusted_batch
 
 NOW_MS = 1_700_000_000_000
 DIRECTORY = "/logs/t-0"

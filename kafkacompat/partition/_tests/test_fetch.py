@@ -25,7 +25,7 @@ from kafkacompat.partition._tests.fakes import (
 )
 from kafkacompat.ports import AbortedTransaction
 from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.records.validate import trusted_batch
+from kafkacompat.records.validated import trusted_batch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
 

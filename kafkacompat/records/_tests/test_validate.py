@@ -14,7 +14,8 @@ from kafkacompat.records.batch import HEADER_SIZE, assemble, build_batch, has_va
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record, encode_record, encode_records
-from kafkacompat.records.validate import Origin, ValidatedBatch, validate_produce
+from kafkacompat.records.validate import Origin, validate_produce
+from kafkacompat.records.validated import ValidatedBatch
 from kafkacompat.wire.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000

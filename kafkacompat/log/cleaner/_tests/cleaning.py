@@ -15,7 +15,7 @@ from kafkacompat.ports import Disk
 from kafkacompat.records.batch import BatchHeader, build_batch
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
-from kafkacompat.records.validate import trusted_batch
+from kafkacompat.records.validated import trusted_batch
 
 COMPACT = LogConfig(
     cleanup_policy=("compact",),

@@ -1,0 +1,181 @@
+"""Produces that take more than one step of the loop: order, what is waited for, what others see meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.test_produce import request, results
+from kafkacompat.api._tests.world import Api
+from kafkacompat.config import LogConfig
+from kafkacompat.net.dispatcher import CloseConnection, Pending
+from kafkacompat.partition._tests.fakes import batch_of, image_of, partition_image, topic_image
+from kafkacompat.records import compression
+from kafkacompat.records._tests.bombs import (
+    batch_of_body,
+    record_of_headers,
+    record_of_value,
+    records_of_headers,
+)
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.records.validate import STEP_UNITS
+from kafkacompat.wire.errors import ErrorCode
+
+BOMB = batch_of_body(record_of_headers(10_000_000), compression.ZSTD)
+
+
+def settle(api: Api) -> None:
+    """Until nothing is to be done: jobs of threads, and steps, which each are a timer's."""
+    for _ in range(2000):
+        if api.world.workers.submitted:
+            api.world.workers.run()
+        elif any(timer.at_ms <= api.world.clock.ms for timer in api.world.timers.pending()):
+            api.world.timers.advance(0)
+        else:
+            return
+    raise AssertionError("it never ends")
+
+
+def pending(api: Api, asked: Any, version: int = 9) -> Pending:
+    reply = api.send(asked, version)
+    assert isinstance(reply, Pending)
+    assert reply.blocks, "the connection would be read on"
+    assert not reply.reply.done
+    return reply
+
+
+def answered(api: Api, reply: Pending, version: int = 9) -> list[tuple[int, int, int]]:
+    settle(api)
+    assert reply.reply.done
+    return results(api.decoded(reply.reply.result(), 0, version))
+
+
+def large(size: int = 5_000_000, codec: int = compression.LZ4) -> bytearray:
+    return batch_of_body(record_of_value(size), codec)
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_a_bomb_is_refused_later_and_another_connection_served_meanwhile(version: int) -> None:
+    api = Api(topic_image("t"))
+    bomb = pending(api, request(("t", 0, BOMB), api=api), max(version, 7))
+    assert results(api.call(request(("t", 0, batch_of(b"a")), api=api), version)) == [(0, 0, 0)]
+    assert answered(api, bomb, max(version, 7)) == [(0, ErrorCode.INVALID_RECORD, -1)]
+    assert api.world.log().log_end_offset == 1
+
+
+def test_a_large_batch_is_appended_when_it_is_validated() -> None:
+    api = Api(topic_image("t"))
+    api.world.log().config = LogConfig(max_message_bytes=10_000_000)
+    assert answered(api, pending(api, request(("t", 0, large()), api=api))) == [(0, 0, 0)]
+    assert api.world.log().log_end_offset == 1
+
+
+def test_without_acks_it_is_appended_in_silence_or_the_connection_closed() -> None:
+    api = Api(topic_image("t"))
+    reply = pending(api, request(("t", 0, large()), acks=0, api=api))
+    settle(api)
+    assert reply.reply.result() is None
+    assert api.world.log().log_end_offset == 1
+    refused = pending(api, request(("t", 0, BOMB), acks=0, api=api))
+    settle(api)
+    with pytest.raises(CloseConnection):
+        refused.reply.result()
+
+
+def test_partitions_of_one_request_are_each_answered_in_their_place() -> None:
+    api = Api(topic_image("t", 4))
+    asked = request(
+        ("t", 0, batch_of(b"a")), ("t", 1, BOMB), ("t", 2, large()), ("t", 3, batch_of(b"b")), api=api
+    )
+    reply = pending(api, asked)
+    assert [api.world.log("t", index).log_end_offset for index in range(4)] == [1, 0, 0, 0]
+    assert answered(api, reply) == [(0, 0, 0), (1, ErrorCode.INVALID_RECORD, -1), (2, 0, 0), (3, 0, 0)]
+
+
+def test_what_was_appended_before_a_pause_is_waited_for_from_then_on() -> None:
+    """Leadership that came and went meanwhile may have put something else at the same offset."""
+    replicas = (1, 2)
+    api = Api(topic_image("t", {index: partition_image(replicas=replicas) for index in range(2)}))
+    reply = pending(api, request(("t", 0, batch_of(b"a")), ("t", 1, large()), acks=-1, api=api))
+    elsewhere, kept = (
+        partition_image(leader=2, replicas=replicas, epoch=6),
+        partition_image(replicas=replicas),
+    )
+    api.publish(image_of(topic_image("t", {0: elsewhere, 1: kept})))
+    again = partition_image(replicas=replicas, isr=(1,), epoch=7)
+    api.publish(image_of(topic_image("t", {0: again, 1: kept})))
+    settle(api)
+    api.world.timers.advance(2000)
+    assert results(api.decoded(reply.reply.result(), 0, 9)) == [
+        (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0),
+        (1, ErrorCode.REQUEST_TIMED_OUT, 0),
+    ]
+
+
+def test_a_partition_that_went_elsewhere_meanwhile_takes_nothing() -> None:
+    api = Api(topic_image("t"))
+    reply = pending(api, request(("t", 0, large()), api=api))
+    api.publish(image_of(topic_image("t", {0: partition_image(leader=2, epoch=9)})))
+    assert answered(api, reply) == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_a_topic_deleted_meanwhile_takes_nothing() -> None:
+    api = Api(topic_image("t"))
+    reply = pending(api, request(("t", 0, large()), api=api))
+    api.publish(image_of())
+    assert answered(api, reply) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+
+
+def test_many_small_batches_of_one_request_are_appended_in_portions() -> None:
+    api = Api(topic_image("t", 600))
+    parts = [("t", index, batch_of(b"a")) for index in range(600)]
+    reply = pending(api, request(*parts, api=api))
+    assert 0 < sum(log.log_end_offset for log in api.world.log_manager.logs.values()) < 300
+    assert answered(api, reply) == [(index, 0, 0) for index in range(600)]
+
+
+def test_many_unknown_partitions_are_refused_in_portions() -> None:
+    api = Api(topic_image("t"))
+    reply = pending(api, request(*[("no", index, None) for index in range(2000)], api=api))
+    assert [error for _, error, _ in answered(api, reply)] == [ErrorCode.INVALID_RECORD] * 2000
+
+
+def test_many_bombs_wait_and_more_are_told_to_come_again(monkeypatch: Any) -> None:
+    from kafkacompat.partition import large_batches
+
+    monkeypatch.setattr(large_batches, "WAITING_MAX", 3)
+    api = Api(topic_image("t"))
+    replies = [pending(api, request(("t", 0, BOMB), api=api)) for _ in range(5)]
+    assert len(api.world.workers.submitted) == 0
+    api.world.timers.advance(0)
+    assert len(api.world.workers.submitted) <= large_batches.AT_ONCE
+    sixth = api.send(request(("t", 0, BOMB), api=api), 9)
+    decoded = sixth if not isinstance(sixth, Pending) else api.decoded(sixth.reply.result(), 0, 9)
+    assert results(decoded) == [(0, ErrorCode.REQUEST_TIMED_OUT, -1)]
+    for reply in replies:
+        assert answered(api, reply) == [(0, ErrorCode.INVALID_RECORD, -1)]
+
+
+def test_headers_of_many_records_do_not_hold_up_others() -> None:
+    """Each step's work is counted in units, and between two of them the timers of others fire."""
+    api = Api(topic_image("t"))
+    count = 60
+    batch = batch_of_body(records_of_headers(count, 1000), compression.ZSTD, count)
+    reply = pending(api, request(("t", 0, batch), api=api))
+    steps = 0
+    while not reply.reply.done:
+        api.world.workers.run()
+        (timer,) = api.world.timers.pending() or (None,)
+        if timer is not None:
+            api.world.timers.timers.remove(timer)
+            timer.callback()
+            steps += 1
+    assert steps >= count * 1000 // STEP_UNITS
+
+
+def test_an_ordinary_large_batch_is_appended_at_once() -> None:
+    api = Api(topic_image("t"))
+    batch = build_batch([Record(i, 0, b"k", bytes(1000)) for i in range(1000)], compression=compression.ZSTD)
+    assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, 0, 0)]

@@ -1,0 +1,72 @@
+"""Produced batches that take the loop longer than one step of it may: opened in threads, checked in steps.
+
+Duty: how many at a time, how many may wait, what becomes of the rest. Must not know: partitions, requests. What a batch is refused
+for is records/validate's. The order of a connection's batches is kept by whoever waits: it is not read meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.limits import BatchLimits
+from kafkacompat.records.validate import validate_in_steps
+from kafkacompat.records.validated import ValidatedBatch
+from kafkacompat.stepping import Overloaded, Stepping, Steps
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.ports import Buffer, Clock, Timers, Workers
+
+AT_ONCE = 2
+"""Each may hold what batch.max.unpacked.bytes allows."""
+WAITING_MAX = 1000
+"""One more is answered REQUEST_TIMED_OUT, after which a producer tries again."""
+PAUSES_MAX = 1 << 30
+"""A connection has one at most, so that their number is the bound."""
+
+T = TypeVar("T")
+
+
+def _given_back(given: T) -> Steps[T]:
+    yield None
+    return given
+
+
+class LargeBatches:
+    def __init__(self, clock: Clock, timers: Timers, workers: Workers, limits: BatchLimits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._stepping = Stepping(timers, workers, AT_ONCE, WAITING_MAX)
+        self._pauses = Stepping(timers, workers, PAUSES_MAX, 0)
+
+    def pause(self, given: T) -> Deferred[T]:
+        """What was given, after the loop has had a turn."""
+        return self._pauses.submit(_given_back(given))
+
+    def validate(
+        self, records: Buffer, config: LogConfig, zstd_allowed: bool
+    ) -> Deferred[Buffer | ValidatedBatch | LogRefused]:
+        """The batch, or what it is refused for. The records stay in use until it is there."""
+        given: Deferred[Buffer | ValidatedBatch | LogRefused] = Deferred()
+
+        def validated(done: Deferred[ValidatedBatch]) -> None:
+            verdict: ValidatedBatch | LogRefused
+            try:
+                verdict = done.result()
+            except LogRefused as refused:
+                verdict = refused
+            except Overloaded as error:
+                verdict = LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
+            except Exception as error:
+                given.fail(error)
+                return
+            given.resolve(verdict)
+
+        steps = validate_in_steps(
+            records, config, self._clock.now_ms(), zstd_allowed=zstd_allowed, limits=self._limits
+        )
+        self._stepping.submit(steps).on_done(validated)
+        return given

@@ -1,0 +1,104 @@
+"""Batches that are small on the wire and large in what they ask of a broker, each with a good crc."""
+
+from __future__ import annotations
+
+import gzip
+
+import lz4.frame
+import zstandard
+
+from kafkacompat.records import compression
+from kafkacompat.records.batch import assemble
+from kafkacompat.records.record import append_varint
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch_around(packed: bytes, codec: int, count: int = 1) -> bytearray:
+    """A batch whose body is `packed`, whatever that is."""
+    return assemble(
+        packed,
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=codec,
+        last_offset_delta=count - 1,
+        base_timestamp_ms=NOW_MS,
+        max_timestamp_ms=NOW_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=count,
+    )
+
+
+def batch_of_body(body: bytes | bytearray, codec: int, count: int = 1) -> bytearray:
+    return batch_around(compression.compress(codec, body), codec, count)
+
+
+def record(inside: bytes | bytearray) -> bytes:
+    framed = bytearray()
+    append_varint(framed, len(inside))
+    return bytes(framed + inside)
+
+
+def record_of_headers(count: int) -> bytes:
+    """One record with so many headers of no name and no value."""
+    inside = bytearray(b"\0\0\0\1\1")
+    append_varint(inside, count)
+    return record(inside + bytes(2 * count))
+
+
+def records_of_headers(records: int, headers: int) -> bytearray:
+    body = bytearray()
+    for index in range(records):
+        inside = bytearray(b"\0\0")
+        append_varint(inside, index)
+        inside += b"\1\1"
+        append_varint(inside, headers)
+        body += record(inside + bytes(2 * headers))
+    return body
+
+
+def record_of_value(size: int) -> bytes:
+    inside = bytearray(b"\0\0\0\1")
+    append_varint(inside, size)
+    return record(inside + bytes(size) + b"\0")
+
+
+def tiny_records(count: int, *, even: bool = True) -> bytearray:
+    """Without key; of one size, or so that no two neighbours are alike."""
+    body = bytearray()
+    for index in range(count):
+        inside = bytearray(b"\0\0")
+        append_varint(inside, index)
+        size = 1 if even else index * 7 % 5
+        inside += b"\1"
+        append_varint(inside, size)
+        body += record(inside + bytes(size) + b"\0")
+    return body
+
+
+def runs_that_break(count: int) -> bytearray:
+    """Lengths alike, so that a run is tried, and something else different in each fourth, so that it ends."""
+    body = bytearray()
+    for index in range(count):
+        inside = bytearray(b"\0\0")
+        append_varint(inside, index)
+        body += record(inside + (b"\1\2x\0" if index % 4 else b"\2x\0\0"))
+    return body
+
+
+def many_frames(codec: int, count: int) -> bytes:
+    """Frames, members or streams, each of one byte."""
+    if codec == compression.GZIP:
+        return gzip.compress(b"x", mtime=0) * count
+    if codec == compression.LZ4:
+        return lz4.frame.compress(b"x", store_size=False) * count
+    if codec == compression.ZSTD:
+        return zstandard.compress(b"x") * count
+    return compression.compress(codec, b"x")[:16] * count
+
+
+def many_blocks(count: int) -> bytes:
+    """A xerial stream of empty blocks."""
+    return compression.compress(compression.SNAPPY, b"x") + b"\0\0\0\1\0" * count

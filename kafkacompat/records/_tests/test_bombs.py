@@ -1,0 +1,337 @@
+"""What hostile batches cost: counted in units of work, bytes and steps, never in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.ports import LogRefused
+from kafkacompat.records import check, compression, judge
+from kafkacompat.records import validate as validation
+from kafkacompat.records._tests.bombs import (
+    NOW_MS,
+    batch_around,
+    batch_of_body,
+    many_blocks,
+    many_frames,
+    record_of_headers,
+    record_of_value,
+    records_of_headers,
+    runs_that_break,
+    tiny_records,
+)
+from kafkacompat.records.batch import build_batch, parse_header
+from kafkacompat.records.limits import BatchLimits
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record
+from kafkacompat.records.validate import (
+    STEP_UNITS,
+    Allowance,
+    TooMuchAtOnce,
+    validate_in_steps,
+    validate_produce,
+)
+from kafkacompat.records.validated import ValidatedBatch
+from kafkacompat.wire.errors import ErrorCode
+
+CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
+ROOMY = LogConfig(max_message_bytes=100 * 1024 * 1024)
+
+
+def at_once(batch: Any, config: LogConfig = ROOMY, allowance: Allowance | None = None) -> ValidatedBatch:
+    return validate_produce(batch, config, NOW_MS, allowance=allowance or Allowance())
+
+
+def in_steps(
+    batch: Any, config: LogConfig = ROOMY, limits: BatchLimits | None = None
+) -> tuple[ValidatedBatch, int, int]:
+    """(the batch, steps of the loop, jobs for threads)."""
+    steps, jobs = 1, 0
+    work = validate_in_steps(batch, config, NOW_MS, limits=limits or BatchLimits())
+    given: Any = None
+    failed: Exception | None = None
+    try:
+        while True:
+            job = work.send(given) if failed is None else work.throw(failed)
+            given = failed = None
+            if job is None:
+                steps += 1
+                continue
+            jobs += 1
+            try:
+                given = job()
+            except Exception as error:
+                failed = error
+    except StopIteration as end:
+        return end.value, steps, jobs
+
+
+def refusal(batch: Any, config: LogConfig = ROOMY, limits: BatchLimits | None = None) -> LogRefused:
+    with pytest.raises(LogRefused) as caught:
+        in_steps(batch, config, limits)
+    return caught.value
+
+
+# Headers
+
+
+def test_a_record_of_ten_million_headers_is_refused_without_a_look_at_them(monkeypatch: Any) -> None:
+    batch = batch_of_body(record_of_headers(10_000_000), compression.ZSTD)
+    assert len(batch) < 2000
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    refused = refusal(batch)
+    assert refused.code == ErrorCode.INVALID_RECORD
+    assert "10000000 headers" in str(refused.message)
+
+
+def test_headers_of_a_record_and_of_a_batch_are_bounded_by_what_is_set() -> None:
+    limits = BatchLimits(headers=100, headers_a_record=10)
+    assert in_steps(batch_of_body(record_of_headers(10), 0), limits=limits)
+    assert refusal(batch_of_body(record_of_headers(11), 0), limits=limits).code == ErrorCode.INVALID_RECORD
+    assert in_steps(batch_of_body(records_of_headers(10, 10), 0, 10), limits=limits)
+    # Fewer records may be taken: a producer splits what is too large.
+    many = batch_of_body(records_of_headers(11, 10), 0, 11)
+    assert refusal(many, limits=limits).code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_many_headers_in_many_records_take_steps() -> None:
+    batch = batch_of_body(records_of_headers(100, 1000), compression.LZ4, 100)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    checked, steps, jobs = in_steps(batch)
+    assert checked.record_count == 100
+    assert (steps, jobs) == (100_000 // STEP_UNITS, 1)
+
+
+# Records
+
+
+def test_more_records_than_are_set_are_refused_by_the_header_alone(monkeypatch: Any) -> None:
+    monkeypatch.setattr(compression, "unpack", None)
+    batch = batch_around(b"", compression.ZSTD, 5_000_001)
+    refused = refusal(batch)
+    assert refused.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "batch.max.records" in str(refused.message)
+
+
+@pytest.mark.parametrize(
+    "body", [tiny_records, runs_that_break, lambda count: tiny_records(count, even=False)]
+)
+def test_many_records_take_steps_of_bounded_work(body: Any) -> None:
+    count = 50_000
+    batch = batch_of_body(body(count), compression.ZSTD, count)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    checked, steps, _ = in_steps(batch)
+    assert checked.record_count == count
+    assert steps <= 2 + 2 * count // STEP_UNITS
+
+
+def test_a_million_tiny_records_are_taken() -> None:
+    count = 1_000_000
+    body = bytearray().join(_tiny(index) for index in range(count))
+    for codec in (compression.NONE, compression.ZSTD):
+        checked, steps, _ = in_steps(batch_of_body(body, codec, count))
+        assert checked.record_count == count
+        assert steps > count // STEP_UNITS // 2
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    value <<= 1
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _tiny(index: int) -> bytes:
+    inside = b"\0\0" + _varint(index) + b"\1\2x\0"
+    return bytes((2 * len(inside),)) + inside
+
+
+def test_tries_for_runs_are_paid_for(monkeypatch: Any) -> None:
+    """Sizes may be chosen so that a run is tried again and again and never comes about."""
+    tried = 0
+    real = check._check_run
+
+    def counting(body: Any, start: int, stride: int, index: int, count: int, *rest: int) -> tuple[int, int]:
+        nonlocal tried
+        tried += count - index
+        return real(body, start, stride, index, count, *rest)
+
+    monkeypatch.setattr(check, "_check_run", counting)
+    count = 8000
+    assert check.check_whole(bytes(runs_that_break(count)), count)
+    assert tried < 20 * count
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_unfolds_beyond_the_bound_is_refused_when_the_bound_is_reached(codec: int) -> None:
+    batch = batch_of_body(record_of_value(20_000_000), codec)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    assert in_steps(batch)[1:] == (1, 1)
+    refused = refusal(batch, limits=BatchLimits(unpacked_bytes=10_000_000))
+    assert refused.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "batch.max.unpacked.bytes" in str(refused.message)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_at_once_no_more_is_unpacked_than_allowed(codec: int, monkeypatch: Any) -> None:
+    most: list[int] = []
+    real = compression._Unpacked.add
+
+    def counting(self: Any, part: bytes) -> None:
+        most.append(len(self.body) + len(part))
+        real(self, part)
+
+    monkeypatch.setattr(compression._Unpacked, "add", counting)
+    allowance = Allowance()
+    batch = batch_of_body(record_of_value(20_000_000), codec)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch, allowance=allowance)
+    assert max(most, default=0) <= 2 * 1024 * 1024 + 1
+    if most:
+        # What was opened in vain took its time too.
+        with pytest.raises(TooMuchAtOnce):
+            at_once(batch_of_body(record_of_value(10), codec), allowance=allowance)
+
+
+def test_large_bodies_without_compression_are_copied_in_a_thread() -> None:
+    batch = batch_of_body(record_of_value(5_000_000), compression.NONE)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch)
+    checked, steps, jobs = in_steps(batch)
+    assert (checked.size, steps, jobs) == (len(batch), 1, 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_many_frames_are_refused(codec: int) -> None:
+    assert compression.unpack(codec, many_frames(codec, 900)) in (b"x" * 900, b"")
+    refused = refusal(batch_around(many_frames(codec, 2000), codec))
+    assert refused.code == ErrorCode.INVALID_RECORD
+    assert "batch.max.compressed.frames" in str(refused.message)
+
+
+def test_many_empty_snappy_blocks_are_refused() -> None:
+    with pytest.raises(compression.TooManyFrames):
+        compression.unpack(compression.SNAPPY, many_blocks(2000))
+
+
+def test_small_snappy_blocks_of_an_honest_stream_are_taken() -> None:
+    """Java's smallest block is 1 KiB."""
+    block = compression.compress(compression.SNAPPY, b"y" * 1024)[16:]
+    stream = compression.compress(compression.SNAPPY, b"x") + block * 3000
+    assert len(compression.unpack(compression.SNAPPY, stream)) == 1 + 1024 * 3000
+
+
+def test_members_and_frames_are_read_in_time_that_grows_with_their_number(monkeypatch: Any) -> None:
+    """What a frame does not use is copied: a little for each, not all the rest."""
+    for codec in (compression.GZIP, compression.LZ4):
+        packed = memoryview(many_frames(codec, 1000) + bytes(2_000_000))
+        copied = 0
+
+        class Watched:
+            def __init__(self, view: memoryview) -> None:
+                self.view = view
+
+            def __len__(self) -> int:
+                return len(self.view)
+
+            def __getitem__(self, at: slice) -> memoryview:
+                nonlocal copied
+                part = self.view[at]
+                copied += len(part)
+                return part
+
+        unpacked = compression._Unpacked("x", 10_000_000, 1000)
+        compression._OPENERS[codec](Watched(packed), unpacked)  # type: ignore[arg-type]
+        assert len(unpacked.body) == 1000
+        assert copied < 8_000_000
+
+
+# What the topic asks
+
+
+def test_records_to_blame_are_looked_for_in_steps(monkeypatch: Any) -> None:
+    count = 20_000
+    config = dataclasses.replace(ROOMY, message_timestamp_before_max_ms=0)
+    base = [Record(index, NOW_MS, None, b"v") for index in range(count - 1)]
+    batch = build_batch([*base, Record(count - 1, NOW_MS - 5, None, b"v")], compression=compression.LZ4)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch, config)
+    paused = 0
+    real = judge._refuse_records
+
+    def counting(*arguments: Any) -> Any:
+        nonlocal paused
+        for step in real(*arguments):
+            paused += 1
+            yield step
+
+    monkeypatch.setattr(judge, "_refuse_records", counting)
+    refused = refusal(batch, config)
+    assert paused == count // (judge.STEP_OBJECTS + 1)
+    assert refused.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.record_errors] == [count - 1]
+
+
+@pytest.mark.parametrize("first_delta", [0, 5])
+def test_large_batches_are_written_anew_in_steps_and_a_thread(first_delta: int) -> None:
+    config = dataclasses.replace(ROOMY, compression_type="gzip")
+    count = 5000
+    body = bytearray()
+    for index in range(count):
+        inside = b"\0" + _varint(first_delta if not index else 7) + _varint(index) + b"\1" + _varint(40)
+        inside += b"%040d" % index + b"\0"
+        body += _varint(len(inside)) + inside
+    batch = batch_of_body(body, compression.ZSTD, count)
+    with pytest.raises(TooMuchAtOnce):
+        at_once(batch, config)
+    checked, steps, jobs = in_steps(batch, config)
+    assert jobs == 2
+    assert steps > (count // judge.STEP_OBJECTS if first_delta else 0)
+    header = parse_header(checked.buffer)
+    assert header.base_timestamp_ms == NOW_MS + first_delta
+    found = list(records_of(checked.buffer, header))
+    assert len(found) == count
+    assert [record.timestamp_ms for _, record in found[:2]] == [NOW_MS + first_delta, NOW_MS + 7]
+    assert found[-1][1].value == b"%040d" % (count - 1)
+
+
+# Honest batches
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_ordinary_batches_are_validated_at_once(codec: int) -> None:
+    """16 KiB of records, and a MiB of them."""
+    for count in (16, 1000):
+        batch = build_batch(
+            [Record(i, NOW_MS, b"k%d" % i, b"%01000d" % i) for i in range(count)], compression=codec
+        )
+        assert at_once(batch).record_count == count
+
+
+def test_the_old_formats_are_refused_by_the_first_message_alone(monkeypatch: Any) -> None:
+    seen = 0
+    real = validation.iterate_batches
+
+    def counting(buffer: Any) -> Any:
+        nonlocal seen
+        for header in real(buffer):
+            seen += 1
+            yield header
+
+    monkeypatch.setattr(validation, "iterate_batches", counting)
+    message = b"\0" * 8 + (14).to_bytes(4, "big") + bytes(14)
+    assert refusal(message * 10_000).code == ErrorCode.INVALID_RECORD
+    assert seen <= 2

@@ -1,0 +1,135 @@
+"""Work for the loop's thread that takes longer than one step of it may: done piece by piece, with the loop in between.
+
+Duty: of each piece of work one step in turn, and the jobs that a step asks for in threads. Must not know: what the work is.
+One step is done each time the timer fires, however many wait, so that the loop never does several in a row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports import Timers, Workers
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[[], Any]
+"""Work that releases the interpreter most of the time: for a thread."""
+Steps: TypeAlias = Generator[Job | None, Any, T]
+"""Yields None between two steps of the loop, or a job whose value it is sent; what the job raises is thrown into it."""
+
+
+class Overloaded(Exception):
+    """Too much work waits already."""
+
+
+class _Work(Generic[T]):
+    __slots__ = ("done", "failed", "given", "steps")
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self.steps = steps
+        self.done: Deferred[T] = Deferred()
+        self.given: Any = None
+        self.failed: BaseException | None = None
+
+
+class Stepping:
+    """At most `active_max` pieces of work are begun and not done; what each holds in memory is bounded by that."""
+
+    __slots__ = (
+        "_active",
+        "_active_max",
+        "_due",
+        "_ready",
+        "_timers",
+        "_waiting",
+        "_waiting_max",
+        "_workers",
+    )
+
+    def __init__(self, timers: Timers, workers: Workers, active_max: int, waiting_max: int) -> None:
+        self._timers = timers
+        self._workers = workers
+        self._active_max = active_max
+        self._waiting_max = waiting_max
+        self._active = 0
+        self._waiting: deque[_Work[Any]] = deque()
+        self._ready: deque[_Work[Any]] = deque()
+        self._due = False
+
+    def submit(self, steps: Steps[T]) -> Deferred[T]:
+        """The generator's value, later; its first step is not done at once. Fails with Overloaded when too much waits."""
+        work = _Work(steps)
+        if self._active < self._active_max:
+            self._active += 1
+            self._is_ready(work)
+        elif len(self._waiting) < self._waiting_max:
+            self._waiting.append(work)
+        else:
+            work.done.fail(Overloaded(f"{len(self._waiting)} pieces of work wait"))
+        return work.done
+
+    def _is_ready(self, work: _Work[Any]) -> None:
+        self._ready.append(work)
+        if not self._due:
+            self._due = True
+            self._timers.call_after(0, self._step)
+
+    def _step(self) -> None:
+        self._due = False
+        work = self._ready.popleft()
+        try:
+            self._advance(work)
+        finally:
+            if self._ready and not self._due:
+                self._due = True
+                self._timers.call_after(0, self._step)
+
+    def _advance(self, work: _Work[Any]) -> None:
+        given, failed = work.given, work.failed
+        work.given = work.failed = None
+        try:
+            job = work.steps.send(given) if failed is None else work.steps.throw(failed)
+        except StopIteration as end:
+            self._over()
+            work.done.resolve(end.value)
+        except Exception as error:
+            self._over()
+            work.done.fail(error)
+        else:
+            if job is None:
+                self._is_ready(work)
+            else:
+                self._workers.submit(job).on_done(lambda done: self._job_done(work, done))
+
+    def _job_done(self, work: _Work[Any], done: Deferred[Any]) -> None:
+        try:
+            work.given = done.result()
+        except Exception as error:
+            work.failed = error
+        self._is_ready(work)
+
+    def _over(self) -> None:
+        if self._waiting:
+            self._is_ready(self._waiting.popleft())
+        else:
+            self._active -= 1
+
+
+def all_steps(steps: Steps[T]) -> T:
+    """The value of work that is done here and now, jobs and all."""
+    given: Any = None
+    failed: Exception | None = None
+    while True:
+        try:
+            job = steps.send(given) if failed is None else steps.throw(failed)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        given = failed = None
+        if job is not None:
+            try:
+                given = job()
+            except Exception as error:
+                failed = error
