@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.api.handler import HoldingDeferred
 from kafkacompat.deferred import Deferred
@@ -40,6 +40,11 @@ _RETRIABLE_HERE = frozenset(
 the coordinator does not know another one of the request yet; Kafka passes it on, and producers give the transaction up."""
 
 
+ATTRIBUTES_LOW_AT = 22
+MAGIC_AT = 16
+TRANSACTIONAL_BIT = 0x10
+
+
 class ProducerAndSequence(NamedTuple):
     """Of one batch: whose it is, and its first sequence number."""
 
@@ -56,6 +61,16 @@ class Verdicts:
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     trusts: bool = False
     """Nothing is verified: transaction.partition.verification.enable."""
+
+
+def is_transactional(records: Any) -> bool:
+    """Whether the batch header says so; one too short to say is left to validation."""
+    return (
+        records is not None
+        and len(records) > ATTRIBUTES_LOW_AT
+        and records[MAGIC_AT] == 2
+        and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT != 0
+    )
 
 
 def producers_of(batches: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, ProducerAndSequence]:

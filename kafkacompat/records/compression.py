@@ -45,6 +45,7 @@ _COPIED_BLOCK_MAX = 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_BLOCKS_WALKED_MAX = 1000
 _SKIPPABLE_MAGIC_END = b"\x2a\x4d\x18"
 _SLICE_BYTES = 1024 * 1024
 _LATER_SLICE_BYTES = 4 * 1024
@@ -221,16 +222,35 @@ def _unpack_lz4(body: memoryview, unpacked: _Unpacked) -> None:
 def _unpack_zstd(body: memoryview, unpacked: _Unpacked) -> None:
     import zstandard
 
-    # Told from outside, for the library goes from one frame to the next by itself; chance adds none in any honest size.
-    packed = body.obj if isinstance(body.obj, bytes) and len(body.obj) == len(body) else bytes(body)
-    unpacked.frames = packed.count(_ZSTD_MAGIC) + packed.count(_SKIPPABLE_MAGIC_END) - 1
-    unpacked.begin_frame()
+    packed = bytes(body)
     try:
+        if not _is_one_zstd_frame(packed):
+            # The library goes from one frame to the next by itself. Chance adds none of these in any honest size.
+            unpacked.frames = packed.count(_ZSTD_MAGIC) + packed.count(_SKIPPABLE_MAGIC_END) - 1
+            unpacked.begin_frame()
         with zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True) as reader:
-            while part := reader.read(unpacked.room()):
+            # It takes the memory that it may fill at once; most batches fit into little.
+            while part := reader.read(
+                min(unpacked.room(), 65536 + 16 * max(len(packed), len(unpacked.body)))
+            ):
                 unpacked.add(part)
     except zstandard.ZstdError as error:
         raise DecompressionFailed(str(error)) from error
+
+
+def _is_one_zstd_frame(packed: bytes) -> bool:
+    """Whether the first frame is all there is; False also where finding out would take long. RFC 8878."""
+    import zstandard
+
+    position = zstandard.frame_header_size(packed)
+    trailer = 4 if packed[4] & 4 else 0
+    for _ in range(_ZSTD_BLOCKS_WALKED_MAX):
+        head = packed[position : position + 3]
+        size = 1 if head[:1] and head[0] >> 1 & 3 == 1 else int.from_bytes(head, "little") >> 3
+        position += 3 + size
+        if not head or head[0] & 1:
+            return position + trailer >= len(packed)
+    return False
 
 
 def _compress_xerial(body: Buffer) -> bytes:

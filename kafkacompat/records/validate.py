@@ -63,7 +63,7 @@ class Allowance:
     def __init__(self) -> None:
         self.copied_bytes = 4 * 1024 * 1024
         """Of bodies that are not compressed."""
-        self.packed_bytes = 256 * 1024
+        self.packed_bytes = 1024 * 1024
         self.unpacked_bytes = 2 * 1024 * 1024
         self.re_encoded_bytes = 64 * 1024
         """Of bodies that are judged record by record, or compressed anew."""

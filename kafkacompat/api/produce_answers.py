@@ -1,0 +1,97 @@
+"""What a Produce is answered: a partition's part, and when replicas and syncs let the whole go. KIP-951 (current leader)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkacompat.api.handler import NoResponse
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.produce_response import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, ProduceResult
+    from kafkacompat.wire.messages.produce_request import ProduceRequest, TopicProduceData
+
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_VERSION_WITH_CURRENT_LEADER = 10
+ALL_REPLICAS = -1
+ACKS = (0, 1, ALL_REPLICAS)
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that may write to internal topics, as in Kafka."""
+Answer: TypeAlias = ProduceResponse | Deferred[ProduceResponse] | NoResponse
+
+
+def name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
+    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+        return topic.name
+    image = node.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name
+
+
+def answer_of(index: int, result: ProduceResult, version: int) -> tuple[PartitionProduceResponse, int]:
+    """A partition's answer, and the leader that it names or -1."""
+    answer = PartitionProduceResponse(
+        index=index,
+        error_code=result.error,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    if result.error is ErrorCode.NONE:
+        return answer, -1
+    answer.error_message = result.error_message
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in result.record_errors
+    ]
+    if result.leader_id < 0 or version < FIRST_VERSION_WITH_CURRENT_LEADER:
+        return answer, -1
+    answer.current_leader = LeaderIdAndEpoch(leader_id=result.leader_id, leader_epoch=result.leader_epoch)
+    return answer, result.leader_id
+
+
+def waits_for(
+    node: Node, request: ProduceRequest, ends: Mapping[TopicPartition, int]
+) -> list[Deferred[Mapping[TopicPartition, ErrorCode]]]:
+    """For replicas (acks=all) and flush.messages, of what was appended just now."""
+    waits = []
+    if request.acks == ALL_REPLICAS:
+        replicated = node.partitions.when_replicated(ends, request.timeout_ms)
+        if replicated is not None:
+            waits.append(replicated)
+    flushed = node.partitions.when_flushed(ends)
+    if flushed is not None:
+        waits.append(flushed)
+    return waits
+
+
+def when_all(
+    waits: Iterable[Deferred[Mapping[TopicPartition, ErrorCode]]],
+    response: ProduceResponse,
+    appended: Mapping[TopicPartition, PartitionProduceResponse],
+) -> Deferred[ProduceResponse]:
+    """The response when replicas and syncs let it go."""
+    waits = list(waits)
+    left = len(waits)
+    answer: Deferred[ProduceResponse] = Deferred()
+
+    def settle(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
+        nonlocal left
+        for partition, error in done.result().items():
+            if error is not ErrorCode.NONE:
+                appended[partition].error_code = error
+        left -= 1
+        if left == 0:
+            answer.resolve(response)
+
+    for wait in waits:
+        wait.on_done(settle)
+    return answer

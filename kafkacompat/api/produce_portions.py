@@ -1,0 +1,251 @@
+"""A Produce whose partitions are appended in portions, between which the loop is given back.
+
+Duty: the way through the partitions, what is refused before the log is asked, and what is waited for. Must not know: what a
+batch may look like, or how long one takes: that is validation's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkacompat.api.context import ProduceResult
+from kafkacompat.api.endpoints import endpoints_of
+from kafkacompat.api.handler import HoldingDeferred, NoResponse
+from kafkacompat.api.produce_answers import (
+    ACKS,
+    ADMIN_CLIENT_ID,
+    Answer,
+    answer_of,
+    name_of,
+    waits_for,
+    when_all,
+)
+from kafkacompat.api.transactional_produce import Verdicts, is_transactional, producers_of
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.records.validate import Allowance, TooMuchAtOnce
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.produce_response import (
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.wire.messages.produce_request import (
+        PartitionProduceData,
+        ProduceRequest,
+        TopicProduceData,
+    )
+
+PARTITION_UNITS = 16
+"""What a partition takes of the loop beside its records, in the units of Allowance."""
+Place: TypeAlias = "tuple[str | None, PartitionProduceData, list[PartitionProduceResponse]]"
+"""A topic's name where it is known, one of its partitions, and where the answer goes."""
+
+
+class Appending:
+    """A Produce on its way through its partitions, in as many portions as the loop must be given back between.
+
+    A connection is not read before the last portion is done, so its batches stay in order. What a portion has appended is
+    waited for from then on, for another leader's log may have something else at these offsets by the next one.
+    """
+
+    __slots__ = (
+        "_acks",
+        "_answer",
+        "_appended",
+        "_checked",
+        "_context",
+        "_ends",
+        "_failed",
+        "_internal_allowed",
+        "_leaders",
+        "_left",
+        "_node",
+        "_request",
+        "_responses",
+        "_several",
+        "_verdicts",
+        "_waits",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        context: RequestContext,
+        request: ProduceRequest,
+        topics: list[TopicProduceData],
+        several: bool,
+        verdicts: Verdicts | None,
+    ) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        self._several = several
+        self._verdicts = verdicts
+        self._acks = request.acks
+        self._internal_allowed = context.client_id == ADMIN_CLIENT_ID
+        self._failed = False
+        self._leaders: set[int] = set()
+        self._responses: list[TopicProduceResponse] = []
+        self._ends: dict[TopicPartition, int] = {}
+        """Of this portion."""
+        self._appended: dict[TopicPartition, PartitionProduceResponse] = {}
+        self._waits: list[Deferred[Mapping[TopicPartition, ErrorCode]]] = []
+        self._left = self._partitions(topics)
+        self._checked: tuple[Place, Any] | None = None
+        """Where the next portion begins, with the records or what has become of them."""
+        self._answer: Deferred[Any] | None = None
+        """Made by the first pause."""
+
+    def run(self) -> Answer | Deferred[ProduceResponse] | NoResponse:
+        paused = self._portion()
+        if paused is None:
+            return self._response()
+        self._answer = HoldingDeferred()
+        paused.on_done(self._go_on)
+        return self._answer
+
+    def _partitions(self, topics: list[TopicProduceData]) -> Iterator[Place]:
+        version = self._context.api_version
+        for topic in topics:
+            name = name_of(self._node, topic, version)
+            answers: list[PartitionProduceResponse] = []
+            self._responses.append(
+                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            )
+            for one in topic.partition_data:
+                yield name, one, answers
+
+    def _portion(self) -> Deferred[Any] | None:
+        """Until the end, None, or until the loop must be given back: the next one is due when that is done."""
+        if not self._several:
+            paused = self._walk()
+            self._wait_for_ends()
+            return paused
+        self._node.partitions.hold_wakeups()
+        try:
+            paused = self._walk()
+            self._wait_for_ends()
+            return paused
+        finally:
+            self._node.partitions.release_wakeups()
+
+    def _walk(self) -> Deferred[Any] | None:
+        allowance = Allowance()
+        while True:
+            if self._checked is not None:
+                place, records = self._checked
+                self._checked = None
+            else:
+                following = next(self._left, None)
+                if following is None:
+                    return None
+                place, records = following, following[1].records
+            name, one, answers = place
+            if allowance.units <= 0:
+                self._checked = place, records
+                return self._node.partitions.pause(records)
+            allowance.units -= PARTITION_UNITS
+            if name is None:
+                self._add(answers, one.index, ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID), None)
+                continue
+            partition = TopicPartition(name, one.index)
+            try:
+                result = self._append_one(partition, one.records, records, allowance)
+            except TooMuchAtOnce:
+                self._checked = place, records
+                return self._node.partitions.validate(partition, records, self._context.api_version)
+            self._add(answers, one.index, result, partition)
+
+    def _go_on(self, validated: Deferred[Any]) -> None:
+        answer = self._answer
+        assert answer is not None
+        try:
+            if self._checked is not None:
+                self._checked = self._checked[0], validated.result()
+            paused = self._portion()
+            response = self._response() if paused is None else None
+        except Exception as error:
+            answer.fail(error)
+            return
+        if paused is not None:
+            paused.on_done(self._go_on)
+        elif isinstance(response, Deferred):
+            response.on_done(lambda finished: answer.resolve(finished.result()))
+        else:
+            answer.resolve(response)
+
+    def _append_one(
+        self, partition: TopicPartition, records: Any, checked: Any, allowance: Allowance
+    ) -> ProduceResult:
+        """`checked`: the records, or what they were found to be."""
+        node, acks, verdicts = self._node, self._acks, self._verdicts
+        if acks not in ACKS:
+            topic = node.image.topics.get(partition.topic)
+            if topic is None or partition.partition not in topic.partitions:
+                return ProduceResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
+        if records is None:
+            return ProduceResult(ErrorCode.INVALID_RECORD, error_message="The partition has no records.")
+        terms = None
+        if verdicts is not None:
+            refused = verdicts.refused.get(partition)
+            if refused is not None:
+                return ProduceResult(refused)
+            terms = verdicts.terms.get(partition)
+            if (
+                terms is None
+                and not verdicts.trusts
+                and is_transactional(records)
+                and producers_of({partition: records})
+                and node.partitions.log(partition) is not None
+            ):
+                # It came to be led or known here while the coordinator was asked about the others, which does not know of it.
+                return ProduceResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return node.partitions.append(
+            partition,
+            checked,
+            acks,
+            self._context.api_version,
+            self._internal_allowed,
+            terms,
+            allowance=allowance,
+        )
+
+    def _add(
+        self,
+        answers: list[PartitionProduceResponse],
+        index: int,
+        result: ProduceResult,
+        partition: TopicPartition | None,
+    ) -> None:
+        answer, leader = answer_of(index, result, self._context.api_version)
+        answers.append(answer)
+        if result.error is not ErrorCode.NONE:
+            self._failed = True
+            if leader >= 0:
+                self._leaders.add(leader)
+        elif partition is not None:
+            self._ends[partition] = result.last_offset + 1
+            self._appended[partition] = answer
+
+    def _wait_for_ends(self) -> None:
+        ends, self._ends = self._ends, {}
+        if ends and self._acks != 0:
+            self._waits += waits_for(self._node, self._request, ends)
+
+    def _response(self) -> Answer:
+        """When replicas and syncs let it go."""
+        if self._acks == 0:
+            return NoResponse.CLOSE if self._failed else NoResponse.SILENT
+        response = ProduceResponse(responses=self._responses)
+        if self._leaders:
+            response.node_endpoints = endpoints_of(
+                self._node.image, self._leaders, self._context.listener_name, NodeEndpoint
+            )
+        return when_all(self._waits, response, self._appended) if self._waits else response
