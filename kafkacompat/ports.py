@@ -86,6 +86,10 @@ class SyncFailed(OSError):
     """fsync itself failed. What it covered may never reach the disk, and the next sync need not say so: Linux tells it once."""
 
 
+class HalfDone(OSError):
+    """A change of several files stopped in its midst: what is known of them is not what lies there any more."""
+
+
 class File(Protocol):
     """One open file that grows at its end. Positions and sizes in bytes. OSError passes through."""
 

@@ -365,16 +365,19 @@ class Shard:
             return
         try:
             records = log.read(loader.next_offset, self._load_step_bytes, end_offset, True).records
+            cached: bytes | None = None
+            if isinstance(records, FileSlice):
+                cached = records.file.try_read(records.position, records.length)
+            else:
+                cached = records
         except (BatchCorrupt, LogRefused, OSError) as error:
             self._fail(error)
             return
-        if not isinstance(records, FileSlice):
-            self._load_data(log, loader, records)
-            return
-        cached = records.file.try_read(records.position, records.length)
         if cached is not None:
             self._load_data(log, loader, cached)
-        elif self._workers is None:
+            return
+        assert isinstance(records, FileSlice)
+        if self._workers is None:
             self._load_data(log, loader, records.read())
         else:
             self._workers.submit(records.read).on_done(lambda done: self._load_cold(log, loader, done))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.log.changes import change_of_many
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, format_epochs
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
@@ -301,20 +302,23 @@ class PartitionLog(ReadableLog):
         if offset < self._segments.items[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
-        offset = self._segments.truncate_to(offset, now_ms)
-        self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self._after_truncation()
-        self._snapshots.load_latest(self._state, self.log_start_offset, offset)
-        replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
+        self._segments.look_at(offset)
+        with change_of_many(f"the truncation of {self.topic_partition}"):
+            offset = self._segments.truncate_to(offset, now_ms)
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self._after_truncation()
+            self._snapshots.load_latest(self._state, self.log_start_offset, offset)
+            replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
         self._state.on_high_watermark(self.high_watermark)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
-        self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
-        self.log_start_offset = self.log_end_offset = offset
-        self._epochs.clear()
-        self._after_truncation()
-        self._snapshots.remove_all()
+        with change_of_many(f"the truncation of {self.topic_partition}"):
+            self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
+            self.log_start_offset = self.log_end_offset = offset
+            self._epochs.clear()
+            self._after_truncation()
+            self._snapshots.remove_all()
         self._state.clear(offset)
         self.high_watermark = offset
 
@@ -382,13 +386,21 @@ class PartitionLog(ReadableLog):
             return 0
         if count == len(self._segments.items):
             self.roll(self.log_end_offset, now_ms)
-        dropped = self._segments.drop_oldest(count, config.file_delete_delay_ms)
-        for segment in dropped:
-            self._snapshots.remove(segment.base_offset)
+        bases = [segment.base_offset for segment in self._segments.items[:count]]
+        try:
+            self._segments.drop_oldest(count, config.file_delete_delay_ms)
+        finally:
+            # Where the disk stops it, some have gone all the same.
+            self._after_dropping(bases)
+        return count
+
+    def _after_dropping(self, bases: Sequence[int]) -> None:
         self.log_start_offset = max(self.log_start_offset, self._segments.items[0].base_offset)
         self._epochs.truncate_from_start(self._segments.items[0].base_offset)
         self._write_epochs()
-        return count
+        for base_offset in bases:
+            if base_offset < self._segments.items[0].base_offset:
+                self._snapshots.remove(base_offset)
 
     def replace_segments(self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int) -> None:
         """A cleaned segment, of which these files were written, takes the place of neighbours; see SegmentList.replace."""

@@ -24,12 +24,12 @@ from kafkacompat.log.directory import (
     marked_name,
     partition_directory,
 )
-from kafkacompat.log.future import FutureLogs
+from kafkacompat.log.future import DirectoryRefused, FutureLogs
 from kafkacompat.log.loading import LoadTask, agreed_epoch, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.preparation import Preparation
-from kafkacompat.ports import LogDirStatus, LogRefused, SyncFailed
+from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ class LogManager:
         self._opener = LogOpener(disk, clock, self.doomed.add_files, randrange, note)
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.checkpoints = Checkpoints(self)
+        self._rivals: list[tuple[PartitionLog, LogDirectory]] = []
+        """Found at the start beside a log of the same name and another topic id."""
         self.preferred: dict[TopicPartition, LogDirectory] = {}
         """Where logs that are yet to be made were asked to lie (AlterReplicaLogDirs). In memory only, as in Kafka."""
         self.cordoned: frozenset[Uuid] = frozenset()
@@ -124,14 +126,17 @@ class LogManager:
                 if task.is_future:
                     self.futures.adopt(task.result, task.directory)
                     continue
+                if task.cleaned_to <= task.result.log_end_offset:
+                    task.result.cleaned_to = task.cleaned_to
                 other = self._home.get(task.name)
-                if other is not None:
+                if other is None:
+                    self._adopt(task.result, task.directory)
+                elif task.result.topic_id != self.logs[task.name].topic_id:
+                    self._rivals.append((task.result, task.directory))
+                else:
                     raise OSError(
                         f"{task.name} lies in both {other.path} and {task.directory.path}; one must be removed"
                     )
-                if task.cleaned_to <= task.result.log_end_offset:
-                    task.result.cleaned_to = task.cleaned_to
-                self._adopt(task.result, task.directory)
             elif isinstance(task.result, Exception):
                 error = task.result
                 self.fail_directory(
@@ -147,6 +152,20 @@ class LogManager:
         if plan is not None:
             plan.run()
             plan.finish()
+
+    def settle_rivals(self, topic_ids: Callable[[str], Uuid | None]) -> None:
+        """Two directories have a log of one name: one of them could not let go of a deleted topic's. The metadata's topic stays."""
+        rivals, self._rivals = self._rivals, []
+        for log, directory in rivals:
+            name = log.topic_partition
+            if not directory.online:
+                continue
+            if topic_ids(name.topic) == log.topic_id:
+                self.mark_stray(name)
+                self._adopt(log, directory)
+                continue
+            log.release()
+            self._set_aside(directory, log.directory, name, STRAY_SUFFIX)
 
     def _open_found(self, task: LoadTask) -> PartitionLog:
         return self._opener.open_log(
@@ -221,21 +240,39 @@ class LogManager:
         """
         log = self.logs.get(topic_partition)
         if log is not None:
-            if not self._opener.claim(log, topic_id):
-                raise LogRefused(
-                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is kept under another topic id"
-                )
-            return log
+            return self._claimed(log, topic_id)
         if not is_new and self.may_have(topic_partition):
             raise LogRefused(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may lie in an offline directory"
             )
         directory = self._directory_for_new(directory_id, topic_partition)
         try:
+            self._clear_the_way(directory, topic_partition)
             return self._make(directory, topic_partition, topic_id, config)
         except OSError as error:
             self.directory_failed(directory, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _claimed(self, log: PartitionLog, topic_id: Uuid) -> PartitionLog:
+        try:
+            is_its_own = self._opener.claim(log, topic_id)
+        except OSError as error:
+            self.partition_failed(log.topic_partition, error)
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if not is_its_own:
+            raise LogRefused(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.topic_partition} is kept under another topic id"
+            )
+        return log
+
+    def _clear_the_way(self, directory: LogDirectory, name: TopicPartition) -> None:
+        """What lies under the name of a log that is about to be made is another topic's, or half of one: it could not be renamed,
+        or not be made, when the disk took no writes."""
+        path = f"{directory.path}/{partition_directory(name)}"
+        if self._disk.exists(path):
+            target = f"{directory.path}/{marked_name(name, STRAY_SUFFIX)}"
+            self._note(f"{path} is of no replica here: it is {target} from now on")
+            self._disk.rename(path, target)
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         """Whether the log is here, or may lie in a directory that is offline."""
@@ -288,7 +325,7 @@ class LogManager:
         return self._home.get(topic_partition)
 
     def delete_later(self, topic_partition: TopicPartition) -> None:
-        """Rename the directory now, remove it after file.delete.delay.ms."""
+        """Rename the directory now, remove it after file.delete.delay.ms. What cannot be renamed is a stray at the next start."""
         self.discard_future(topic_partition)
         self._retire(topic_partition, DELETE_SUFFIX)
 
@@ -302,11 +339,22 @@ class LogManager:
         if log is None or directory is None:
             return
         log.release()
-        target = f"{directory.path}/{marked_name(topic_partition, suffix)}"
-        self._disk.rename(log.directory, target)
-        if suffix == DELETE_SUFFIX:
+        target = self._set_aside(directory, log.directory, topic_partition, suffix)
+        if target is not None and suffix == DELETE_SUFFIX:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
         self.on_stale()
+
+    def _set_aside(
+        self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str
+    ) -> str | None:
+        """What it is called then; None when the disk refuses, and the directory may be offline."""
+        target = f"{directory.path}/{marked_name(name, suffix)}"
+        try:
+            self._disk.rename(path, target)
+        except OSError as error:
+            self.directory_failed(directory, error)
+            return None
+        return target
 
     # -- moves between directories
 
@@ -335,19 +383,23 @@ class LogManager:
         assert home is not None
         try:
             log = self.futures.promote(name, current, self._home.get(name))
-        except OSError as error:
-            to_blame = home if current is None or self._disk.exists(current.directory) else self._home[name]
-            self.directory_failed(to_blame, error)
-            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        except DirectoryRefused as refused:
+            self.directory_failed(refused.directory, refused.error)
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(refused)) from refused
         self._adopt(log, home)
         self.on_stale()
         return log
 
     def discard_future(self, name: TopicPartition) -> None:
         """It is not wanted any more."""
-        if name in self.futures.logs:
+        home = self.futures.home(name)
+        if home is None:
+            return
+        try:
             self.futures.discard(name)
-            self.on_stale()
+        except OSError as error:
+            self.directory_failed(home, error)
+        self.on_stale()
 
     def future_failed(self, name: TopicPartition, error: OSError) -> None:
         """As `partition_failed`, of its future log."""
@@ -360,7 +412,10 @@ class LogManager:
         for directory in self.directories:
             total = usable = -1
             if directory.online:
-                total, usable = self._disk.usage(directory.path)
+                try:
+                    total, usable = self._disk.usage(directory.path)
+                except OSError as error:
+                    self.directory_failed(directory, error)
             result.append(
                 LogDirStatus(
                     directory.path,
@@ -386,12 +441,17 @@ class LogManager:
         if self.get(log.topic_partition) is log:
             self.partition_failed(log.topic_partition, error)
 
+    def log_damaged(self, log: Log, damage: Exception, consequence: str) -> None:
+        """What lies in one of its files is no batch or no index: nothing that the directory is to blame for."""
+        self._note(f"{log.topic_partition} is damaged on disk, {consequence}: {damage}")
+
     def directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         """Take the directory offline, unless the error says nothing about what is in it: a full disk can still be read.
 
-        After a failed sync it says that there are bytes which may not be on the disk: the next start looks at them again.
+        After a failed sync there are bytes which may not be on the disk, after a change that stopped half way others than are known
+        here: the next start looks at them again.
         """
-        if isinstance(error, SyncFailed) or not self._says_nothing(error):
+        if isinstance(error, (SyncFailed, HalfDone)) or not self._says_nothing(error):
             self.fail_directory(directory, error)
             return
         now_ms = self._clock.monotonic_ms()

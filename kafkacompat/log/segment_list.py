@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kafkacompat.log.changes import change_of_many
 from kafkacompat.log.retention import SegmentFacts
 from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
@@ -196,6 +197,10 @@ class SegmentList:
         for segment in self.items:
             segment.relocate(directory)
 
+    def look_at(self, offset: int) -> None:
+        """Read what a truncation there would read, while it can still be refused."""
+        self.items[self.index_of(offset)].find(offset)
+
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop everything from the batch that holds the offset on; files of dropped segments go at once. The end then."""
         while len(self.items) > 1 and self.items[-1].base_offset > offset:
@@ -212,18 +217,22 @@ class SegmentList:
         ]
         self._bases[:] = [offset]
 
-    def drop_oldest(self, count: int, delay_ms: int) -> list[Segment]:
-        """Rename the files of the oldest segments to `.deleted` and leave them to be removed later."""
-        dropped = self.items[:count]
-        del self.items[:count], self._bases[:count]
+    def drop_oldest(self, count: int, delay_ms: int) -> None:
+        """Rename the files of the oldest segments to `.deleted` and leave them to be removed later.
+
+        After an OSError those before the one that met it have gone, and that one too if its log is renamed.
+        """
         renamed: list[str] = []
-        for segment in dropped:
-            for path in segment.paths():
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
-            segment.release()
-        self.delete_later(renamed, delay_ms)
-        return dropped
+        try:
+            for segment in self.items[:count]:
+                for path in segment.paths():
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+                    renamed.append(path + DELETED_SUFFIX)
+                    if self.items[0] is segment:
+                        del self.items[0], self._bases[0]
+                        segment.release()
+        finally:
+            self.delete_later(renamed, delay_ms)
 
     def replace(
         self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int, delay_ms: int
@@ -231,25 +240,32 @@ class SegmentList:
         """Put the cleaned segment at the first one's base in the place of these neighbours, whose files go later.
 
         `suffixes`: of its files, `.log` first. Whatever name a crash leaves, recovery.py ends either with all of the old
-        files or with all of the new.
+        files or with all of the new. OSError: nothing has changed; HalfDone: it has.
         """
         first = replaced[0]
         at = self.index_of(first.base_offset)
-        for suffix in suffixes:
-            self._disk.rename(first.stem + suffix + CLEANED_SUFFIX, first.stem + suffix + SWAP_SUFFIX)
-        renamed: list[str] = []
-        for segment in replaced:
-            for path in segment.paths():
-                self._disk.rename(path, path + DELETED_SUFFIX)
-                renamed.append(path + DELETED_SUFFIX)
-            segment.release()
-            if segment is self._indexed:
-                self._indexed = None
-        for suffix in suffixes:
-            self._disk.rename(first.stem + suffix + SWAP_SUFFIX, first.stem + suffix)
-        new = Segment(
-            self._disk, self.directory, first.base_offset, first.index_interval_bytes, now_ms, create=False
-        )
+        self._disk.rename(first.stem + suffixes[0] + CLEANED_SUFFIX, first.stem + suffixes[0] + SWAP_SUFFIX)
+        with change_of_many(f"the swap of {first.stem}"):
+            for suffix in suffixes[1:]:
+                self._disk.rename(first.stem + suffix + CLEANED_SUFFIX, first.stem + suffix + SWAP_SUFFIX)
+            renamed: list[str] = []
+            for segment in replaced:
+                for path in segment.paths():
+                    self._disk.rename(path, path + DELETED_SUFFIX)
+                    renamed.append(path + DELETED_SUFFIX)
+                segment.release()
+                if segment is self._indexed:
+                    self._indexed = None
+            for suffix in suffixes:
+                self._disk.rename(first.stem + suffix + SWAP_SUFFIX, first.stem + suffix)
+            new = Segment(
+                self._disk,
+                self.directory,
+                first.base_offset,
+                first.index_interval_bytes,
+                now_ms,
+                create=False,
+            )
         self.items[at : at + len(replaced)] = [new]
         self._bases[at : at + len(replaced)] = [new.base_offset]
         self.delete_later(renamed, delay_ms)

@@ -16,6 +16,7 @@ from kafkacompat.log.checkpoint import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
+from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
@@ -142,7 +143,9 @@ class LogUpkeep:
             try:
                 count += log.enforce_retention(now_ms)
             except OSError as error:
-                manager.partition_failed(name, error)
+                manager.log_failed(log, error)
+            except BatchCorrupt as damage:
+                manager.log_damaged(log, damage, "and retention leaves it as it is")
         return count
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:

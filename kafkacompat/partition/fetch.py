@@ -220,7 +220,10 @@ class FetchEngine:
         if log.segment_base_offset(offset) != log.segment_base_offset(end):
             return ANSWER_NOW
         limit: int = asked.partition_max_bytes
-        return min(log.readable_bytes(offset, end), limit)
+        try:
+            return min(log.readable_bytes(offset, end), limit)
+        except (OSError, BatchCorrupt):
+            return ANSWER_NOW  # whoever reads meets it, and can say so
 
     def _find(self, asked: Any, uses_topic_ids: bool) -> PartitionCore | None:
         manager = self._manager

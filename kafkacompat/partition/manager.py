@@ -264,7 +264,11 @@ class PartitionManager:
             elif core is None:
                 refused[partition] = (self._absent(partition), -1)
             else:
-                error, start = delete_to(core, offset)
+                try:
+                    error, start = delete_to(core, offset)
+                except OSError as failure:
+                    self.storage_failed(core, failure)
+                    error, start = ErrorCode.KAFKA_STORAGE_ERROR, -1
                 if error is not ErrorCode.NONE:
                     refused[partition] = error, -1
                     continue
@@ -327,8 +331,8 @@ class PartitionManager:
         return self.placing is not None and self.placing.may_begin_empty(image)
 
     def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage, is_new: bool) -> None:
+        core = self.by_id.get((topic_id, name.partition))
         try:
-            core = self.by_id.get((topic_id, name.partition))
             if core is None:
                 log = self._log_manager.get_or_create(
                     name,
@@ -343,6 +347,8 @@ class PartitionManager:
             changed = core.become(image, now_ms)
         except (OSError, LogRefused) as error:
             logger.error("the log of %s cannot be opened: %s", name, error)
+            if isinstance(error, OSError) and core is not None:
+                self.storage_failed(core, error)
             self._drop_core(name, topic_id)
             self._offline.add(name)
             return

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkacompat.partition.copying import copy_records, settle, take_over_watermarks
 from kafkacompat.partition.throttles import ByteRate
 from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -196,6 +197,12 @@ class Moves:
             data = records.file.try_read(records.position, records.length) if at_once else None
         except OSError as error:
             self._failed(move.core, error)
+            self._back_off(move)
+            return
+        except BatchCorrupt as damage:
+            logger.error(
+                "the copy of %s stops at %d: %s", move.topic_partition, future.log_end_offset, damage
+            )
             self._back_off(move)
             return
         if data is None:

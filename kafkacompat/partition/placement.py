@@ -61,6 +61,8 @@ class Placement:
         no current log beside it was about to be alone: it becomes the current one. The others go on when their role is taken.
         """
         node_id, futures = self._manager.node_id, self._logs.futures
+        ids = {name: topic.id for name, topic in image.topics.items()}
+        self._logs.settle_rivals(ids.get)
         self._set_strays_aside(image)
         for name, log in sorted(futures.logs.items()):
             home = futures.home(name)
@@ -89,10 +91,7 @@ class Placement:
             if is_ours and topic is not None and log.topic_id in (topic.id, ZERO_UUID):
                 continue
             logger.warning("%s is of no replica here: a stray", log.directory)
-            try:
-                self._logs.mark_stray(name)
-            except OSError as error:
-                logger.error("%s could not be set aside: %s", log.directory, error)
+            self._logs.mark_stray(name)
 
     def may_begin_empty(self, image: PartitionImage) -> bool:
         """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""
@@ -158,10 +157,6 @@ class Placement:
         except LogRefused as refused:
             logger.warning("%s cannot be moved to %s: %s", name, path, refused)
             return refused.code
-        except OSError as error:
-            assert target is not None
-            logs.directory_failed(target, error)
-            return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
     def _begin(self, core: PartitionCore) -> None:

@@ -1,0 +1,316 @@
+"""A disk that refuses: every operation of the Disk port, from the first or a later time on, in the midst of everything that a log
+manager does. One directory refuses, the other one serves; nobody meets an exception; nothing acknowledged is lost or mixed up.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+from collections.abc import Callable
+
+import pytest
+
+from kafkacompat.ids import ZERO_UUID, TopicPartition
+from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, Broker, append
+from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, config
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.cleaner._tests.cleaning import LIMITS
+from kafkacompat.log.cleaner.cleaner import LogCleaner
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.ports import LogRefused, Plan
+
+OPERATIONS = (
+    "open",
+    "create",
+    "read",
+    "write",
+    "truncate",
+    "sync",
+    "list_directory",
+    "make_directory",
+    "read_bytes",
+    "write_atomic",
+    "rename",
+    "remove",
+    "remove_tree",
+    "file_size",
+    "modified_ms",
+    "set_modified_ms",
+    "sync_directory",
+    "usage",
+)
+ERRORS = (errno.EIO, errno.EROFS, errno.EMFILE)
+NAME = TopicPartition("t", 0)
+FILLED = 40
+
+
+@functools.cache
+def filled_disk() -> MemoryDisk:
+    """Four partitions of several segments, a part of each unsynced."""
+    broker = Broker(MemoryDisk())
+    for number in range(4):
+        append(broker.log(number), FILLED)
+    for log in broker.manager.logs.values():
+        log.flush()
+    for number in range(4):
+        append(broker.log(number), 5 + 25 * (number == 1))
+    return broker.disk
+
+
+def filled() -> Broker:
+    return Broker(filled_disk().copy())
+
+
+def run(plan: Plan | None) -> None:
+    if plan is not None:
+        plan.run()
+        plan.finish()
+
+
+# What a broker does, as its shells do it: an OSError of a log is told to the manager.
+
+Deed = Callable[[Broker, PartitionLog], None]
+
+
+def append_or_tell(broker: Broker, log: PartitionLog) -> None:
+    try:
+        append(log, 3)
+    except OSError as error:
+        broker.manager.log_failed(log, error)
+
+
+def follow(broker: Broker, log: PartitionLog) -> None:
+    source = broker.manager.logs[TopicPartition("t", 1)]
+    records = source.read(log.log_end_offset, 2000, source.log_end_offset, True).records
+    assert not isinstance(records, bytes)
+    log.append_as_follower(records.read(), 4)
+
+
+def make(broker: Broker, log: PartitionLog) -> None:
+    append_or_tell(broker, broker.log(4))
+
+
+def make_prepared(broker: Broker, log: PartitionLog) -> None:
+    prepared = broker.manager.prepare(TopicPartition("t", 4), TOPIC_ID, DIRECTORY_IDS[0])
+    prepared.run()
+    if not broker.manager.place(prepared, CONFIG):
+        broker.log(4)
+
+
+def claim(broker: Broker, log: PartitionLog) -> None:
+    log.topic_id = ZERO_UUID
+    broker.log(0)
+
+
+def retain(broker: Broker, log: PartitionLog) -> None:
+    log.config = config(retention_bytes=1500)
+    LogUpkeep(broker.manager).enforce_retention(NOW_MS)
+
+
+def drop_deleted_records(broker: Broker, log: PartitionLog) -> None:
+    try:
+        log.increment_log_start_offset(FILLED // 2)
+    except OSError as error:
+        broker.manager.log_failed(log, error)
+    LogUpkeep(broker.manager).enforce_retention(NOW_MS)
+
+
+def flush(broker: Broker, log: PartitionLog) -> None:
+    log.config = config(flush_ms=1)
+    upkeep = LogUpkeep(broker.manager)
+    run(upkeep.flush_closed_segments())
+    run(upkeep.flush_overdue(1000))
+
+
+def checkpoint(broker: Broker, log: PartitionLog) -> None:
+    upkeep = LogUpkeep(broker.manager)
+    run(upkeep.checkpoint_high_watermarks())
+    run(upkeep.checkpoint_recovery_points())
+    run(upkeep.checkpoint_log_starts())
+
+
+def delete_and_make_anew(broker: Broker, log: PartitionLog) -> None:
+    """A topic of the same name never sees the records of the one before."""
+    broker.manager.delete_later(NAME)
+    again = broker.manager.get_or_create(NAME, b"\x08" * 16, CONFIG, DIRECTORY_IDS[0])
+    assert again.log_end_offset == 0
+    append_or_tell(broker, again)
+
+
+def copy_and_promote(broker: Broker, log: PartitionLog) -> None:
+    future = broker.manager.begin_future(NAME, broker.manager.directories[1])
+    try:
+        copy_all(log, future)
+    except OSError as error:
+        broker.manager.log_failed(log, error)
+    else:
+        broker.manager.promote_future(NAME)
+
+
+def copy_all(log: PartitionLog, future: PartitionLog) -> None:
+    while future.log_end_offset < log.log_end_offset:
+        read = log.read(future.log_end_offset, 2000, log.log_end_offset, True).records
+        assert not isinstance(read, bytes)
+        future.append_as_follower(read.read(), 4)
+
+
+def copy_back_and_give_up(broker: Broker, log: PartitionLog) -> None:
+    """A copy into the directory that refuses."""
+    name = TopicPartition("t", 1)
+    future = broker.manager.begin_future(name, broker.manager.directories[0])
+    try:
+        source = broker.manager.logs[name]
+        read = source.read(0, 2000, source.log_end_offset, True).records
+        assert not isinstance(read, bytes)
+        future.append_as_follower(read.read(), 4)
+    except OSError as error:
+        broker.manager.future_failed(name, error)
+    broker.manager.discard_future(name)
+
+
+def clean(broker: Broker, log: PartitionLog) -> None:
+    log.config = config(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    cleaner = LogCleaner(
+        broker.manager, broker.disk, lambda: LIMITS, lambda: lambda size: None, broker.notes.append
+    )
+    cleaning = cleaner.begin(NOW_MS)
+    while cleaning is not None and not cleaning.done:
+        cleaning.run()
+        cleaning.finish(NOW_MS)
+
+
+def delete_and_remove(broker: Broker, log: PartitionLog) -> None:
+    broker.manager.delete_later(NAME)
+    run(LogUpkeep(broker.manager).remove_expired_deletions(1 << 40))
+
+
+def stop(broker: Broker, log: PartitionLog) -> None:
+    broker.manager.shut_down(7)
+
+
+def lead(broker: Broker, log: PartitionLog) -> None:
+    append(log, 30)
+
+
+def truncate(broker: Broker, log: PartitionLog) -> None:
+    log.truncate_to(FILLED // 2)
+
+
+def start_anew(broker: Broker, log: PartitionLog) -> None:
+    log.truncate_fully_and_start_at(1000)
+
+
+def delete_records(broker: Broker, log: PartitionLog) -> None:
+    log.increment_log_start_offset(FILLED // 2)
+
+
+OF_A_LOG = (lead, follow, truncate, start_anew, delete_records)
+"""What a log refuses by OSError: whoever asked tells the manager."""
+KEEPING: tuple[Deed, ...] = (
+    lead,
+    follow,
+    make,
+    make_prepared,
+    claim,
+    flush,
+    checkpoint,
+    copy_and_promote,
+    copy_back_and_give_up,
+    clean,
+    stop,
+    lambda broker, log: broker.manager.log_dirs() and None,
+)
+"""After these every record that was there is there."""
+DROPPING: tuple[Deed, ...] = (
+    truncate,
+    start_anew,
+    retain,
+    drop_deleted_records,
+    delete_records,
+    delete_and_make_anew,
+    delete_and_remove,
+    lambda broker, log: broker.manager.mark_stray(NAME),
+)
+
+
+class Refusing:
+    """In /a, from the given time on; never, to count."""
+
+    def __init__(self, operation: str, error: int, after: int) -> None:
+        self.operation, self.error, self.after = operation, error, after
+        self.seen = 0
+
+    def __call__(self, asked: str, path: str) -> OSError | None:
+        if asked != self.operation or not path.startswith("/a"):
+            return None
+        self.seen += 1
+        return OSError(self.error, f"{asked} is refused", path) if self.seen > self.after else None
+
+
+NEVER = 1 << 30
+
+
+def assert_sound(log: PartitionLog) -> None:
+    """Each record of `append` tells its own offset."""
+    values = all_values(log)
+    assert [offset for offset, _ in values] == list(range(log.log_start_offset, log.log_end_offset))
+    assert all(value == b"%d" % offset * 20 for offset, value in values)
+
+
+def ends(broker: Broker) -> dict[TopicPartition, int]:
+    return {name: log.log_end_offset for name, log in broker.manager.logs.items()}
+
+
+def attempt(deed: Deed, broker: Broker, refuse: Refusing) -> None:
+    log = broker.manager.logs[NAME]
+    broker.disk.refuse = refuse
+    try:
+        deed(broker, log)
+    except LogRefused:
+        pass
+    except OSError as failure:
+        assert deed in OF_A_LOG, "a log manager keeps what the disk refuses to itself"
+        broker.manager.log_failed(log, failure)
+    broker.disk.refuse = None
+
+
+@pytest.mark.parametrize("deed", [*KEEPING, *DROPPING])
+def test_one_directory_refuses(deed: Deed) -> None:
+    for operation in OPERATIONS:
+        count = Refusing(operation, 0, NEVER)
+        attempt(deed, filled(), count)
+        for after in sorted({0, 1, 2, count.seen // 2, count.seen - 1}):
+            for error in ERRORS if 0 <= after < count.seen else ():
+                broker = filled()
+                before = ends(broker)
+                attempt(deed, broker, Refusing(operation, error, after))
+                assert_goes_on(deed, broker, before)
+
+
+def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]) -> None:
+    manager = broker.manager
+    assert manager.directories[1].online
+    acknowledged = ends(broker)
+    for log in list(manager.logs.values()):
+        if log.log_end_offset < 1000:
+            assert_sound(log)
+            append(log, 1)
+            assert_sound(log)
+    if manager.get(NAME) is not None and manager.logs[NAME].config.compact:
+        return
+    # A kill, and a disk that works.
+    again = broker.restarted()
+    topic_id = b"\x08" * 16 if deed is delete_and_make_anew else TOPIC_ID
+    again.manager.settle_rivals(lambda topic: topic_id)
+    assert again.online == [True, True], again.notes
+    for name, end in before.items():
+        found = again.manager.logs.get(name)
+        if name != NAME or deed in KEEPING:
+            assert found is not None, (name, again.notes)
+            assert found.log_end_offset >= max(end, acknowledged.get(name, 0))
+        if found is not None and found.log_end_offset < 1000:
+            assert_sound(found)
+    if deed is delete_and_make_anew and NAME in acknowledged:
+        made = again.manager.logs[NAME]
+        assert (made.topic_id, made.log_end_offset) == (topic_id, acknowledged[NAME] + 1)
