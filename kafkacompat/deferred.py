@@ -48,6 +48,10 @@ class Deferred(Generic[T]):
             tell, self.when_abandoned = self.when_abandoned, None
             tell()
 
+    @property
+    def has_failed(self) -> bool:
+        return self._error is not None
+
     def result(self) -> T:
         """The value; raises the failure. Only once `done`."""
         if not self.done:

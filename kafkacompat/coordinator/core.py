@@ -1,18 +1,22 @@
 """What a coordinator's machine and the runtime agree upon.
 
-Duty: the result of an operation, the machine as the runtime sees it, and the refusal that reaches a client. Must not know:
-groups, transactions, partitions, or the loop.
+Duty: the result of an operation, the machine and the log as the runtime sees them, and the refusal that reaches a client.
+Must not know: groups, transactions, partitions, or the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.machine.result import Result
 from kafkacompat.ports import Verification
 from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Buffer, Log, TransactionTerms
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -78,16 +82,45 @@ class Machine(Protocol[R]):
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
     ) -> None: ...
 
-    def on_loaded(self, now_ms: int) -> list[CoordinatorResult[R, None]]:
-        """Everything has been replayed: start timers; what must be written at once."""
+    def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[R, None] | None]:
+        """Everything has been replayed: start timers; what must be written now. None after a little that wrote nothing.
+
+        The shard is active already: between two steps anybody may have changed what is there.
+        """
         ...
 
-    def on_unloaded(self, now_ms: int) -> None:
-        """Leadership is gone: answer whoever is parked. Timers are dropped by the runtime."""
+    def unload(self, now_ms: int) -> Iterator[int]:
+        """Leadership is gone: answer whoever is parked. Timers are dropped by the runtime. What each step has cost."""
+        ...
+
+    def take_apart(self) -> Iterator[int]:
+        """Nobody needs the state any more. What each step has cost."""
         ...
 
     def take_replies(self) -> list[tuple[Any, Any]]:
         """(Deferred, message) to send now, in order; the list is the caller's."""
+        ...
+
+
+class PartitionWriter(Protocol):
+    """The partitions of one internal topic, by index."""
+
+    def append(self, partition: int, batch: Buffer) -> tuple[ErrorCode, int]:
+        """(NONE, last offset), or the error and -1."""
+        ...
+
+    def append_transactional(
+        self, partition: int, batch: Buffer, terms: TransactionTerms
+    ) -> tuple[ErrorCode, int]:
+        """As `append`, a batch of a transaction or a marker."""
+        ...
+
+    def when_committed(self, partition: int, end_offset: int) -> Deferred[ErrorCode] | None:
+        """None when the high watermark is there already; else NONE once it is, or what went wrong."""
+        ...
+
+    def log(self, partition: int) -> Log | None:
+        """The log when this node leads the partition."""
         ...
 
 

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.gather import gather
+from kafkacompat.coordinator.group_sweeps import GroupSweeps
+from kafkacompat.coordinator.group_sweeps import machine_of as _machine
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import commit_refusal, or_refused
-from kafkacompat.coordinator.shard import LOAD_STEP_BYTES, Shard, ShardState
+from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred
@@ -27,9 +31,8 @@ from kafkacompat.group.join import JoinCaller, join
 from kafkacompat.group.leave import leave
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.rebalance import join_refusal
-from kafkacompat.group.retention import delete_group, deleted_topic_records, expired_records
 from kafkacompat.group.sync import sync
-from kafkacompat.ids import OFFSETS_TOPIC, Uuid
+from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
@@ -92,12 +95,12 @@ class GroupCoordinator:
         self._workers = workers
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
+        self._steps = Steps(timers)
+        self._sweeps = GroupSweeps(self._steps, clock)
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
         self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)
         self._active = False
         self._sweep: TimerHandle | None = None
-        self._deleted_while_loading: dict[int, dict[str, Uuid]] = {}
-        """Partition -> topics deleted before it was loaded."""
 
     # --- life
 
@@ -111,6 +114,7 @@ class GroupCoordinator:
         if self._sweep is not None:
             self._sweep.cancel()
         self._shards.close()
+        self._steps.finish()
 
     def is_active(self) -> bool:
         return self._active
@@ -128,10 +132,8 @@ class GroupCoordinator:
         if not deleted:
             return
         for shard in self._shards:
-            if shard.state is ShardState.ACTIVE:
-                self._drop_topics(shard, deleted)
-            elif shard.state is ShardState.LOADING:
-                self._deleted_while_loading.setdefault(shard.partition, {}).update(deleted)
+            if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
+                self._sweeps.drop_topics(shard, deleted)
 
     def partition_for(self, group_id: str) -> int:
         """Raises Refused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
@@ -145,31 +147,19 @@ class GroupCoordinator:
             self._clock,
             self._timers,
             self._workers,
+            self._steps,
             self._make_machine,
             compression=self._settings.compression,
             load_step_bytes=self._settings.load_step_bytes,
-            on_active=self._became_active,
+            on_active=self._sweeps.drop_topics,
         )
 
     def _make_machine(self, timers: ShardTimers) -> GroupMachine:
         return GroupMachine(self._settings.group, timers, self._random)
 
-    def _became_active(self, shard: Shard) -> None:
-        deleted = self._deleted_while_loading.pop(shard.partition, None)
-        if deleted:
-            self._drop_topics(shard, deleted)
-
-    def _drop_topics(self, shard: Shard, deleted: dict[str, Uuid]) -> None:
-        for result in deleted_topic_records(_machine(shard), deleted):
-            shard.carry_out(result, self._clock.now_ms())
-
     def _expire(self) -> None:
         self._sweep = self._timers.call_after(self._settings.retention_check_interval_ms, self._expire)
-        now_ms = self._clock.now_ms()
-        for shard in self._shards.started():
-            if shard.state is ShardState.ACTIVE:
-                for result in expired_records(_machine(shard), now_ms):
-                    shard.carry_out(result, now_ms)
+        self._sweeps.expire(list(self._shards.started()))
 
     # --- membership
 
@@ -347,7 +337,7 @@ class GroupCoordinator:
 
             try:
                 shard = self._shard(group_id, may_be_empty=True)
-                answer = shard.write(lambda now_ms: delete_group(_machine(shard), group_id))
+                answer = self._sweeps.delete_group(shard, group_id)
             except Refused as refusal:
                 return Deferred.of(refused(refusal))
             return or_refused(answer.then(lambda _: DeletableGroupResult(group_id=group_id)), refused)
@@ -372,9 +362,3 @@ class GroupCoordinator:
         if shard.state is ShardState.INITIAL:
             shard.start()
         return shard
-
-
-def _machine(shard: Shard) -> GroupMachine:
-    machine = shard.machine
-    assert isinstance(machine, GroupMachine)
-    return machine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.service import CoordinatorSettings
-from kafkacompat.coordinator.shard import LOAD_STEP_BYTES
 from kafkacompat.coordinator.transaction_service import TransactionCoordinatorSettings
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.txn.environment import TransactionSettings

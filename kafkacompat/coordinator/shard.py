@@ -1,9 +1,9 @@
 """One coordinator partition that this node leads: its machine, its timers, and the way of an operation through the log.
 
 Duty: load, run operations one at a time, append their records as one batch each, release answers when they are committed,
-unload. Must not know: what operations mean. Order kept: operation, append, replay, `committed`, replies last, since a
-reply may bring the next request in at once. Follows Kafka's coordinator runtime; the append is synchronous here, so nothing is
-ever replayed that the log has not taken, and nothing needs to be reverted.
+unload. Must not know: what operations mean. Order kept: operation, append, replay, `committed`, replies last, since a reply may
+bring the next request in at once. What is long (loading, unloading, very many replies) goes in steps. Follows Kafka's coordinator
+runtime; the append is synchronous here, so nothing is ever replayed that the log has not taken, and nothing needs to be reverted.
 """
 
 from __future__ import annotations
@@ -11,58 +11,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import (
     CoordinatorResult,
     InTransaction,
-    LoadFailure,
     Machine,
+    PartitionWriter,
     Refused,
     client_error,
 )
-from kafkacompat.coordinator.loading import Loader
+from kafkacompat.coordinator.loading import LOAD_RETRY_MS, LOAD_STEP_BYTES, Loader, Loading
+from kafkacompat.coordinator.steps import Steps, Work
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
-from kafkacompat.records.batch import BatchCorrupt, build_batch
+from kafkacompat.ports import TransactionTerms
+from kafkacompat.records.batch import build_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Buffer, Clock, Log, Timers, Workers
+    from kafkacompat.ports import Clock, Timers, Workers
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
-LOAD_STEP_BYTES = 262_144
-"""Bytes replayed before the loop gets its turn again."""
-LOAD_RETRY_MS = 100
-"""Until a read is asked for again that no worker could do, or whether what was read is committed."""
-
-
-class PartitionWriter(Protocol):
-    """The partitions of one internal topic, by index."""
-
-    def append(self, partition: int, batch: Buffer) -> tuple[ErrorCode, int]:
-        """(NONE, last offset), or the error and -1."""
-        ...
-
-    def append_transactional(
-        self, partition: int, batch: Buffer, terms: TransactionTerms
-    ) -> tuple[ErrorCode, int]:
-        """As `append`, a batch of a transaction or a marker."""
-        ...
-
-    def when_committed(self, partition: int, end_offset: int) -> Deferred[ErrorCode] | None:
-        """None when the high watermark is there already; else NONE once it is, or what went wrong."""
-        ...
-
-    def log(self, partition: int) -> Log | None:
-        """The log when this node leads the partition."""
-        ...
+REPLIES_AT_ONCE = 50
+"""More of one operation are sent in steps: a group of 10,000 members is told of a rebalance at once."""
+REPLY_COST = 80
+OPERATION_COST = 200
 
 
 class ShardState(Enum):
@@ -80,11 +59,13 @@ class Shard:
         "_doubtful_end",
         "_is_patient",
         "_load_step_bytes",
+        "_steps",
         "_timers",
         "_uncommitted",
         "_workers",
         "_writer",
         "epoch",
+        "loading",
         "machine",
         "on_active",
         "partition",
@@ -100,6 +81,7 @@ class Shard:
         clock: Clock,
         timers: Timers,
         workers: Workers | None,
+        steps: Steps,
         make_machine: Callable[[ShardTimers], Machine[Any]],
         *,
         compression: int = 0,
@@ -117,6 +99,7 @@ class Shard:
         self._clock = clock
         self._timers = timers
         self._workers = workers
+        self._steps = steps
         self._compression = compression
         self._load_step_bytes = load_step_bytes
         self._uncommitted: Deferred[ErrorCode] | None = None
@@ -126,6 +109,7 @@ class Shard:
         self.timers = ShardTimers(clock, timers, self._run_timer)
         self.machine = make_machine(self.timers)
         self.on_active = on_active
+        self.loading: Loading | None = None
 
     # --- life
 
@@ -138,17 +122,40 @@ class Shard:
             self._activate()
             return
         self.state = ShardState.LOADING
-        loader = Loader(self.machine, log.log_start_offset)
-        self._timers.call_after(0, lambda: self._load_step(log, loader))
+        self.loading = Loading(
+            log,
+            self.machine,
+            lambda: self._writer.log(self.partition),
+            self._steps,
+            self._timers,
+            self._workers,
+            self._load_step_bytes,
+            lambda: self.state is ShardState.LOADING,
+            self._finish_load,
+            self._fail,
+        )
+        self._timers.call_after(0, self.loading.read_on)
 
     def close(self) -> None:
-        """Leadership is gone: whoever waits is told, and nothing more is written."""
+        """Leadership is gone: nothing is served or written from now on, and whoever waits is told."""
         was_active = self.state is ShardState.ACTIVE
         self.state = ShardState.CLOSED
-        self.timers.cancel_all()
+        self._steps.start_now("unloading a coordinator's partition", self._unload(was_active))
+
+    def _unload(self, was_active: bool) -> Work:
+        """Taken apart piece by piece: to free millions of objects takes its time as well."""
         if was_active:
-            self.machine.on_unloaded(self._clock.now_ms())
-            self._send_replies()
+            for cost in self.machine.unload(self._clock.now_ms()):
+                self._send_replies()
+                yield cost
+        yield from self.timers.cancel_all()
+        yield from self.machine.take_apart()
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends just now; -1 without one."""
+        log = self._writer.log(self.partition)
+        return -1 if log is None else log.log_end_offset
 
     def require_active(self) -> None:
         if self.state is ShardState.ACTIVE:
@@ -210,9 +217,10 @@ class Shard:
         if result.records:
             try:
                 error, first_offset, end_offset = self._append(result.records, now_ms, owner)
-            except BaseException:
+            except Exception:
                 if result.refused is not None:
                     result.refused()
+                self._finish(result, ErrorCode.UNKNOWN_SERVER_ERROR)
                 raise
             if error is not ErrorCode.NONE:
                 if result.refused is not None:
@@ -239,6 +247,15 @@ class Shard:
             pending.on_done(lambda done: self._finish(result, done.result()))
         self._send_replies()
         return self._after(pending, result.response)
+
+    def try_to_carry_out(self, result: CoordinatorResult[Any, None]) -> bool:
+        """For what nobody waits for: False when the log has not taken it, or when it failed, which is reported."""
+        try:
+            answer = self.carry_out(result, self._clock.now_ms())
+        except Exception as error:
+            report(f"writing to coordinator partition {self.partition}", error)
+            return False
+        return not (answer.done and answer.has_failed)
 
     def _decide(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], now_ms: int
@@ -319,11 +336,12 @@ class Shard:
         return pending.then(release)
 
     def _send_replies(self) -> None:
-        for waiter, message in self.machine.take_replies():
-            try:
-                waiter.resolve(message)
-            except Exception as error:  # answered before
-                report("answering a member", error)
+        replies = self.machine.take_replies()
+        if len(replies) > REPLIES_AT_ONCE:
+            self._steps.start_now("answering members", _send(replies))
+            return
+        for waiter, message in replies:
+            _answer(waiter, message)
 
     def _run_timer(self, operation: Operation) -> None:
         if self.state is not ShardState.ACTIVE:
@@ -342,73 +360,24 @@ class Shard:
 
     def _activate(self) -> None:
         self.state = ShardState.ACTIVE
-        now_ms = self._clock.now_ms()
-        for result in self.machine.on_loaded(now_ms):
-            self.carry_out(result, now_ms)
+        self._steps.start_now("taking up a coordinator's partition", self._take_up())
         if self.on_active is not None:
             self.on_active(self)
+
+    def _take_up(self) -> Work:
+        for result in self.machine.on_loaded(self._clock.now_ms()):
+            if self.state is not ShardState.ACTIVE:
+                return
+            if result is not None:
+                self.try_to_carry_out(result)
+            yield 2 if result is None else OPERATION_COST
 
     def _fail(self, reason: object) -> None:
         logger.error(
             "coordinator partition %d cannot be loaded, its groups are not served: %s", self.partition, reason
         )
         self.state = ShardState.FAILED
-        self.timers.cancel_all()
-
-    def _load_step(self, log: Log, loader: Loader) -> None:
-        if self.state is not ShardState.LOADING:
-            return
-        log = self._writer.log(self.partition) or log  # in another directory by now, perhaps
-        end_offset = log.log_end_offset
-        if loader.next_offset >= end_offset:
-            self._finish_load(loader)
-            return
-        try:
-            records = log.read(loader.next_offset, self._load_step_bytes, end_offset, True).records
-            cached: bytes | None = None
-            if isinstance(records, FileSlice):
-                cached = records.file.try_read(records.position, records.length)
-            else:
-                cached = records
-        except (BatchCorrupt, LogRefused, OSError) as error:
-            self._fail(error)
-            return
-        if cached is not None:
-            self._load_data(log, loader, cached)
-            return
-        assert isinstance(records, FileSlice)
-        if self._workers is None:
-            self._load_data(log, loader, records.read())
-        else:
-            self._workers.submit(records.read).on_done(lambda done: self._load_cold(log, loader, done))
-
-    def _load_cold(self, log: Log, loader: Loader, done: Deferred[bytes]) -> None:
-        try:
-            data = done.result()
-        except OSError as error:
-            if self._writer.log(self.partition) in (None, log):
-                self._fail(error)
-            else:
-                self._load_step(log, loader)
-            return
-        except Exception as error:  # too many jobs, or our own bug
-            logger.error("no worker read coordinator partition %d: %s", self.partition, error)
-            self._timers.call_after(LOAD_RETRY_MS, lambda: self._load_step(log, loader))
-            return
-        self._load_data(log, loader, data)
-
-    def _load_data(self, log: Log, loader: Loader, data: Buffer) -> None:
-        if self.state is not ShardState.LOADING:
-            return
-        try:
-            advanced = loader.feed(data)
-        except LoadFailure as error:
-            self._fail(error)
-            return
-        if advanced:
-            self._timers.call_after(0, lambda: self._load_step(log, loader))
-        else:
-            self._finish_load(loader)
+        self.loading = None
 
     def _finish_load(self, loader: Loader) -> None:
         for kind, count in loader.skipped.items():
@@ -419,6 +388,7 @@ class Shard:
                 kind,
             )
         logger.debug("coordinator partition %d: %d records loaded", self.partition, loader.record_count)
+        self.loading = None
         if self._is_patient:
             self._activate_when_committed(loader.next_offset)
         else:
@@ -438,3 +408,16 @@ class Shard:
             self._timers.call_after(delay_ms, lambda: self._activate_when_committed(end_offset))
 
         pending.on_done(decided)
+
+
+def _send(replies: list[tuple[Any, Any]]) -> Work:
+    for waiter, message in replies:
+        _answer(waiter, message)
+        yield REPLY_COST
+
+
+def _answer(waiter: Deferred[Any], message: Any) -> None:
+    try:
+        waiter.resolve(message)
+    except Exception as error:  # answered before
+        report("answering a member", error)

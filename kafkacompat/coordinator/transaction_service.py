@@ -14,18 +14,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.marker_sender import MarkerSender, Sending
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import or_refused
-from kafkacompat.coordinator.shard import LOAD_STEP_BYTES, Shard, ShardState
+from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
+from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
+from kafkacompat.coordinator.transaction_sweeps import TransactionSweeps
+from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings
-from kafkacompat.txn.expiry import abort_timed_out, expired_records, timed_out
 from kafkacompat.txn.id_pattern import InvalidPattern, id_matcher
 from kafkacompat.txn.initialise import Initialised, ProducerIdAndEpoch, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.node_queues import Requests
-    from kafkacompat.ports import Clock, TimerHandle, Timers, Workers
+    from kafkacompat.ports import Clock, Timers, Workers
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -56,14 +59,6 @@ logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
 COMPLETION_RETRY_MS = 100
-_LATER = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
-"""A timed-out transaction that somebody else is ending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +96,26 @@ class TransactionCoordinator:
         self._workers = workers
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, TRANSACTION_TOPIC, settings.append_timeout_ms)
+        self._steps = Steps(timers)
         self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
         self._sender = MarkerSender(
             node_id, image, markers, channel, timers, settings.request_timeout_ms, self._markers_written
         )
         self._active = False
-        self._sweeps: dict[str, TimerHandle] = {}
+        self._sweeps = TransactionSweeps(self._steps, clock, timers, self._shards)
 
     # --- life
 
     def start(self) -> None:
         self._active = True
-        self._sweep("abort", self._settings.abort_interval_ms, self._abort_timed_out)
-        self._sweep("expire", self._settings.expiry_interval_ms, self._expire)
+        self._sweeps.start(self._settings.abort_interval_ms, self._settings.expiry_interval_ms)
 
     def stop(self) -> None:
         """Nothing is served afterwards."""
         self._active = False
-        for handle in self._sweeps.values():
-            handle.cancel()
+        self._sweeps.stop()
         self._shards.close()
+        self._steps.finish()
         self._sender.close()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -150,6 +145,7 @@ class TransactionCoordinator:
             self._clock,
             self._timers,
             self._workers,
+            self._steps,
             lambda timers: self._make_machine(timers, send),
             load_step_bytes=self._settings.load_step_bytes,
             is_patient=True,
@@ -310,36 +306,6 @@ class TransactionCoordinator:
 
         written.on_done(done)
 
-    # --- time
-
-    def _sweep(self, name: str, interval_ms: int, sweep: Callable[[], None]) -> None:
-        def run() -> None:
-            self._sweep(name, interval_ms, sweep)
-            sweep()
-
-        self._sweeps[name] = self._timers.call_after(interval_ms, run)
-
-    def _abort_timed_out(self) -> None:
-        now_ms = self._clock.now_ms()
-        for shard in self._shards:
-            if shard.state is not ShardState.ACTIVE:
-                continue
-            machine = _machine(shard)
-            for transactional_id in timed_out(machine, now_ms):
-                try:
-                    aborted = shard.carry_out(abort_timed_out(machine, transactional_id, now_ms), now_ms)
-                except Refused as refusal:
-                    _not_aborted(transactional_id, refusal)
-                    continue
-                aborted.on_done(partial(_aborted, transactional_id))
-
-    def _expire(self) -> None:
-        now_ms = self._clock.now_ms()
-        for shard in self._shards:
-            if shard.state is ShardState.ACTIVE:
-                for result in expired_records(_machine(shard), now_ms):
-                    shard.carry_out(result, now_ms).on_done(_forgotten)
-
     # --- finding the shard
 
     def _shard(self, transactional_id: str) -> Shard:
@@ -364,32 +330,3 @@ class TransactionCoordinator:
         except Refused as refusal:
             return Deferred.of(refused(refusal.code))
         return or_refused(answer, lambda refusal: refused(refusal.code))
-
-
-def _machine(shard: Shard) -> TransactionMachine:
-    machine = shard.machine
-    assert isinstance(machine, TransactionMachine)
-    return machine
-
-
-def _aborted(transactional_id: str, finished: Deferred[Any]) -> None:
-    try:
-        finished.result()
-    except Refused as refusal:
-        _not_aborted(transactional_id, refusal)
-    else:
-        logger.info("the transaction of %r is aborted, its time is over", transactional_id)
-
-
-def _not_aborted(transactional_id: str, refusal: Refused) -> None:
-    if refusal.code not in _LATER:
-        logger.warning(
-            "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
-        )
-
-
-def _forgotten(finished: Deferred[Any]) -> None:
-    try:
-        finished.result()
-    except Refused as refusal:
-        logger.warning("transactional ids that are unused stay: %s", refusal)

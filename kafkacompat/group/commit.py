@@ -32,7 +32,10 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkacompat.group.machine import GroupMachine
+    from kafkacompat.ids import Uuid
     from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_fetch_request import (
@@ -127,10 +130,14 @@ def _validate_commit_elsewhere(
 def fetch_offsets(
     machine: GroupMachine, request: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """`request.topics` None asks for all. A partition without an offset answers -1 and no error."""
+    """`request.topics` None asks for all. A partition without an offset answers -1 and no error. Raises Refused."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
-    known = (group is not None and group.state is not _S.DEAD) or group_id in machine.carried
+    if group is not None and group.state is _S.DEAD:
+        raise Refused(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE
+        )  # it is being deleted, or this is no coordinator any more
+    known = group is not None or group_id in machine.carried
     offsets = machine.offsets.of_group(group_id) if known else {}
     topics = []
     if request.topics is None:
@@ -157,6 +164,12 @@ def fetch_offsets(
                 OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=answers)
             )
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+def is_gone(stored: CommittedOffset, deleted: Mapping[Uuid, int]) -> bool:
+    """Whether it belongs to a deleted topic (id -> where the log of the offsets ended then) and not to a later one."""
+    before = max(deleted.values()) if stored.topic_id == ZERO_UUID else deleted.get(stored.topic_id, -1)
+    return stored.record_offset < before
 
 
 def _of_same_topic(
@@ -186,7 +199,7 @@ def _fetched(
             error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
     stored = partitions.get(partition)
-    if stored is None:
+    if stored is None or (topic in machine.deleting and is_gone(stored, machine.deleting[topic])):
         return OffsetFetchResponsePartitions(
             partition_index=partition, committed_offset=-1, committed_leader_epoch=-1, metadata=""
         )

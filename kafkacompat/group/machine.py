@@ -7,6 +7,7 @@ Follows Kafka's record kinds in `__consumer_offsets`; see records.py for their b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
@@ -29,6 +30,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
+    from kafkacompat.ids import Uuid
     from kafkacompat.ports import Random
     from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue
 
@@ -49,13 +51,15 @@ class CarriedGroup:
 
 
 class GroupMachine:
-    __slots__ = ("carried", "env", "groups", "offsets")
+    __slots__ = ("carried", "deleting", "env", "groups", "offsets")
 
     def __init__(self, settings: GroupSettings, timers: GroupTimers, random: Random) -> None:
         self.groups: dict[str, ClassicGroup] = {}
         self.carried: dict[str, CarriedGroup] = {}
         """By group id; never one that is also in `groups`."""
         self.offsets = OffsetStore()
+        self.deleting: dict[str, dict[Uuid, int]] = {}
+        """Deleted topics whose offsets are still to go: name -> id -> where the log ended then."""
         self.env = Environment(settings, timers, random, self.groups)
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
@@ -89,19 +93,30 @@ class GroupMachine:
     ) -> None:
         self.offsets.replay_end_transaction(producer_id, committed)
 
-    def on_loaded(self, now_ms: int) -> list[CoordinatorResult[GroupRecord, None]]:
+    def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
         """Every member gets a whole session; a group that group.max.size has become too small for starts over."""
-        results = []
-        for group in self.groups.values():
-            for member in group.members.values():
-                reset_heartbeat(self.env, group, member)
-            if len(group.members) > self.env.settings.max_size:
-                results.append(prepare_rebalance(self.env, group, now_ms))
-        return results
+        for group in list(self.groups.values()):
+            for member in list(group.members.values()):
+                if group.members.get(member.member_id) is member:
+                    reset_heartbeat(self.env, group, member)
+                yield None
+            is_too_large = len(group.members) > self.env.settings.max_size
+            yield (
+                prepare_rebalance(self.env, group, now_ms) if is_too_large and group.can_rebalance() else None
+            )
 
-    def on_unloaded(self, now_ms: int) -> None:
-        for group in self.groups.values():
+    def unload(self, now_ms: int) -> Iterator[int]:
+        for group in list(self.groups.values()):
+            size = len(group.members) + 1
             end_group(self.env, group, ErrorCode.NOT_COORDINATOR, now_ms)
+            yield 2 * size
+
+    def take_apart(self) -> Iterator[int]:
+        for groups in (self.groups, self.carried):
+            while groups:
+                groups.popitem()
+                yield 1
+        yield from self.offsets.take_apart()
 
     def take_replies(self) -> list[tuple[Deferred[Any], Any]]:
         replies = self.env.replies

@@ -77,15 +77,25 @@ class OffsetStore:
             if producer_id in self._pending
         )
 
-    def pending_of_group(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """(topic, partition) with offsets of open transactions, once each."""
-        seen: set[tuple[str, int]] = set()
+    def places(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """(topic, partition) of everything committed. It may change between two of them."""
+        yield from _places(self._committed, group_id)
+
+    def pending_places(self, group_id: str) -> Iterator[tuple[str, int]]:
+        """(topic, partition) of everything in open transactions, once for each of these. It may change between two of them."""
         for producer_id in sorted(self._open_transactions.get(group_id, ())):
-            for topic, partitions in self._pending.get(producer_id, {}).get(group_id, {}).items():
-                for partition in partitions:
-                    if (topic, partition) not in seen:
-                        seen.add((topic, partition))
-                        yield topic, partition
+            pending = self._pending.get(producer_id)
+            if pending is not None:
+                yield from _places(pending, group_id)
+
+    def has_more_than(self, group_id: str, count: int) -> bool:
+        """Whether a group has more committed offsets than so many."""
+        found = 0
+        for partitions in self._committed.get(group_id, {}).values():
+            found += len(partitions)
+            if found > count:
+                return True
+        return False
 
     def is_tracked(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a tombstone has anything to remove."""
@@ -95,8 +105,26 @@ class OffsetStore:
         """Groups with committed offsets or open transactions."""
         return list(dict.fromkeys([*self._committed, *self._open_transactions]))
 
+    def take_apart(self) -> Iterator[int]:
+        """Forget everything, a little at a time."""
+        self._open_transactions = {}
+        for offsets in (self._committed, *self._pending.values()):
+            while offsets:
+                _, topics = offsets.popitem()
+                while topics:
+                    _, partitions = topics.popitem()
+                    while partitions:
+                        partitions.popitem()
+                        yield 1
+
     def count(self) -> int:
         return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
+
+
+def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:
+    for topic in list(offsets.get(group_id, ())):
+        for partition in list(offsets.get(group_id, {}).get(topic, ())):
+            yield topic, partition
 
 
 def _remove(offsets: Offsets, group_id: str, topic: str, partition: int) -> None:

@@ -1,18 +1,23 @@
 """Which offsets and groups have had their time, and what goes when a group or a topic is deleted.
 
-Duty: name the tombstones. Must not know: the clock, the log, or when the sweep runs. Groups of kinds that are carried but not
-served keep everything but offsets of topics that are gone. Follows KIP-211 and offsets.retention.minutes.
+Duty: walk the places where offsets lie, a bounded number at a time, and name the tombstones. Must not know: the clock, the log,
+or when a walk goes on. Between two stretches of places anything may change, so each is judged when its turn comes, and what is
+judged is to be written before anybody else has the loop. Groups of kinds that are carried but not served keep everything but
+offsets of topics that are gone. Follows KIP-211 and offsets.retention.minutes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.faults import report
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
+from kafkacompat.group.commit import is_gone
+from kafkacompat.group.environment import heartbeat_key
 from kafkacompat.group.records import CommittedOffset, GroupMetadataRecord, GroupRecord, OffsetRecord
-from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.ids import Uuid
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,67 +25,85 @@ if TYPE_CHECKING:
 
 _S = ClassicGroupState
 
-MAX_RECORDS_PER_SWEEP_BATCH = 1_000
-"""A sweep may be split over batches, unlike every other operation."""
+
+class Place(NamedTuple):
+    """Where an offset may lie; without a topic, the end of its group, at which the group itself is judged."""
+
+    group_id: str
+    topic: str | None = None
+    partition: int = -1
 
 
-def expired_records(machine: GroupMachine, now_ms: int) -> list[CoordinatorResult[GroupRecord, None]]:
-    """Tombstones of all that is past its retention, in batches; a group's own comes after those of its offsets."""
+# --- expiry
+
+
+def places(machine: GroupMachine) -> Iterator[Place]:
+    """Everything that time may take: offsets, and after those of each group the group."""
+    for group_id in list(machine.groups):
+        for topic, partition in machine.offsets.places(group_id):
+            yield Place(group_id, topic, partition)
+        yield Place(group_id)
+
+
+def expired_records(machine: GroupMachine, stretch: Iterable[Place], now_ms: int) -> list[GroupRecord]:
+    """Tombstones of what is past its retention; a group's own comes after those of its offsets."""
     records: list[GroupRecord] = []
-    for group in machine.groups.values():
-        kept = not _expire_offsets(machine, group, now_ms, records)
-        if kept or group.state is not _S.EMPTY or group.pending_join:
+    going: dict[str, int] = {}
+    for place in stretch:
+        try:
+            record = _expired(machine, place, now_ms, going.get(place.group_id, 0))
+        except Exception as error:
+            report(f"the expiry of {place}", error)
             continue
-        if not machine.offsets.has_open_transaction(group.group_id):
-            records.append(GroupMetadataRecord(group.group_id, None))
-    return in_batches(records)
+        if record is not None:
+            records.append(record)
+            going[place.group_id] = going.get(place.group_id, 0) + 1
+    return records
 
 
-def in_batches(records: list[GroupRecord]) -> list[CoordinatorResult[GroupRecord, None]]:
-    return [
-        CoordinatorResult(tuple(records[start : start + MAX_RECORDS_PER_SWEEP_BATCH]), None)
-        for start in range(0, len(records), MAX_RECORDS_PER_SWEEP_BATCH)
-    ]
+def _expired(machine: GroupMachine, place: Place, now_ms: int, going: int) -> GroupRecord | None:
+    """`going`: how many offsets of the group go with those judged before, and are there still."""
+    group = machine.groups.get(place.group_id)
+    if group is None:
+        return None
+    if place.topic is None:
+        stays = (
+            group.state is not _S.EMPTY
+            or group.pending_join
+            or machine.offsets.has_more_than(place.group_id, going)
+            or machine.offsets.has_open_transaction(place.group_id)
+        )
+        return None if stays else GroupMetadataRecord(place.group_id, None)
+    stored = machine.offsets.get(*place)  # type: ignore[arg-type]  # with a topic
+    if stored is None or not _has_expired(machine, group, place.topic, stored, now_ms):
+        return None
+    if machine.offsets.is_pending(place.group_id, place.topic, place.partition):
+        return None
+    return OffsetRecord(place.group_id, place.topic, place.partition, None)
 
 
-def _expire_offsets(
-    machine: GroupMachine, group: ClassicGroup, now_ms: int, records: list[GroupRecord]
+def _has_expired(
+    machine: GroupMachine, group: ClassicGroup, topic: str, stored: CommittedOffset, now_ms: int
 ) -> bool:
-    """True when nothing is left."""
-    offsets = machine.offsets.of_group(group.group_id)
-    if not offsets:
-        return True
     by_state = group.protocol_type is not None and group.state is _S.EMPTY
     by_commit = group.protocol_type is None or (
         group.uses_consumer_protocol() and group.state is _S.STABLE and group.subscribed_topics is not None
     )
-    if not by_state and not by_commit:
+    if not (by_state or by_commit) or group.is_subscribed_to(topic):
         return False
-    all_expired = True
-    for topic, partitions in offsets.items():
-        if group.is_subscribed_to(topic):
-            all_expired = False
-            continue
-        for partition, stored in partitions.items():
-            since_ms = stored.commit_timestamp_ms
-            if by_state and group.current_state_timestamp_ms >= 0:
-                since_ms = group.current_state_timestamp_ms
-            due = _is_due(stored, since_ms, now_ms, machine.env.settings.offsets_retention_ms)
-            if due and not machine.offsets.is_pending(group.group_id, topic, partition):
-                records.append(OffsetRecord(group.group_id, topic, partition, None))
-            else:
-                all_expired = False
-    return all_expired
-
-
-def _is_due(stored: CommittedOffset, since_ms: int, now_ms: int, retention_ms: int) -> bool:
     if stored.expire_timestamp_ms >= 0:
         return now_ms >= stored.expire_timestamp_ms
-    return now_ms - since_ms >= retention_ms
+    since_ms = stored.commit_timestamp_ms
+    if by_state and group.current_state_timestamp_ms >= 0:
+        since_ms = group.current_state_timestamp_ms
+    return now_ms - since_ms >= machine.env.settings.offsets_retention_ms
 
 
-def delete_group(machine: GroupMachine, group_id: str) -> CoordinatorResult[GroupRecord, None]:
-    """Everything of an empty group. Raises Refused: carried groups are not ours to delete."""
+# --- deletion of a group
+
+
+def begin_deletion(machine: GroupMachine, group_id: str) -> ClassicGroup:
+    """The group, if it may be deleted. Raises Refused: carried groups are not ours to delete."""
     carried = machine.carried.get(group_id)
     if carried is not None and not carried.is_empty():
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
@@ -89,36 +112,76 @@ def delete_group(machine: GroupMachine, group_id: str) -> CoordinatorResult[Grou
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     if group.state is not _S.EMPTY:
         raise Refused(ErrorCode.NON_EMPTY_GROUP)
-    records: list[GroupRecord] = [
-        OffsetRecord(group_id, topic, partition, None)
-        for topic, partitions in machine.offsets.of_group(group_id).items()
-        for partition in partitions
+    return group
+
+
+def shut(machine: GroupMachine, group: ClassicGroup, now_ms: int) -> None:
+    """While its offsets go one after another nobody else is to use the group: it counts as dead."""
+    for member_id in list(group.pending_join):
+        group.remove(member_id)
+        machine.env.timers.cancel(heartbeat_key(group, member_id))
+    group.transition_to(_S.DEAD, now_ms)
+
+
+def open_again(group: ClassicGroup) -> None:
+    """It could not be deleted."""
+    group.state = _S.EMPTY
+
+
+def places_of_group(machine: GroupMachine, group_id: str) -> Iterator[Place]:
+    """All its offsets, those of open transactions too, and the group last."""
+    for topic, partition in machine.offsets.places(group_id):
+        yield Place(group_id, topic, partition)
+    for topic, partition in machine.offsets.pending_places(group_id):
+        yield Place(group_id, topic, partition)
+    yield Place(group_id)
+
+
+def deletion_records(machine: GroupMachine, stretch: Iterable[Place]) -> list[GroupRecord]:
+    found: dict[Place, None] = {}
+    for place in stretch:
+        if place.topic is None or machine.offsets.is_tracked(place.group_id, place.topic, place.partition):
+            found[place] = None
+    return [
+        GroupMetadataRecord(place.group_id, None)
+        if place.topic is None
+        else OffsetRecord(place.group_id, place.topic, place.partition, None)
+        for place in found
     ]
-    records += [
-        OffsetRecord(group_id, topic, partition, None)
-        for topic, partition in machine.offsets.pending_of_group(group_id)
-        if machine.offsets.get(group_id, topic, partition) is None
-    ]
-    records.append(GroupMetadataRecord(group_id, None))
-    return CoordinatorResult(tuple(records), None)
+
+
+# --- deletion of topics
+
+DeletedTopics = Mapping[str, Mapping[Uuid, int]]
+"""Name -> id -> where the log of the offsets ended when the topic was deleted: what stands behind is a later topic's."""
+
+
+def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[Place]:
+    """Where offsets of these lie; now and then a place at which there is nothing, so that every one costs about the same."""
+    for group_id in machine.offsets.group_ids():
+        yield Place(group_id)
+        for topic in topics:
+            yield Place(group_id)
+            for partition in list(machine.offsets.of_group(group_id).get(topic, ())):
+                yield Place(group_id, topic, partition)
+        for topic, partition in machine.offsets.pending_places(group_id):
+            yield Place(group_id, topic if topic in topics else None, partition)
 
 
 def deleted_topic_records(
-    machine: GroupMachine, topics: Mapping[str, Uuid]
-) -> list[CoordinatorResult[GroupRecord, None]]:
-    """Tombstones for the offsets of deleted topics (name -> id). An offset under another id is the new topic's and stays."""
-    records: list[GroupRecord] = []
-    for group_id in machine.offsets.group_ids():
-        gone: dict[tuple[str, int], None] = {}
-        for topic, partitions in machine.offsets.of_group(group_id).items():
-            topic_id = topics.get(topic)
-            if topic_id is None:
-                continue
-            for partition, stored in partitions.items():
-                if stored.topic_id in (ZERO_UUID, topic_id):
-                    gone[(topic, partition)] = None
-        for topic, partition in machine.offsets.pending_of_group(group_id):
-            if topic in topics:
-                gone[(topic, partition)] = None
-        records += [OffsetRecord(group_id, topic, partition, None) for topic, partition in gone]
-    return in_batches(records)
+    machine: GroupMachine, stretch: Iterable[Place], topics: DeletedTopics
+) -> list[GroupRecord]:
+    """Tombstones for the offsets of deleted topics. An offset under another id, or a later one, is the new topic's and stays."""
+    gone: dict[Place, None] = {}
+    for place in stretch:
+        if place.topic is None:
+            continue
+        ids = topics[place.topic]
+        stored = machine.offsets.get(*place)  # type: ignore[arg-type]  # with a topic
+        if stored is None:
+            if machine.offsets.is_pending(place.group_id, place.topic, place.partition):
+                gone[place] = None
+            continue
+        if is_gone(stored, ids):
+            gone[place] = None
+    return [OffsetRecord(place.group_id, place.topic or "", place.partition, None) for place in gone]

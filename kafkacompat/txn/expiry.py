@@ -5,6 +5,8 @@ Duty: find them and say what to write; the runtime asks now and then. Must not k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.txn.end import Ended, fence
 from kafkacompat.txn.environment import TransactionResult
@@ -19,13 +21,13 @@ TOMBSTONES_BYTES_MAX = 16_384
 TOMBSTONE_OVERHEAD_BYTES = 32
 
 
-def timed_out(machine: TransactionMachine, now_ms: int) -> list[str]:
-    """Ids whose transaction has been open for longer than its timeout."""
-    return [
-        transaction.transactional_id
-        for transaction in machine.transactions.values()
-        if transaction.pending is None and transaction.values.has_timed_out(now_ms)
-    ]
+def has_timed_out(machine: TransactionMachine, transaction: Transaction, now_ms: int) -> bool:
+    """Whether it has been open for longer than its timeout, and nobody ends it just now."""
+    return (
+        transaction.pending is None
+        and transaction.values.has_timed_out(now_ms)
+        and machine.transactions.get(transaction.transactional_id) is transaction
+    )
 
 
 def abort_timed_out(
@@ -38,14 +40,18 @@ def abort_timed_out(
     return fence(machine, transaction, now_ms)
 
 
-def expired_records(machine: TransactionMachine, now_ms: int) -> list[TransactionResult[None]]:
-    """Tombstones for ids at rest that nobody has used for transactional.id.expiration.ms, in batches."""
+def expired_records(
+    machine: TransactionMachine, stretch: Iterable[Transaction], now_ms: int
+) -> list[TransactionResult[None]]:
+    """Tombstones for those of the ids at rest that nobody has used for transactional.id.expiration.ms, in batches."""
     latest_ms = now_ms - machine.env.settings.expiration_ms
     results = []
     group: list[Transaction] = []
     size = 0
-    for transaction in list(machine.transactions.values()):
+    for transaction in stretch:
         values = transaction.values
+        if machine.transactions.get(transaction.transactional_id) is not transaction:
+            continue
         if transaction.pending is None and values.state in AT_REST and values.last_update_ms <= latest_ms:
             own = (
                 len(transaction.transactional_id.encode("utf-8", "surrogatepass")) + TOMBSTONE_OVERHEAD_BYTES

@@ -7,11 +7,12 @@ then it is pending and everybody else is told CONCURRENT_TRANSACTIONS, as in Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID
 from kafkacompat.txn.environment import Environment, Markers, TransactionResult
 from kafkacompat.txn.records import TransactionRecord, decode_record, encode_record, value_version_for
@@ -51,15 +52,27 @@ class TransactionMachine:
     ) -> None:
         """No transaction writes to this topic; as in Kafka a marker that is there means nothing."""
 
-    def on_loaded(self, now_ms: int) -> list[CoordinatorResult[TransactionRecord, None]]:
+    def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[TransactionRecord, None] | None]:
         """Whatever the last coordinator had prepared is brought to its end. A prepared outcome is final."""
         for transaction in list(self.transactions.values()):
-            if transaction.values.state in PREPARED:
-                self.send_markers(transaction, now_ms)
-        return []
+            is_there = self.transactions.get(transaction.transactional_id) is transaction
+            if is_there and transaction.values.state in PREPARED and transaction.pending is None:
+                try:
+                    self.send_markers(transaction, now_ms)
+                except Exception as error:
+                    report(f"sending the markers of {transaction.transactional_id!r}", error)
+                yield CoordinatorResult((), None)
+            else:
+                yield None
 
-    def on_unloaded(self, now_ms: int) -> None:
+    def unload(self, now_ms: int) -> Iterator[int]:
         self._unloaded = True
+        return iter(())
+
+    def take_apart(self) -> Iterator[int]:
+        while self.transactions:
+            self.transactions.popitem()
+            yield 1
 
     def take_replies(self) -> list[tuple[Any, Any]]:
         return []

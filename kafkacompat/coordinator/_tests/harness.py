@@ -68,6 +68,15 @@ class Time:
                 callback()
         self.ms = end
 
+    def step(self) -> bool:
+        """Run the next of those that are due now; False when there is none."""
+        while self._queue and self._queue[0][0] <= self.ms:
+            _, _, handle, callback = heapq.heappop(self._queue)
+            if not handle.cancelled:
+                callback()
+                return True
+        return False
+
     def pending(self) -> int:
         return sum(not handle.cancelled for _, _, handle, _ in self._queue)
 

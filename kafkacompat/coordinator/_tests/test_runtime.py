@@ -32,8 +32,9 @@ from kafkacompat.coordinator._tests.harness import (
     topic_image,
 )
 from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
+from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.settings import coordinator_settings
-from kafkacompat.coordinator.shard import LOAD_RETRY_MS, ShardState
+from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
@@ -283,7 +284,8 @@ def test_a_topic_deleted_while_a_shard_loads_loses_its_offsets() -> None:
 def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     world = loading_world()
     (shard,) = world.coordinator._shards
-    shard._load_step_bytes = 200
+    assert shard.loading is not None
+    shard.loading.step_bytes = 200
     assert shard.state is ShardState.LOADING
     before = world.log().reads
     world.time.advance(0)
@@ -315,7 +317,9 @@ def test_a_load_that_no_worker_could_read_for_is_tried_again(failure: Exception,
     (shard,) = world.coordinator._shards
     log = world.log()
     log.__class__ = ColdLog
-    shard._workers = workers = FakeWorkers()
+    assert shard.loading is not None
+    workers = FakeWorkers()
+    shard.loading.workers = workers
     world.time.advance(0)
     _, answer = workers.submitted.pop()
     answer.fail(failure)

@@ -10,8 +10,8 @@ import pytest
 from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, Time, image_of, topic_image
+from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
-from kafkacompat.coordinator.shard import LOAD_RETRY_MS
 from kafkacompat.coordinator.transaction_service import (
     COMPLETION_RETRY_MS,
     TransactionCoordinator,

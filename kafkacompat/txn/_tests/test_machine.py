@@ -16,7 +16,7 @@ from kafkacompat.coordinator.core import Refused
 from kafkacompat.ids import TopicPartition
 from kafkacompat.txn.end import Ended, EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
-from kafkacompat.txn.expiry import abort_timed_out, expired_records, timed_out
+from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
 from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
@@ -208,7 +208,9 @@ class Transactions(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, TIMEOUT_MS + 1, EXPIRATION_MS]), fails=st.booleans())
     def time_passes(self, ms: int, fails: bool) -> None:
         self.now_ms += ms
-        for transactional_id in timed_out(self.machine, self.now_ms):
+        for transactional_id, open_one in list(self.machine.transactions.items()):
+            if not has_timed_out(self.machine, open_one, self.now_ms):
+                continue
             transaction = self.machine.transactions[transactional_id]
             # The old protocol has raised it already where a fence could not be written.
             raised = transaction.failed_fence and self.version < 2
@@ -228,7 +230,7 @@ class Transactions(RuleBasedStateMachine):
             and transaction.values.state in AT_REST
             and transaction.values.last_update_ms + EXPIRATION_MS <= self.now_ms
         )
-        results = expired_records(self.machine, self.now_ms)
+        results = expired_records(self.machine, list(self.machine.transactions.values()), self.now_ms)
         assert bool(results) is idle
         for result in results:
             self.write(result, fails)
@@ -241,14 +243,14 @@ class Transactions(RuleBasedStateMachine):
     def the_coordinator_moves(self) -> None:
         """Another node loads what the log holds; prepared outcomes stay what they are and are brought to their end."""
         before = self.machine.transactions.get("tx")
-        self.machine.on_unloaded(self.now_ms)
+        assert not list(self.machine.unload(self.now_ms))
         self.sent.clear()
         self.machine = self.make_machine()
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
             assert record is not None
             self.machine.replay(record, offset, -1)
-        self.machine.on_loaded(self.now_ms)
+        assert all(result is None or not result.records for result in self.machine.on_loaded(self.now_ms))
         after = self.machine.transactions.get("tx")
         if before is not None and after is not None and before.values.state in PREPARED:
             assert after.values.state is before.values.state

@@ -1,0 +1,380 @@
+"""Long work of coordinators is done in steps: how much each does is counted, and what others do between two steps holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.delete_groups import HANDLER as DELETE
+from kafkacompat.coordinator import shard as shard_module
+from kafkacompat.coordinator._tests.clients import commit, fetch, form_group, join, member_id_of, sync
+from kafkacompat.coordinator._tests.harness import MemoryLog, Partitions, Time, World, topic_image
+from kafkacompat.coordinator._tests.test_offsets import describe
+from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
+from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches
+from kafkacompat.coordinator.loading import RECORD_COST
+from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
+from kafkacompat.coordinator.steps import TURN_COST, Steps, Work
+from kafkacompat.group import retention
+from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.records import OffsetRecord
+from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+
+WEEK_MS = 604_800_000
+ONE_STEP = TURN_COST + STRETCH * 20
+"""More than one step can have cost: the piece that ends it may go beyond."""
+
+
+# Steps themselves
+
+
+def test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough() -> None:
+    time = Time()
+    steps = Steps(time)
+    done: list[str] = []
+
+    def work(name: str, count: int) -> Work:
+        for _ in range(count):
+            done.append(name)
+            yield TURN_COST // 2
+
+    steps.start("one", work("a", 5))
+    steps.start("another", work("b", 3))
+    seen = []
+    while time.step():
+        seen.append("".join(done))
+        done.clear()
+    assert seen == ["aa", "bb", "aa", "b", "a"]
+    assert len(steps) == 0
+    assert not time.pending()
+
+
+def test_a_work_that_raises_is_reported_and_the_others_go_on(faults: Any) -> None:
+    time = Time()
+    steps = Steps(time)
+    done: list[int] = []
+    problem = KeyError("of a work")
+
+    def broken() -> Work:
+        yield TURN_COST
+        raise problem
+
+    def whole() -> Work:
+        for index in range(3):
+            done.append(index)
+            yield TURN_COST
+
+    steps.start("broken", broken())
+    steps.start("whole", whole())
+    time.advance(0)
+    assert done == [0, 1, 2]
+    assert faults.take() == [problem]
+
+
+def test_what_is_left_at_the_end_is_done_at_once() -> None:
+    steps = Steps(Time())
+    done: list[int] = []
+
+    def work() -> Work:
+        for index in range(3):
+            done.append(index)
+            yield TURN_COST
+
+    steps.start_now("work", work())
+    assert done == [0]
+    steps.finish()
+    assert done == [0, 1, 2]
+
+
+# Walks over offsets
+
+
+def stored(count: int, groups: int = 1) -> World:
+    """So many offsets in each group, all at offset 1, loaded."""
+    each = [
+        batch(
+            *[pair(1, partition=index, group=f"g{group}") for index in range(start, min(start + 500, count))]
+        )
+        for group in range(groups)
+        for start in range(0, count, 500)
+    ]
+    world = world_of(*each)
+    world.time.advance(0)
+    return world
+
+
+def machine(world: World) -> GroupMachine:
+    (shard,) = world.coordinator._shards
+    assert isinstance(shard.machine, GroupMachine)
+    return shard.machine
+
+
+def tombstones(log: MemoryLog, start: int) -> int:
+    """Records in batches from the start-th on."""
+    return sum(header.record_count for data in log.batches[start:] for header in iterate_batches(data))
+
+
+def steps_of(world: World) -> Iterator[int]:
+    """How many records each step that is due now writes."""
+    log = world.log()
+    before = len(log.batches)
+    while world.time.step():
+        yield tombstones(log, before)
+        before = len(log.batches)
+
+
+def begin_expiry(world: World) -> int:
+    """The records that the first step writes."""
+    before = len(world.log().batches)
+    world.coordinator._sweeps.expire(list(world.coordinator._shards))
+    return tombstones(world.log(), before)
+
+
+@pytest.mark.parametrize(("count", "groups"), [(3_000, 1), (1, 3_000), (30, 100)])
+def test_expired_offsets_go_in_steps(count: int, groups: int) -> None:
+    world = stored(count, groups)
+    world.time.ms += 2 * WEEK_MS
+    written = [begin_expiry(world), *steps_of(world)]
+    assert max(written) <= 2 * STRETCH
+    assert sum(written) == count * groups + groups
+    assert not machine(world).offsets.count()
+    assert not machine(world).groups
+    world.restart()
+    assert not machine(world).groups
+
+
+def test_what_changes_between_two_steps_of_an_expiry_holds() -> None:
+    world = stored(2_000)
+    world.time.ms += 2 * WEEK_MS
+    begin_expiry(world)
+    assert commit(world, 9, partition=1, group="g0") == E.NONE  # whose offset is gone already
+    kept = machine(world).offsets.get("g0", "t", 1_999)  # whose turn comes
+    assert kept is not None
+    kept.commit_timestamp_ms = world.time.now_ms()
+    assert commit(world, 5, group="new") == E.NONE
+    list(steps_of(world))
+    offsets = machine(world).offsets
+    assert list(offsets.places("g0")) == [("t", 1_999), ("t", 1)]
+    assert sorted(machine(world).groups) == ["g0", "new"]
+
+
+def test_a_group_that_goes_between_two_steps_ends_nothing() -> None:
+    world = stored(600, 3)
+    world.time.ms += 2 * WEEK_MS
+    begin_expiry(world)
+    world.call(DELETE, DeleteGroupsRequest(groups_names=["g1"]), 2)
+    list(steps_of(world))
+    assert not machine(world).groups
+    assert not machine(world).offsets.count()
+
+
+def test_one_group_that_cannot_be_judged_does_not_keep_the_others(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    world = stored(1, 5)
+    world.time.ms += 2 * WEEK_MS
+    judged = retention._has_expired
+
+    def broken(machine: Any, group: Any, *rest: Any) -> bool:
+        if group.group_id == "g1":
+            raise KeyError(group.group_id)
+        return judged(machine, group, *rest)
+
+    monkeypatch.setattr(retention, "_has_expired", broken)
+    begin_expiry(world)
+    list(steps_of(world))
+    assert sorted(machine(world).groups) == ["g1"]
+    assert {type(error) for error in faults.take()} == {KeyError}
+
+
+def test_a_second_sweep_waits_for_the_first() -> None:
+    world = stored(3_000)
+    world.time.ms += 2 * WEEK_MS
+    begin_expiry(world)
+    before = len(world.coordinator._steps)
+    begin_expiry(world)
+    assert len(world.coordinator._steps) == before
+
+
+def test_a_batch_of_tombstones_is_small_whatever_the_names() -> None:
+    records = [OffsetRecord("g" * size, "t" * 249, 0, None) for size in (1, 30_000, 5, 9_000, 9_000)]
+    cut = list(batches(records))
+    assert [record for each in cut for record in each] == records
+    for each in cut:
+        size = sum(len(record.group_id) + len(record.topic) for record in each if hasattr(record, "topic"))
+        assert len(each) == 1 or size <= BATCH_BYTES_MAX
+
+
+# Deleted topics
+
+
+def test_offsets_of_deleted_topics_go_in_steps_and_are_not_shown_meanwhile() -> None:
+    world = stored(3_000)
+    keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
+    before = len(world.log().batches)
+    world.publish(keep)
+    first = tombstones(world.log(), before)
+    assert 0 < first < 3_000
+    # The topic is made anew while its predecessor's offsets are still there.
+    world.publish([*keep, topic_image("t", 3_000, b"n" * 16)])
+    assert machine(world).offsets.get("g0", "t", 2_998) is not None
+    assert fetch(world, group="g0", partition=2_998).committed_offset == -1
+    assert commit(world, 7, group="g0", partition=2_999) == E.NONE
+    assert fetch(world, group="g0", partition=2_999).committed_offset == 7
+    written = list(steps_of(world))
+    assert max(written) <= 2 * STRETCH
+    assert machine(world).offsets.count() == 1
+    assert fetch(world, group="g0", partition=2_999).committed_offset == 7
+    assert not machine(world).deleting
+
+
+def test_topics_deleted_while_another_walk_goes_on_are_not_forgotten() -> None:
+    world = stored(2_000)
+    commit(world, 5, topic="u")
+    world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
+    world.publish([world.image.topics[OFFSETS_TOPIC]])
+    list(steps_of(world))
+    assert not machine(world).offsets.count()
+    assert not machine(world).deleting
+
+
+# Deleted groups
+
+
+def test_a_large_group_is_deleted_in_steps_and_nobody_uses_it_meanwhile() -> None:
+    world = stored(3_000)
+    waiting = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
+    assert not waiting.done
+    assert join(world, group="g0").error_code == E.COORDINATOR_NOT_AVAILABLE
+    assert commit(world, 5, group="g0") == E.COORDINATOR_NOT_AVAILABLE
+    again = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
+    assert again.results[0].error_code == E.GROUP_ID_NOT_FOUND
+    written = list(steps_of(world))
+    assert max(written) <= 2 * STRETCH
+    assert [each.error_code for each in waiting.result().results] == [E.NONE]
+    assert not machine(world).groups
+    world.restart()
+    assert not machine(world).groups
+
+
+def test_a_deletion_that_the_log_refuses_half_way_leaves_the_group() -> None:
+    world = stored(3_000)
+    waiting = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    list(steps_of(world))
+    assert [each.error_code for each in waiting.result().results] == [E.COORDINATOR_NOT_AVAILABLE]
+    world.partitions.refusal = None
+    assert [each.group_state for each in describe(world, "g0")] == ["Empty"]
+    assert commit(world, 5, group="g0") == E.NONE
+
+
+def test_a_deletion_ends_with_its_coordinator() -> None:
+    world = stored(3_000)
+    waiting = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5)])
+    list(steps_of(world))
+    assert [each.error_code for each in waiting.result().results] == [E.NOT_COORDINATOR]
+
+
+# Loading and unloading
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+@pytest.mark.parametrize("per_batch", [10, 3_000])
+def test_a_load_replays_a_bounded_number_of_records_a_step(
+    monkeypatch: pytest.MonkeyPatch, compression: int, per_batch: int
+) -> None:
+    partitions = Partitions()
+    log = partitions.logs.setdefault(NAME, MemoryLog())
+    for start in range(0, 3_000, per_batch):
+        pairs = [pair(1, partition=index) for index in range(start, start + per_batch)]
+        log.append(batch(*pairs, compression=compression))
+    log.high_watermark = log.log_end_offset
+    replayed = 0
+    replay = GroupMachine.replay
+
+    def counted(self: GroupMachine, *rest: Any) -> None:
+        nonlocal replayed
+        replayed += 1
+        replay(self, *rest)
+
+    monkeypatch.setattr(GroupMachine, "replay", counted)
+    monkeypatch.setattr(Time, "advance", lambda *_: None)
+    world = World(partitions=partitions)
+    (shard,) = world.coordinator._shards
+    counts = []
+    while world.time.step():
+        counts.append(replayed)
+        replayed = 0
+    assert sum(counts) == 3_000
+    assert max(counts) <= TURN_COST // RECORD_COST + 1
+    assert shard.state is ShardState.ACTIVE
+    assert machine(world).offsets.count() == 3_000
+
+
+def test_a_shard_is_closed_at_once_and_taken_apart_in_steps() -> None:
+    world = stored(20, 2_000)
+    members = form_group(world, 2, group="m")
+    parked = join(world, members[0], group="m")
+    shard, old = next(iter(world.coordinator._shards)), machine(world)
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5), world.image.topics["t"]])
+    assert shard.state is ShardState.CLOSED
+    assert commit(world, 5) == E.NOT_COORDINATOR
+    left = [old.offsets.count()]
+    while world.time.step():
+        left.append(old.offsets.count())
+    assert max(before - after for before, after in pairwise(left)) <= TURN_COST
+    assert left[-1] == 0
+    assert parked.result().error_code == E.NOT_COORDINATOR
+
+
+# Large groups
+
+
+def test_the_members_of_a_large_group_are_told_in_steps() -> None:
+    size = 400
+    world = World()
+    ids = [member_id_of(world, session=60_000) for _ in range(size)]
+    waiting = [join(world, each, session=60_000) for each in ids]
+    told = [0]
+    while told[-1] < size and world.time.ms < 30_000:
+        world.time.ms += 1_000
+        while world.time.step():
+            told.append(sum(each.done for each in waiting))
+    assert told[-1] == size
+    assert max(after - before for before, after in pairwise(told)) <= REPLIES_AT_ONCE + 1
+    generation = waiting[0].result().generation_id
+    parked = [sync(world, each, generation) for each in ids[1:]]
+    sync(world, ids[0], generation, dict.fromkeys(ids, b"a"))
+    assert sum(each.done for each in parked) < size - 1
+    while world.time.step():
+        pass
+    assert all(each.result().assignment == b"a" for each in parked)
+
+
+def test_replies_of_an_operation_that_raises_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    (first,) = form_group(world)
+    member_id_of(world)
+    one = join(world, first)
+    (shard,) = world.coordinator._shards
+
+    def broken(now_ms: int) -> Any:
+        machine(world).env.reply(one, "an answer")
+        raise KeyError("after it")
+
+    with pytest.raises(KeyError):
+        shard.write(broken)
+    assert one.result() == "an answer"
+
+
+def test_the_bounds_leave_room() -> None:
+    """By the estimates the longest piece is half of what a step of the loop may take."""
+    assert ONE_STEP <= 10_000
+    assert shard_module.REPLY_COST * REPLIES_AT_ONCE <= TURN_COST

@@ -1,0 +1,180 @@
+"""What goes out of the groups' shards without end: expired offsets, those of deleted topics, and groups that are deleted.
+
+Duty: walk a shard in stretches and write the tombstones of each stretch before anybody else has the loop. Must not know: what
+expires or belongs to what. One shard or stretch that fails is reported, and the others have their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
+from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.group.machine import GroupMachine
+from kafkacompat.group.records import GroupRecord, OffsetRecord
+from kafkacompat.group.retention import (
+    begin_deletion,
+    deleted_topic_records,
+    deletion_records,
+    expired_records,
+    open_again,
+    places,
+    places_of_group,
+    places_of_topics,
+    shut,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.coordinator.steps import Steps, Work
+    from kafkacompat.group.classic_group import ClassicGroup
+    from kafkacompat.ids import Uuid
+    from kafkacompat.ports import Clock
+
+T = TypeVar("T")
+
+STRETCH = 250
+"""Places looked at, and thus tombstones written at most, in one piece."""
+PLACE_COST = 2
+TOMBSTONE_COST = 12
+BATCH_BYTES_MAX = 16_384
+"""Of keys, in one batch of tombstones, as of transactional ids in Kafka; a batch holds one at least."""
+KEY_OVERHEAD_BYTES = 32
+
+
+def stretches(items: Iterator[T]) -> Iterator[list[T]]:
+    while stretch := list(islice(items, STRETCH)):
+        yield stretch
+
+
+def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
+    """In order, each small enough for any log."""
+    batch: list[GroupRecord] = []
+    size = 0
+    for record in records:
+        name = record.group_id + record.topic if isinstance(record, OffsetRecord) else record.group_id
+        own = len(name.encode("utf-8", "surrogatepass")) + KEY_OVERHEAD_BYTES
+        if batch and size + own > BATCH_BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += own
+    if batch:
+        yield batch
+
+
+class GroupSweeps:
+    def __init__(self, steps: Steps, clock: Clock) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._is_expiring = False
+        self._dropping: set[Shard] = set()
+
+    # --- expiry
+
+    def expire(self, shards: list[Shard]) -> None:
+        """One pass over these; nothing while the last one is not over."""
+        if not self._is_expiring:
+            self._is_expiring = True
+            self._steps.start_now("the expiry of offsets", self._expire(shards))
+
+    def _expire(self, shards: list[Shard]) -> Work:
+        try:
+            for shard in shards:
+                if shard.state is not ShardState.ACTIVE:
+                    continue
+                machine = machine_of(shard)
+                for stretch in stretches(places(machine)):
+                    if shard.state is not ShardState.ACTIVE:
+                        break
+                    yield self._write(shard, expired_records(machine, stretch, self._clock.now_ms()))
+        finally:
+            self._is_expiring = False
+
+    # --- deletion of topics
+
+    def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None) -> None:
+        """Forget the offsets of deleted topics (name -> id), and of those that were deleted while the shard was loaded."""
+        deleting = machine_of(shard).deleting
+        for name, topic_id in (deleted or {}).items():
+            deleting.setdefault(name, {})[topic_id] = shard.end_offset
+        if deleting and shard.state is ShardState.ACTIVE and shard not in self._dropping:
+            self._dropping.add(shard)
+            self._steps.start_now("forgetting the offsets of deleted topics", self._drop_topics(shard))
+
+    def _drop_topics(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        try:
+            while machine.deleting:
+                topics = {name: dict(ids) for name, ids in machine.deleting.items()}
+                for stretch in stretches(places_of_topics(machine, topics)):
+                    if shard.state is not ShardState.ACTIVE:
+                        return
+                    yield self._write(shard, deleted_topic_records(machine, stretch, topics))
+                for name, ids in topics.items():
+                    if machine.deleting[name] == ids:
+                        del machine.deleting[name]
+        finally:
+            self._dropping.discard(shard)
+
+    # --- deletion of a group
+
+    def delete_group(self, shard: Shard, group_id: str) -> Deferred[None]:
+        """Raises Refused. At once what a stretch holds; of a larger group the offsets go first, while nobody else may use it."""
+        shard.require_active()
+        machine = machine_of(shard)
+        group = begin_deletion(machine, group_id)
+        found = places_of_group(machine, group_id)
+        first = list(islice(found, STRETCH))
+        if len(first) < STRETCH:
+            return shard.write(lambda _: CoordinatorResult(tuple(deletion_records(machine, first)), None))
+        answer: Deferred[None] = Deferred()
+        shut(machine, group, self._clock.now_ms())
+        self._steps.start_now("the deletion of a group", self._delete(shard, group, answer))
+        return answer
+
+    def _delete(self, shard: Shard, group: ClassicGroup, answer: Deferred[None]) -> Work:
+        machine = machine_of(shard)
+        written: Deferred[None] | None = None
+        try:
+            for stretch in stretches(places_of_group(machine, group.group_id)):
+                for batch in batches(deletion_records(machine, stretch)):
+                    shard.require_active()
+                    written = shard.carry_out(CoordinatorResult(tuple(batch), None), self._clock.now_ms())
+                    if written.done:
+                        written.result()
+                yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
+        except Exception as error:
+            if group.state is ClassicGroupState.DEAD and machine.groups.get(group.group_id) is group:
+                open_again(group)
+            answer.fail(error)
+            if not isinstance(error, Refused):
+                report("the deletion of a group", error)
+            return
+        assert written is not None
+        written.on_done(lambda done: _pass_on(done, answer))
+
+    def _write(self, shard: Shard, records: list[GroupRecord]) -> int:
+        for batch in batches(records):
+            if not shard.try_to_carry_out(CoordinatorResult(tuple(batch), None)):
+                break  # what comes after it, a group's end perhaps, relies on it
+        return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
+
+
+def _pass_on(done: Deferred[None], answer: Deferred[None]) -> None:
+    try:
+        done.result()
+    except Exception as error:
+        answer.fail(error)
+    else:
+        answer.resolve(None)
+
+
+def machine_of(shard: Shard) -> GroupMachine:
+    machine = shard.machine
+    assert isinstance(machine, GroupMachine)
+    return machine

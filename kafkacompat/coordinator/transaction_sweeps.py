@@ -1,0 +1,138 @@
+"""What time does to the shards of transactions: those open too long are aborted, ids unused for long are forgotten.
+
+Duty: walk all ids now and then, in steps. Must not know: which of them are due. One id that fails is reported, and the others
+have their turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_sweeps import TOMBSTONE_COST, stretches
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
+from kafkacompat.faults import report
+from kafkacompat.txn.expiry import abort_timed_out, expired_records, has_timed_out
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.coordinator.steps import Steps, Work
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.ports import Clock, TimerHandle, Timers
+
+logger = logging.getLogger(__name__)
+
+_LATER = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""A timed-out transaction that somebody else is ending."""
+
+
+class TransactionSweeps:
+    """`start`, then `stop`. A sweep that is not over when its next time comes goes on."""
+
+    def __init__(self, steps: Steps, clock: Clock, timers: Timers, shards: Iterable[Shard]) -> None:
+        self._steps = steps
+        self._clock = clock
+        self._timers = timers
+        self._shards = shards
+        self._handles: dict[str, TimerHandle] = {}
+        self._walking: set[str] = set()
+
+    def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
+        self._sweep("abort", abort_interval_ms, self._abort_timed_out)
+        self._sweep("expire", expiry_interval_ms, self._expire)
+
+    def stop(self) -> None:
+        for handle in self._handles.values():
+            handle.cancel()
+
+    def _sweep(self, name: str, interval_ms: int, sweep: Callable[[Shard], Work]) -> None:
+        def run() -> None:
+            self._sweep(name, interval_ms, sweep)
+            if name not in self._walking:
+                self._walking.add(name)
+                self._steps.start_now(f"the sweep to {name} transactions", self._walk(name, sweep))
+
+        self._handles[name] = self._timers.call_after(interval_ms, run)
+
+    def _walk(self, name: str, sweep: Callable[[Shard], Work]) -> Work:
+        try:
+            for shard in self._shards:
+                if shard.state is not ShardState.ACTIVE:
+                    continue
+                for cost in sweep(shard):
+                    yield cost
+                    if shard.state is not ShardState.ACTIVE:
+                        break
+        finally:
+            self._walking.discard(name)
+
+    def _abort_timed_out(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        for transaction in list(machine.transactions.values()):
+            now_ms = self._clock.now_ms()
+            if has_timed_out(machine, transaction, now_ms):
+                self._abort(shard, transaction.transactional_id, now_ms)
+                yield OPERATION_COST
+            else:
+                yield 1
+
+    def _abort(self, shard: Shard, transactional_id: str, now_ms: int) -> None:
+        try:
+            aborted = shard.carry_out(abort_timed_out(machine_of(shard), transactional_id, now_ms), now_ms)
+        except Refused as refusal:
+            _not_aborted(transactional_id, refusal)
+        except Exception as error:
+            report(f"aborting the transaction of {transactional_id!r}", error)
+        else:
+            aborted.on_done(partial(_aborted, transactional_id))
+
+    def _expire(self, shard: Shard) -> Work:
+        machine = machine_of(shard)
+        for stretch in stretches(iter(list(machine.transactions.values()))):
+            now_ms = self._clock.now_ms()
+            for result in expired_records(machine, stretch, now_ms):
+                try:
+                    shard.carry_out(result, now_ms).on_done(_forgotten)
+                except Exception as error:
+                    report("forgetting unused transactional ids", error)
+                yield len(result.records) * TOMBSTONE_COST
+            yield len(stretch)
+
+
+def machine_of(shard: Shard) -> TransactionMachine:
+    machine = shard.machine
+    assert isinstance(machine, TransactionMachine)
+    return machine
+
+
+def _aborted(transactional_id: str, finished: Deferred[Any]) -> None:
+    try:
+        finished.result()
+    except Refused as refusal:
+        _not_aborted(transactional_id, refusal)
+    else:
+        logger.info("the transaction of %r is aborted, its time is over", transactional_id)
+
+
+def _not_aborted(transactional_id: str, refusal: Refused) -> None:
+    if refusal.code not in _LATER:
+        logger.warning(
+            "the transaction of %r, whose time is over, is not aborted: %s", transactional_id, refusal
+        )
+
+
+def _forgotten(finished: Deferred[Any]) -> None:
+    try:
+        finished.result()
+    except Refused as refusal:
+        logger.warning("transactional ids that are unused stay: %s", refusal)
