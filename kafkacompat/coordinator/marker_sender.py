@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.node_queues import NodeQueues, Requests
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.write_txn_markers_request import (
@@ -135,13 +136,20 @@ class MarkerSender:
             self._finish(sending)
             return
         for node_id, part in nodes.items():
-            if node_id == NO_LEADER:
-                self._later(sending, part, RETRY_MS)
-            elif node_id == self._node_id:
-                own = (sending, part)
-                self._local.write(_request([own])).on_done(partial(self._answered, [own]))
-            else:
-                self._queues.put(node_id, (sending, part))
+            try:
+                self._send_to(node_id, sending, part)
+            except Exception as error:
+                report(f"sending markers of {sending.markers.transactional_id!r}", error)
+                self._later(sending, part, WRONG_RETRY_MS)
+
+    def _send_to(self, node_id: int, sending: Sending, part: list[TopicPartition]) -> None:
+        if node_id == NO_LEADER:
+            self._later(sending, part, RETRY_MS)
+        elif node_id == self._node_id:
+            own = (sending, part)
+            self._local.write(_request([own])).on_done(partial(self._answered, [own]))
+        else:
+            self._queues.put(node_id, (sending, part))
 
     def _later(self, sending: Sending, partitions: list[TopicPartition], delay_ms: int) -> None:
         self._timers.call_after(delay_ms, lambda: self._send(sending, partitions))
@@ -161,9 +169,13 @@ class MarkerSender:
             for each in topic.partitions
         }
         for sending, partitions in parts:
-            if not sending.cancelled:
-                producer_id = sending.markers.producer_id
+            if sending.cancelled:
+                continue
+            producer_id = sending.markers.producer_id
+            try:
                 self._take(sending, {each: codes.get((producer_id, *each), -1) for each in partitions})
+            except Exception as error:
+                report(f"ending the transaction of {sending.markers.transactional_id!r}", error)
 
     def _take(self, sending: Sending, codes: dict[TopicPartition, int]) -> None:
         again: list[TopicPartition] = []

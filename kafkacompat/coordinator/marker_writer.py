@@ -126,6 +126,7 @@ class LocalMarkerWriter:
         if ended.done:
             done(ended)
         else:
+            answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until it is known, and if it never is
             work.left += 1
             ended.on_done(done)
             ended.on_done(lambda _: work.one_done())
@@ -145,14 +146,17 @@ class _Work:
 
     def wait_for(self, replicated: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
         self.left += 1
+        for _, answers in self.appended.values():
+            for answer in answers:
+                answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until it is known, and if it never is
 
         def done(finished: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
             for partition, code in finished.result().items():
                 for answer in self.appended[partition][1]:
                     answer.error_code = code
-            self.one_done()
 
         replicated.on_done(done)
+        replicated.on_done(lambda _: self.one_done())
 
     def when_done(self, response: WriteTxnMarkersResponse) -> Deferred[WriteTxnMarkersResponse]:
         self._response = response

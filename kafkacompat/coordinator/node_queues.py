@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
@@ -71,7 +72,7 @@ class NodeQueues(Generic[Item]):
         for queue in self._queues.values():
             items, queue.in_flight, queue.items = queue.in_flight + queue.items, [], []
             if items:
-                self._answered(items, _failed(NodeLost("the node stops")))
+                self._tell(items, _failed(NodeLost("the node stops")))
 
     def _send(self, node_id: int, queue: _Queue[Item]) -> None:
         if queue.in_flight or not queue.items or self._closed:
@@ -79,7 +80,7 @@ class NodeQueues(Generic[Item]):
         items, queue.items = queue.items, []
         channel = self._channel(node_id)
         if channel is None:
-            self._answered(items, _failed(NodeLost(f"node {node_id} has no address")))
+            self._tell(items, _failed(NodeLost(f"node {node_id} has no address")))
             return
         queue.in_flight = items
 
@@ -87,10 +88,23 @@ class NodeQueues(Generic[Item]):
             if self._closed:
                 return
             queue.in_flight = []
-            self._answered(items, done)
+            self._tell(items, done)
             self._send(node_id, queue)
 
-        channel.request(self._make_request(items), self._timeout_ms).on_done(answered)
+        try:
+            answer = channel.request(self._make_request(items), self._timeout_ms)
+        except Exception as error:
+            # These are lost; what gathers behind them is not to wait for an answer that never comes.
+            report("making a request to another node", error)
+            answer = _failed(error)
+        answer.on_done(answered)
+
+    def _tell(self, items: list[Item], done: Deferred[Any]) -> None:
+        """Whoever takes the answer is not to keep from the node what waits for it."""
+        try:
+            self._answered(items, done)
+        except Exception as error:
+            report("taking the answer of another node", error)
 
 
 def channels_to(

@@ -25,6 +25,7 @@ from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transaction_sweeps import TransactionSweeps
 from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
@@ -295,7 +296,13 @@ class TransactionCoordinator:
             return
         transactional_id = sending.markers.transactional_id
         now_ms = self._clock.now_ms()
-        written = shard.carry_out(_machine(shard).complete(transactional_id), now_ms)
+        try:
+            written = shard.carry_out(_machine(shard).complete(transactional_id), now_ms)
+        except Exception as error:
+            # Nobody else would ever end it: it stays pending.
+            report(f"writing the end of {transactional_id!r}", error)
+            self._timers.call_after(COMPLETION_RETRY_MS, lambda: self._markers_written(sending))
+            return
 
         def done(finished: Deferred[None]) -> None:
             try:

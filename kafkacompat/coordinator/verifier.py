@@ -165,14 +165,14 @@ class PartitionVerifier:
             return
         if response.error_code:
             refused = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            code = ErrorCode.INVALID_TXN_STATE if refused else ErrorCode(response.error_code)
+            code = ErrorCode.INVALID_TXN_STATE if refused else _code(response.error_code)
             for question in questions:
                 question.settle(code)
             return
         found = {
             result.transactional_id: {
                 TopicPartition(topic.name, each.partition_index): _for_leader(
-                    ErrorCode(each.partition_error_code)
+                    _code(each.partition_error_code)
                 )
                 for topic in result.topic_results
                 for each in topic.results_by_partition
@@ -185,6 +185,14 @@ class PartitionVerifier:
                 question.answer.resolve(
                     {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in question.partitions}
                 )
+
+
+def _code(number: int) -> ErrorCode:
+    """What another node said, which may know of more errors than this one."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _for_leader(code: ErrorCode) -> ErrorCode:
