@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from interop_tests.compaction.keyed import (
     EAGER_CLEANER,
@@ -19,7 +22,7 @@ from interop_tests.compaction.keyed import (
     set_cleaners_pace,
     wait_until_clean,
 )
-from interop_tests.harness.broker import BrokerProcess
+from interop_tests.harness.broker import KAFKACOMPAT, BrokerProcess
 from interop_tests.harness.waiting import wait_until
 from interop_tests.storage.contents import consumer
 
@@ -27,6 +30,7 @@ pytestmark = pytest.mark.needs_control
 
 MakeBroker = Callable[..., BrokerProcess]
 KEYS = 40
+JVM_TERMINATED = 143
 LEAST_MAP_BYTES = (1 << 20) + 1
 """What Kafka asks of log.cleaner.dedupe.buffer.size for each thread."""
 
@@ -159,3 +163,44 @@ def test_the_throttle_holds_the_cleaner_back(make_broker: MakeBroker) -> None:
     set_cleaners_pace(broker.bootstrap, "1.0E9")
     wait_until_clean(broker.data_dir, "kept")
     assert_last_values(broker.bootstrap, updates)
+
+
+def test_cleaners_that_wait_hold_up_nobody(make_broker: MakeBroker) -> None:
+    """Eight cleaners, all of them held back for minutes: topics are made and deleted, produces that wait for a sync are answered,
+    and SIGTERM ends the process."""
+    cleaners = 8
+    broker = make_broker(
+        EAGER_CLEANER
+        | {
+            "log.cleaner.threads": str(cleaners),
+            "log.cleaner.io.max.bytes.per.second": "1000.0",
+            # 1 MiB for each thread is the least.
+            "log.cleaner.dedupe.buffer.size": str(cleaners * LEAST_MAP_BYTES),
+            "log.cleaner.io.buffer.size": str(cleaners << 16),
+        }
+    )
+    for number in range(cleaners + 1):
+        create_compacted(broker.bootstrap, f"dirty-{number}")
+        Updates(broker.bootstrap, f"dirty-{number}").write(2500, KEYS, 1000)
+    if broker.kind == KAFKACOMPAT:
+        wait_until(lambda: threads_named(broker.pid, "cleaning") == cleaners, "all cleaners wait", WAIT_S)
+    for turn in range(3):
+        create_compacted(broker.bootstrap, f"new-{turn}", flush_messages="1")
+        updates = Updates(broker.bootstrap, f"new-{turn}")
+        updates.write(20, KEYS)
+        assert len(updates.last) > 0, "a produce waits for a sync"
+        assert_last_values(broker.bootstrap, updates)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.delete_topics([f"new-{turn}"]).values():
+            future.result(WAIT_S)
+    assert broker.stop() == (0 if broker.kind == KAFKACOMPAT else JVM_TERMINATED)
+    assert cleaned_to(broker.data_dir, "dirty-0") == -1
+
+
+def threads_named(pid: int, name: str) -> int:
+    """How many threads of a process bear this name."""
+    names = []
+    for path in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with contextlib.suppress(FileNotFoundError):  # it has just ended
+            names.append(path.read_text().strip())
+    return names.count(name)
