@@ -4,8 +4,8 @@ Duty: receive, dispatch every whole frame in the buffer, hold replies in order, 
 
 The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`) or a full
 socket takes more (`writable`), or the server's turn-taker when a pending reply is there. A reply to a blocking request is sent
-by whoever gives it. So a request costs no task, no cancel scope and no lock. What one turn may do is bounded; a connection with
-more to do goes to the end of the turn-taker's line.
+by whoever gives it. So a request costs no task, no cancel scope and no lock. What one turn may do is bounded, in requests, bytes
+and time; a connection with more to do goes to the end of the turn-taker's line.
 
 Order and bounds (traps A1-A4, A17 of Kafka's network layer):
 - A blocking Pending stops dispatch until its reply is there; bytes behind it are taken while the buffer has room, which is
@@ -23,6 +23,7 @@ import enum
 import logging
 import socket
 from collections import deque
+from time import monotonic
 from typing import Protocol
 
 from kafkacompat.deferred import Deferred
@@ -34,6 +35,8 @@ from kafkacompat.ports import Clock, Workers
 from kafkacompat.wire.errors import WireError
 
 TURN_FRAMES = 64
+TURN_S = 0.001
+"""After so long no further request of the connection is begun, or read, before others had their turn."""
 TURN_RECEIVED_BYTES = 256 * 1024
 """What a connection whose socket never runs dry takes in before others get their turn."""
 TURN_SENT_BYTES = 1024 * 1024
@@ -143,6 +146,7 @@ class Connection:
         """Take in what is there, up to a bound, and handle it. Never waits, never raises."""
         receive_into = self._socket.recv_into
         taken = 0
+        until_s = monotonic() + TURN_S
         try:
             while taken < TURN_RECEIVED_BYTES and self._watched & READ:
                 room = self._buffer.room(self._must_hold())
@@ -154,8 +158,8 @@ class Connection:
                     self._buffer.received(received)
                 else:
                     self._stage = Stage.PEER_GONE
-                self.turn()
-                if received < len(room):
+                self.turn(until_s)
+                if received < len(room) or monotonic() >= until_s:
                     break
         except BlockingIOError:
             pass
@@ -198,15 +202,18 @@ class Connection:
         except Exception:  # must not end whichever task closes a connection
             _log.exception("after closing %s: an error of the broker's own", self._name())
 
-    def turn(self) -> None:
-        """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises."""
+    def turn(self, until_s: float | None = None) -> None:
+        """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises.
+
+        `until_s`: when the turn of which this is a part is over.
+        """
         if self._stage is Stage.CLOSED:
             return
         try:
             self.last_active_ms = self._host.clock.monotonic_ms()
             if self._replies:
                 self._release_replies()
-            more = self._dispatch_frames()
+            more = self._dispatch_frames(monotonic() + TURN_S if until_s is None else until_s)
             if self._output.queued_bytes and not self._full and not self._warming:
                 more = self._flush() or more
                 # Sending may have made room below the bound that had stopped dispatch.
@@ -226,8 +233,8 @@ class Connection:
             if wanted != self._watched:
                 self._watch(wanted)
 
-    def _dispatch_frames(self) -> bool:
-        """Dispatch whole frames; True when the turn ended before they did."""
+    def _dispatch_frames(self, until_s: float) -> bool:
+        """Dispatch whole frames, one at least; True when the turn ended before they did."""
         buffer, info, dispatch = self._buffer, self.info, self._host.dispatcher.dispatch
         for _ in range(TURN_FRAMES):
             if not self._may_dispatch():
@@ -239,17 +246,20 @@ class Connection:
                 answer = dispatch(info, frame)
                 if isinstance(answer, Pending):
                     pending = answer
-                    if not pending.reply.done:
+                    if pending.reply.done:
+                        answer = pending.reply.result()
+                    else:
                         self._await_reply(pending)
-                        continue
-                    answer = pending.reply.result()
+                        answer = None
             except (WireError, CloseConnection) as error:
                 self._log_end(error)
                 self._stage = Stage.ENDING
                 return False
             if answer is not None:
                 self._add_reply(answer)
-        return buffer.has_frame()
+            if monotonic() >= until_s:
+                break
+        return self._may_dispatch() and buffer.has_frame()
 
     def _await_reply(self, pending: Pending) -> None:
         self._replies.append(pending.reply)

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from time import monotonic
 
 import trio
 
@@ -14,7 +15,8 @@ from kafkacompat.config import EndPoint
 from kafkacompat.net.resolving import Address, address_to_bind, textual_address
 from kafkacompat.net.settings import SYSTEM_DEFAULT, NetworkSettings
 
-ACCEPTS_A_TURN = 32
+ACCEPTING_S = 0.001
+"""How long connections are accepted one after another before others get their turn."""
 EXHAUSTED_PAUSE_S = 0.1
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Out of descriptors or memory: passes when connections close."""
@@ -78,13 +80,15 @@ async def accept_forever(
 ) -> None:
     """Give each new connection's socket, client address and port to `accepted`, until the listener is closed."""
     listening = listener.socket
-    turn = 0
+    until_s = 0.0
     while True:
+        if monotonic() >= until_s:
+            await trio.lowlevel.checkpoint()
+            until_s = monotonic() + ACCEPTING_S
         try:
             await wait_until_allowed()
             sock, address = listening.accept()
         except BlockingIOError:
-            turn = 0
             try:
                 await trio.lowlevel.wait_readable(listening)
             except (trio.ClosedResourceError, OSError, ValueError):
@@ -99,10 +103,6 @@ async def accept_forever(
             # Anything else concerns one connection that failed before it was accepted.
             continue
         accepted(sock, textual_address(address[0]), address[1])
-        turn += 1
-        if turn >= ACCEPTS_A_TURN:
-            await trio.lowlevel.checkpoint()
-            turn = 0
 
 
 def configure(sock: socket.socket, settings: NetworkSettings) -> None:

@@ -8,7 +8,8 @@ Under load the loop's thread stays here for a while: when requests follow each o
 the next one again and again for SPIN_S, because waking a core that sleeps costs more than a small request. Then, or when they
 come further apart, it waits in the kernel, LINGER_S at most, instead of going through the loop. After a longer lull it does
 neither, so a quiet broker stays quiet. So that the loop's other tasks (timers, workers' results, new connections) are not kept
-waiting it goes back after BUSY_S at the latest.
+waiting it goes back after BUSY_S and one turn at the latest, however many are ready; those whose turn has not come are the first
+when it is here again.
 """
 
 from __future__ import annotations
@@ -141,6 +142,7 @@ class Poller:
         "_after_all",
         "_after_each",
         "_last_end_s",
+        "_left",
         "_may_linger",
         "_readers",
         "_rewarded",
@@ -150,17 +152,20 @@ class Poller:
 
     def __init__(
         self,
-        after_each: Callable[[], None],
+        after_each: Callable[[float], None],
         after_all: Callable[[], None],
         sockets: SocketSet | None = None,
     ) -> None:
-        """`after_each` is called when all that were ready have had their turn, `after_all` before the loop has its own."""
+        """`after_each` is called when all that were ready have had their turn or the time is over, with the instant at which the
+        loop wants its own; `after_all` before the loop has it."""
         self._after_each = after_each
         self._after_all = after_all
         self.serving = False
         """True while turns are given: what they leave to do is looked at before the loop goes on."""
         self._set = sockets or (EpollSet() if hasattr(select, "epoll") else SelectorSet())
         self._readers: dict[int, Reader] = {}
+        self._left: list[tuple[int, int]] = []
+        """Were ready when the loop's turn came. What has become of them since, they find out themselves."""
         self._may_linger = self._set.fileno() < SELECTABLE_MAX
         self._last_end_s = 0.0
         self._rewarded = 0
@@ -199,13 +204,13 @@ class Poller:
         self.serving = True
         time_ended_it = True
         while monotonic() < until_s:
-            fds = ready()
+            fds, self._left = self._left or ready(), []
             if not fds and lingers:
                 fds = self._linger()
             if not fds:
                 time_ended_it = False
                 break
-            for fd, events in fds:
+            for at, (fd, events) in enumerate(fds, 1):
                 reader = readers.get(fd)
                 if reader is None:
                     continue  # removed by the turn of one before it
@@ -213,7 +218,10 @@ class Poller:
                     reader.writable()
                 if events & _NOT_WRITE:
                     reader.readable()
-            self._after_each()
+                if at < len(fds) and monotonic() >= until_s:
+                    self._left = fds[at:]
+                    break
+            self._after_each(until_s)
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()

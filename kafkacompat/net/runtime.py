@@ -12,6 +12,7 @@ import os
 import resource
 import time
 from collections.abc import Callable
+from time import monotonic
 from typing import TypeVar
 
 import trio
@@ -23,6 +24,8 @@ from kafkacompat.ports import Clock
 
 CANCELLED_TIMERS_KEPT = 256
 """Cancelled timers stay in the heap until this many, and half of it, are cancelled."""
+FIRING_S = 0.001
+"""How long timers that are due together fire one after another before others get their turn."""
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 T = TypeVar("T")
@@ -151,9 +154,9 @@ class TrioTimers:
                     await trio.sleep_forever()
                 finally:
                     self._sleep = None
-            self._fire_due()
+            await self._fire_due()
 
-    def _fire_due(self) -> None:
+    async def _fire_due(self) -> None:
         now_ms = self._clock.monotonic_ms()
         due: list[Timer] = []
         while self._heap and (self._heap[0].callback is None or self._heap[0].deadline_ms <= now_ms):
@@ -163,7 +166,11 @@ class TrioTimers:
             else:
                 due.append(timer)
         # Taken out first: a callback that sets a timer for now must not keep the others of the loop waiting.
+        until_s = monotonic() + FIRING_S
         for timer in due:
+            if monotonic() >= until_s:
+                await trio.lowlevel.checkpoint()
+                until_s = monotonic() + FIRING_S
             callback, timer.callback = timer.callback, None
             if callback is None:  # cancelled by a callback before it, when it was in the heap no more
                 self._cancelled -= 1

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from time import monotonic
 
 import trio
 
@@ -17,7 +19,7 @@ from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
-from kafkacompat.net.poller import Poller
+from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
@@ -44,7 +46,7 @@ class Server:
         self._overrides_are_known = not settings.max_connections_per_ip_overrides
         self._connections: dict[int, Connection] = {}
         self._next_connection_id = 1
-        self._line: list[Connection] = []
+        self._line: deque[Connection] = deque()
         """Connections that want a turn; each stands in it once."""
         self._poller = Poller(self._give_turns_once, self._wake_turn_taker)
         self._turn_taker: trio.lowlevel.Task | None = None
@@ -136,7 +138,7 @@ class Server:
         for listener in self.listeners:
             listener.close()
         self._announce_room()
-        for connection in list(self._connections.values()):
+        async for connection in self._each():
             connection.drain()
         with trio.move_on_after(deadline_ms / 1000):
             while self._connections:
@@ -145,7 +147,7 @@ class Server:
             _log.warning(
                 "%d connections did not end within %d ms and are closed", len(self._connections), deadline_ms
             )
-        for connection in list(self._connections.values()):
+        async for connection in self._each():
             connection.close()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
@@ -179,18 +181,20 @@ class Server:
     async def _give_turns(self) -> None:
         while True:
             while self._line:
-                self._give_turns_once()
+                self._give_turns_once(monotonic() + BUSY_S)
                 await trio.lowlevel.checkpoint()
             self._turn_taker = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_turn_taker)
 
-    def _give_turns_once(self) -> None:
+    def _give_turns_once(self, until_s: float) -> None:
+        """A turn for each that stands in the line now, or for as many as there is time for, but one at least."""
         line = self._line
-        if line:
-            self._line = []
-            for connection in line:
-                connection.in_line = False
-                connection.turn()
+        for _ in range(len(line)):
+            connection = line.popleft()
+            connection.in_line = False
+            connection.turn()
+            if monotonic() >= until_s:
+                return
 
     def _wake_turn_taker(self) -> None:
         if self._line:
@@ -257,7 +261,7 @@ class Server:
             max_idle_ms = self._settings.connections_max_idle_ms
             now_ms = self.clock.monotonic_ms()
             next_ms = now_ms + SWEEP_INTERVAL_MS
-            for connection in list(self._connections.values()):
+            async for connection in self._each():
                 last_ms = connection.last_active_ms
                 if idle_too_long(now_ms, last_ms, connection.requests_in_flight, max_idle_ms):
                     _log.info("closing idle connection %d", connection.info.connection_id)
@@ -270,6 +274,16 @@ class Server:
             if 0 <= max_idle_ms < SWEEP_INTERVAL_MS:
                 next_ms = min(next_ms, now_ms + max_idle_ms)  # for connections yet to come
             await trio.sleep(max(next_ms - now_ms, 1) / 1000)
+
+    async def _each(self) -> AsyncIterator[Connection]:
+        """Those that are there now, as long as they are; others have their turn again and again meanwhile."""
+        until_s = monotonic() + BUSY_S
+        for connection in list(self._connections.values()):
+            if not connection.closed:
+                yield connection
+            if monotonic() >= until_s:
+                await trio.lowlevel.checkpoint()
+                until_s = monotonic() + BUSY_S
 
     def _announce_room(self) -> None:
         event, self._closed_one = self._closed_one, trio.Event()

@@ -43,7 +43,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 async def test_a_socket_is_read_as_long_as_it_has_something_and_is_not_removed(sockets: SocketSet) -> None:
-    poller = Poller(lambda: None, lambda: None, sockets)
+    poller = Poller(lambda until_s: None, lambda: None, sockets)
     near, far = pair()
 
     def stop_at_c(data: bytes) -> None:
@@ -69,7 +69,7 @@ async def test_a_socket_is_read_as_long_as_it_has_something_and_is_not_removed(s
 
 
 def test_a_turn_may_remove_a_connection_that_is_ready_too(sockets: SocketSet) -> None:
-    poller = Poller(lambda: None, lambda: None, sockets)
+    poller = Poller(lambda until_s: None, lambda: None, sockets)
     pairs = [pair(), pair()]
     echoes = [Echo(near) for near, _ in pairs]
 
@@ -91,7 +91,7 @@ def test_requests_that_follow_each_other_are_served_without_the_loop_until_its_t
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
     trace: list[str] = []
-    poller = Poller(lambda: trace.append("each"), lambda: trace.append("all"))
+    poller = Poller(lambda until_s: trace.append("each"), lambda: trace.append("all"))
     near, far = pair()
 
     def answer(data: bytes) -> None:
@@ -137,7 +137,7 @@ def empty(sock: socket.socket) -> None:
 
 
 def test_a_socket_is_called_for_what_it_waits_for(sockets: SocketSet) -> None:
-    poller = Poller(lambda: None, lambda: None, sockets)
+    poller = Poller(lambda until_s: None, lambda: None, sockets)
     near, far = pair()
     fd = near.fileno()
     writer = Writer()
@@ -166,7 +166,7 @@ def test_a_socket_is_called_for_what_it_waits_for(sockets: SocketSet) -> None:
 
 def test_a_failed_socket_ends_either_wait(sockets: SocketSet) -> None:
     for events in (READ, WRITE):
-        poller = Poller(lambda: None, lambda: None, sockets)
+        poller = Poller(lambda until_s: None, lambda: None, sockets)
         near, far = pair()
         fill(near)
         writer = Writer()
@@ -184,7 +184,7 @@ def test_a_socket_that_the_set_does_not_take_is_not_kept() -> None:
         def add(self, fd: int, events: int) -> None:
             raise OSError("no memory")
 
-    poller = Poller(lambda: None, lambda: None, Full())
+    poller = Poller(lambda until_s: None, lambda: None, Full())
     near, _ = pair()
     with pytest.raises(OSError):
         poller.add(near.fileno(), Writer(), READ)
@@ -194,7 +194,7 @@ def test_a_socket_that_the_set_does_not_take_is_not_kept() -> None:
 
 async def test_other_tasks_get_their_turns_while_requests_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_S", 0.0001)
-    poller = Poller(lambda: None, lambda: None)
+    poller = Poller(lambda until_s: None, lambda: None)
     near, far = pair()
 
     def ask_again(data: bytes) -> None:
@@ -240,7 +240,7 @@ def counted(
     monkeypatch.setattr(module, "monotonic", lambda: now)
     monkeypatch.setattr(module.select, "select", sleep)
     monkeypatch.setattr(module, "BUSY_S", 0.01)
-    poller = Poller(lambda: None, lambda: None, Counting())
+    poller = Poller(lambda until_s: None, lambda: None, Counting())
     poller._last_end_s = now
     poller.add(near.fileno(), Echo(near, lambda data: questions.append(0)), READ)
     return poller, far, questions
@@ -274,4 +274,75 @@ def test_where_every_other_wait_is_in_vain_nothing_is_asked_again_and_again(
         assert not poller.serve()
     assert len(questions) == 21
     assert max(questions) <= 3
+    poller.close()
+
+
+def test_of_many_that_are_ready_the_loop_does_not_wait_for_all_and_nobody_has_two_turns_before_the_last_has_one(
+    monkeypatch: pytest.MonkeyPatch, sockets: SocketSet
+) -> None:
+    """Each has more to do than one turn allows."""
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    order: list[int] = []
+    untils: list[float] = []
+    poller = Poller(untils.append, lambda: None, sockets)
+    pairs = [pair() for _ in range(20)]
+
+    def turn_of(number: int) -> Callable[[bytes], None]:
+        def turn(data: bytes) -> None:
+            nonlocal now
+            now += module.BUSY_S * 0.3
+            order.append(number)
+
+        return turn
+
+    for number, (near, far) in enumerate(pairs):
+        poller.add(near.fileno(), Echo(near, turn_of(number)), READ)
+        far.send(b"xxx")
+    turns = []
+    while poller.serve():
+        turns.append(len(order) - sum(turns))
+        assert now <= untils[-1] + module.BUSY_S * 0.3
+        assert untils[-1] - module.BUSY_S <= now
+    assert max(turns) == 4
+    rounds = [order[at : at + 20] for at in range(0, 60, 20)]
+    assert [sorted(each) for each in rounds] == [list(range(20))] * 3
+    poller.close()
+
+
+def test_one_that_has_gone_or_come_anew_before_its_turn_is_not_mistaken(
+    monkeypatch: pytest.MonkeyPatch, sockets: SocketSet
+) -> None:
+    """Of those that were left one is closed; another gets its number."""
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    poller = Poller(lambda until_s: None, lambda: None, sockets)
+    pairs = [pair() for _ in range(3)]
+    writers = [Writer() for _ in pairs]
+
+    def late() -> None:
+        nonlocal now
+        now += 1
+
+    for (near, far), writer in zip(pairs, writers, strict=True):
+        poller.add(near.fileno(), writer, READ)
+        writer.then = late
+        far.send(b"x")
+    assert poller.serve()
+    (served,) = [number for number, writer in enumerate(writers) if writer.turns]
+    gone, other = (number for number in range(3) if number != served)
+    near, _ = pairs[gone]
+    poller.remove(near.fileno())
+    newcomer = Writer()
+    poller.add(near.fileno(), newcomer, WRITE)
+    for writer in (*writers, newcomer):
+        writer.then = lambda: None
+    assert poller._left
+    pairs[other][0].recv(1)
+    pairs[served][0].recv(1)
+    near.recv(1)
+    poller.change(near.fileno(), READ)
+    poller.serve()
+    assert writers[gone].turns == []
+    assert newcomer.turns == ["read"], "told of what it does not wait for, at most"
     poller.close()
