@@ -11,10 +11,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
+from kafkacompat.coordinator.gather import gather
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.group.commit import delete_offsets
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import GroupRecord, OffsetRecord
 from kafkacompat.group.retention import (
@@ -28,6 +30,8 @@ from kafkacompat.group.retention import (
     places_of_topics,
     shut,
 )
+from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
 if TYPE_CHECKING:
     from kafkacompat.coordinator.steps import Steps, Work
@@ -158,6 +162,39 @@ class GroupSweeps:
         assert written is not None
         written.on_done(lambda done: _pass_on(done, answer))
 
+    # --- deletion of offsets
+
+    def delete_offsets(self, shard: Shard, request: OffsetDeleteRequest) -> Deferred[OffsetDeleteResponse]:
+        """Raises Refused. A request for more partitions than a stretch is carried out in pieces, as so many small ones."""
+        if sum(len(topic.partitions) for topic in request.topics) <= STRETCH:
+            return shard.write(lambda _: delete_offsets(machine_of(shard), request))
+        shard.require_active()
+        together: Deferred[OffsetDeleteResponse] = Deferred()
+        self._steps.start_now("the deletion of offsets", self._delete_pieces(shard, request, together))
+        return together
+
+    def _delete_pieces(
+        self, shard: Shard, request: OffsetDeleteRequest, together: Deferred[OffsetDeleteResponse]
+    ) -> Work:
+        answers: list[Deferred[OffsetDeleteResponse]] = []
+        try:
+            for topic in request.topics:
+                for start in range(0, len(topic.partitions), STRETCH):
+                    part = OffsetDeleteRequestTopic(
+                        name=topic.name, partitions=topic.partitions[start : start + STRETCH]
+                    )
+                    piece = OffsetDeleteRequest(group_id=request.group_id, topics=[part])
+                    answers.append(
+                        shard.write(lambda _, piece=piece: delete_offsets(machine_of(shard), piece))  # type: ignore[misc]
+                    )
+                    yield len(part.partitions) * (PLACE_COST + TOMBSTONE_COST)
+        except Exception as error:
+            together.fail(error)
+            if not isinstance(error, Refused):
+                report("the deletion of offsets", error)
+            return
+        gather(answers).then(_joined).on_done(lambda done: _pass_on(done, together))
+
     def _write(self, shard: Shard, records: list[GroupRecord]) -> int:
         for batch in batches(records):
             if not shard.try_to_carry_out(CoordinatorResult(tuple(batch), None)):
@@ -165,13 +202,23 @@ class GroupSweeps:
         return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
 
 
-def _pass_on(done: Deferred[None], answer: Deferred[None]) -> None:
+def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
+    """One answer out of those of the pieces, each of which has one topic."""
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for part in parts:
+        for topic in part.topics:
+            known = topics.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[]))
+            known.partitions.extend(topic.partitions)
+    return OffsetDeleteResponse(topics=list(topics.values()))
+
+
+def _pass_on(done: Deferred[T], answer: Deferred[T]) -> None:
     try:
-        done.result()
+        value = done.result()
     except Exception as error:
         answer.fail(error)
     else:
-        answer.resolve(None)
+        answer.resolve(value)
 
 
 def machine_of(shard: Shard) -> GroupMachine:

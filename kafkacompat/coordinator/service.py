@@ -23,7 +23,7 @@ from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred
-from kafkacompat.group.commit import commit_offsets, delete_offsets, fetch_offsets
+from kafkacompat.group.commit import commit_offsets, fetch_offsets
 from kafkacompat.group.describe import describe_group, list_groups
 from kafkacompat.group.environment import GroupResult, GroupSettings
 from kafkacompat.group.heartbeat import heartbeat
@@ -285,7 +285,7 @@ class GroupCoordinator:
 
         try:
             shard = self._shard(request.group_id)
-            answer = shard.write(lambda now_ms: delete_offsets(_machine(shard), request))
+            answer = self._sweeps.delete_offsets(shard, request)
         except Refused as refusal:
             return Deferred.of(refused(refusal))
         return or_refused(answer, refused)

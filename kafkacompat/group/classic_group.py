@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.group.classic_member import ClassicMember, Protocols
-from kafkacompat.group.subscription import MalformedSubscription, subscribed_topics
+from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -270,13 +270,11 @@ class ClassicGroup:
             return frozenset()
         if self.protocol_name is None:
             return None
-        topics: set[str] = set()
+        name = self.protocol_name
         try:
-            for member in self.members.values():
-                topics.update(subscribed_topics(member.metadata(self.protocol_name)))
+            return topics_of_all(member.metadata(name) for member in self.members.values())
         except MalformedSubscription:
             return None
-        return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """A `consumer` group whose metadata cannot be read counts as subscribed to everything."""

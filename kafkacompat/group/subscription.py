@@ -7,13 +7,43 @@ groups. Everything after the topics is the clients' own affair.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 _HEAD = struct.Struct(">hi")
 _LENGTH = struct.Struct(">h")
 
+DISTINCT_KEPT = 16
+"""Subscriptions that the next ones are compared with."""
+
 
 class MalformedSubscription(Exception):
     """The bytes are not a consumer protocol subscription."""
+
+
+DISTINCT_BYTES_MAX = 524_288
+"""Of subscriptions read for one generation of a group; those of members that say the same count once."""
+
+
+def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str]:
+    """What the members subscribe to together; MalformedSubscription also when they say too much to be read at once.
+
+    Thousands of members mostly say the same, each with other bytes behind the topics.
+    """
+    topics: set[str] = set()
+    read: list[bytes] = []
+    left = DISTINCT_BYTES_MAX
+    for metadata in subscriptions:
+        if metadata[:1] < b"\x80" and any(metadata.startswith(known, _LENGTH.size) for known in read):
+            continue
+        left -= len(metadata)
+        if left < 0:
+            raise MalformedSubscription(f"more than {DISTINCT_BYTES_MAX} bytes of subscriptions")
+        named = subscribed_topics(metadata)
+        topics.update(named)
+        end = _HEAD.size + sum(_LENGTH.size + len(name.encode()) for name in named)
+        if len(read) < DISTINCT_KEPT:
+            read.append(metadata[_LENGTH.size : end])
+    return frozenset(topics)
 
 
 def subscribed_topics(metadata: bytes) -> list[str]:

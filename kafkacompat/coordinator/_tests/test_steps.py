@@ -10,21 +10,36 @@ import pytest
 
 from kafkacompat.api.delete_groups import HANDLER as DELETE
 from kafkacompat.coordinator import shard as shard_module
-from kafkacompat.coordinator._tests.clients import commit, fetch, form_group, join, member_id_of, sync
+from kafkacompat.coordinator._tests.clients import (
+    commit,
+    fetch,
+    form_group,
+    join,
+    member_id_of,
+    subscription,
+    sync,
+)
 from kafkacompat.coordinator._tests.harness import MemoryLog, Partitions, Time, World, topic_image
-from kafkacompat.coordinator._tests.test_offsets import describe
+from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
 from kafkacompat.coordinator.steps import TURN_COST, Steps, Work
 from kafkacompat.group import retention
+from kafkacompat.group import subscription as subscriptions
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
+from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.offset_delete_request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 
 WEEK_MS = 604_800_000
 ONE_STEP = TURN_COST + STRETCH * 20
@@ -282,6 +297,37 @@ def test_a_deletion_ends_with_its_coordinator() -> None:
     assert [each.error_code for each in waiting.result().results] == [E.NOT_COORDINATOR]
 
 
+def test_many_offsets_are_deleted_in_steps_and_answered_together() -> None:
+    world = World()
+    size = 3_000
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", size)])
+    for index in range(0, size, 10):
+        commit(world, 1, partition=index)
+    request = OffsetDeleteRequest(
+        group_id="g",
+        topics=[
+            OffsetDeleteRequestTopic(
+                name="t",
+                partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in range(size)],
+            )
+        ],
+    )
+    waiting = world.call(OFFSET_DELETE, request, 0)
+    assert not waiting.done
+    assert max(steps_of(world)) <= STRETCH
+    (topic,) = waiting.result().topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [
+        (index, E.NONE) for index in range(size)
+    ]
+    assert not machine(world).offsets.count()
+    refused = world.call(OFFSET_DELETE, replace_group(request, "absent"), 0)
+    assert refused.error_code == E.GROUP_ID_NOT_FOUND
+
+
+def replace_group(request: OffsetDeleteRequest, group_id: str) -> OffsetDeleteRequest:
+    return OffsetDeleteRequest(group_id=group_id, topics=request.topics)
+
+
 # Loading and unloading
 
 
@@ -356,6 +402,29 @@ def test_the_members_of_a_large_group_are_told_in_steps() -> None:
     while world.time.step():
         pass
     assert all(each.result().assignment == b"a" for each in parked)
+
+
+def test_of_thousands_of_subscriptions_those_that_say_the_same_are_read_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[bytes] = []
+    original = subscriptions.subscribed_topics
+
+    def counted(metadata: bytes) -> list[str]:
+        read.append(metadata)
+        return original(metadata)
+
+    monkeypatch.setattr(subscriptions, "subscribed_topics", counted)
+    named = [subscription("t", "u"), subscription("t")]
+    owned = [each + b"%d" % index for index in range(500) for each in named]
+    assert topics_of_all(owned) == {"t", "u"}
+    assert len(read) == 2
+    with pytest.raises(MalformedSubscription):
+        topics_of_all([b"\x80" + named[0][1:], *owned])
+    huge = subscription(*[f"{index:06d}" for index in range(100_000)])
+    with pytest.raises(MalformedSubscription):
+        topics_of_all([named[0], huge])
+    assert len(read) == 4
 
 
 def test_replies_of_an_operation_that_raises_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
