@@ -87,6 +87,7 @@ class BrokerSide:
         self._disks = BrokerDirectories(doors, directories, settings, quorum, fail)
         self._logs = self._disks.logs
         self._opening = Opening(doors.config.node_id, doors.timers)
+        self._session_timeout_ms = doors.config.int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
         self._is_loaded = False
@@ -118,7 +119,7 @@ class BrokerSide:
         self._transactions.start()
         self._take_image(MetadataImage(), quorum.machine.image)
         quorum.machine.subscribe(self._take_image)
-        bound_ms = config.int("broker.session.timeout.ms")
+        bound_ms = self._session_timeout_ms
         self._opening.begin(life.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
         self._opening.on_image(quorum.machine.image)
         await doors.nursery.start(server.run)
@@ -269,6 +270,7 @@ class BrokerSide:
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """In the order in which the parts lean on each other; the settings have followed already."""
         self._node.image = new
+        self._node.returning.on_image(old, new, self._doors.clock.monotonic_ms(), self._session_timeout_ms)
         if self._settings.effective is not self._effective:
             self._effective = self._settings.effective
             self._follow_settings(self._effective)

@@ -209,6 +209,8 @@ def test_a_dead_node_is_told_and_started_again_and_nobody_else_starts_it(
     assert output_of("topics", "describe", "--unavailable", *where) == ""
     assert cluster.rows()["2"]["pid"] == "down"
     assert run("cluster", "status", *data).returncode == 1
+    # Until its session is over it is alive to the protocol.
+    wait_until(lambda: cluster.rows()["2"]["broker"] == "fenced", "broker 2 is fenced", 20)
     assert "broker 2 is fenced" in refusal_of("reassign", "--brokers", "1,2,3", "--topics", topic, *where)
     assert "too few" in refusal_of("node", "remove", "2", *data)
     output_of("node", "start", "2", *data)

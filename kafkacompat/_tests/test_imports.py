@@ -112,6 +112,7 @@ def test_imports_follow_the_table(path: Path) -> None:
 
 CORE_BANS = {"trio", "time", "random", "os", "socket", "threading", "logging", "asyncio"}
 CORES = [
+    "api/returning",
     "console/core",
     "wire",
     "records",

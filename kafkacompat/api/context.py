@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, Union
 
 from kafkacompat.api.encoded_topics import EncodedTopics
+from kafkacompat.api.returning import ReturningBrokers
 
 if TYPE_CHECKING:
     from kafkacompat.api.transaction_services import Transactions
@@ -388,6 +389,8 @@ class Node:
     """None where replicas stay where they are (the simulator)."""
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
     """What Metadata has told before."""
+    returning: ReturningBrokers = field(default_factory=ReturningBrokers)
+    """Brokers that are named though they are fenced."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.endpoints import BROKERS, alive_brokers, wrong_endpoints
+from kafkacompat.api.endpoints import BROKERS, controller_for, named_brokers, wrong_endpoints
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from kafkacompat.wire.messages.describe_cluster_response import (
@@ -21,21 +21,22 @@ def handle(node: Node, context: RequestContext, request: DescribeClusterRequest)
     if request.endpoint_type != BROKERS:
         return wrong_endpoints(request.endpoint_type, context.api_version)
     image, listener = node.image, context.listener_name
-    alive = alive_brokers(image, listener)
-    shown = alive
+    named = named_brokers(node, listener)
+    unfenced = {broker.id for broker in named}
+    shown = named
     if request.include_fenced_brokers:
         shown = [broker for _, broker in sorted(image.brokers.items()) if listener in broker.endpoints]
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=node.cluster_id,
-        controller_id=alive[node.random.randrange(len(alive))].id if alive else -1,
+        controller_id=controller_for(node, named),
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.id,
                 host=broker.endpoints[listener].host,
                 port=broker.endpoints[listener].port,
                 rack=broker.rack,
-                is_fenced=broker.fenced if request.include_fenced_brokers else False,
+                is_fenced=broker.id not in unfenced,
             )
             for broker in shown
         ],

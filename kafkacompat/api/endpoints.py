@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
 
 if TYPE_CHECKING:
+    from kafkacompat.api.context import Node
     from kafkacompat.controller.image import BrokerImage, MetadataImage
 
 T = TypeVar("T")
@@ -18,13 +19,27 @@ CONTROLLERS = 2
 """Endpoint types of DescribeCluster (KIP-919)."""
 
 
-def alive_brokers(image: MetadataImage, listener_name: str) -> list[BrokerImage]:
-    """Unfenced brokers that have the listener, by id."""
+def named_brokers(node: Node, listener_name: str) -> list[BrokerImage]:
+    """The brokers that clients are told of, by id: those that have the listener and are unfenced, or about to be again."""
+    now_ms = node.clock.monotonic_ms()
     return [
         broker
-        for _, broker in sorted(image.brokers.items())
-        if not broker.fenced and listener_name in broker.endpoints
+        for _, broker in sorted(node.image.brokers.items())
+        if listener_name in broker.endpoints
+        and (not broker.fenced or node.returning.includes(broker, now_ms))
     ]
+
+
+def controller_for(node: Node, named: Sequence[BrokerImage]) -> int:
+    """The broker that clients send to what is a controller's, for any broker passes it on; -1 for none.
+
+    This one, which is certain to be alive. Of the others one that stays, if there is any: one that has died may still be named.
+    """
+    staying = [each.id for each in named if not each.fenced and not each.in_controlled_shutdown]
+    if node.node_id in staying:
+        return node.node_id
+    candidates = staying or [each.id for each in named]
+    return candidates[node.random.randrange(len(candidates))] if candidates else -1
 
 
 def endpoints_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.endpoints import alive_brokers
+from kafkacompat.api.endpoints import named_brokers
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
@@ -49,7 +49,7 @@ def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> lis
     if kind is ConfigResourceType.TOPIC:
         return sorted(node.image.topics)
     if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
-        return [str(broker.id) for broker in alive_brokers(node.image, context.listener_name)]
+        return [str(broker.id) for broker in named_brokers(node, context.listener_name)]
     return sorted(name for resource_type, name in node.image.configs if resource_type == kind)
 
 

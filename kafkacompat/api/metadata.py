@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.endpoints import alive_brokers
+from kafkacompat.api.endpoints import controller_for, named_brokers
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kafkacompat.api.partition_state import leader_for, offline_replicas
@@ -56,7 +56,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
             if None in names:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # C6
             topics = _by_name(node, [name for name in names if name is not None], request, variant)
-    brokers = alive_brokers(image, context.listener_name)
+    brokers = named_brokers(node, context.listener_name)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -68,7 +68,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
             for broker in brokers
         ],
         cluster_id=node.cluster_id,
-        controller_id=brokers[node.random.randrange(len(brokers))].id if brokers else -1,
+        controller_id=controller_for(node, brokers),
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -150,7 +150,10 @@ def describe_topic(
             )
         )
     if version == 0:
-        _name_living_replicas_only(partitions, {broker.id for broker in alive_brokers(image, listener_name)})
+        alive = {
+            each.id for each in image.brokers.values() if not each.fenced and listener_name in each.endpoints
+        }
+        _name_living_replicas_only(partitions, alive)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,

@@ -14,7 +14,7 @@ from kafkacompat.cli import moves
 from kafkacompat.cli.client import Cluster
 from kafkacompat.cli.cluster import add_data
 from kafkacompat.cli.cluster_files import BOTH, BROKER, HOST, ClusterFiles, Layout, Node, new_node
-from kafkacompat.cli.cluster_status import Report, look, summary_of
+from kafkacompat.cli.cluster_status import Report, ask_any, look, summary_of
 from kafkacompat.cli.elect import PREFERRED, elect
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.node_making import make_node, new_id
@@ -140,10 +140,12 @@ def wait_until_there(files: ClusterFiles, processes: NodeProcesses, node_id: int
     """CommandFailed when it ends, or does not take part in START_TIMEOUT_S."""
 
     def takes_part(report: Report) -> bool:
+        node = report.layout.node(node_id)
         if report.pids[node_id] is None:
-            said = processes.last_words(report.layout.node(node_id))
-            raise CommandFailed(f"node {node_id} {report.endings[node_id]}: {said}")
-        known = report.answers.brokers.get(node_id) if report.answers else None
+            raise CommandFailed(f"node {node_id} {report.endings[node_id]}: {processes.last_words(node)}")
+        # Asked itself, for the others may still know it by the life that was killed.
+        answers = ask_any([node])
+        known = answers.brokers.get(node_id) if answers else None
         return known is not None and not known.is_fenced
 
     wait_for(files, processes, takes_part, f"node {node_id} does not take part", START_TIMEOUT_S)

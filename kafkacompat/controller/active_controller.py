@@ -76,10 +76,14 @@ class ActiveController:
 
     @property
     def _image(self) -> MetadataImage:
-        """With everything accepted, committed or not."""
+        """With everything accepted, committed or not, and brokers that are known to be gone fenced."""
+        return self._image_but(None)
+
+    def _image_but(self, broker_id: int | None) -> MetadataImage:
+        """The same, with this broker as it is registered."""
         if not self.is_active:
             raise NotController
-        return self._machine.core.image
+        return self._liveness.image(but=broker_id)
 
     def _submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
         return self._machine.submit(result)
@@ -216,7 +220,12 @@ class ActiveController:
 
         def register() -> Result[MetadataRecord, Any]:
             result = broker_registration(
-                self._image, self._settings, liveness.sessions, request, self._driver.next_offset, is_live
+                self._image_but(request.broker_id),
+                self._settings,
+                liveness.sessions,
+                request,
+                self._driver.next_offset,
+                is_live,
             )
             liveness.heard(request.broker_id, context.connection_id)
             return result
@@ -229,7 +238,7 @@ class ActiveController:
         def beat() -> Result[MetadataRecord, Any]:
             liveness = self._liveness
             result = broker_heartbeat(
-                self._image,
+                self._image_but(request.broker_id),
                 self._settings,
                 liveness.sessions,
                 request,

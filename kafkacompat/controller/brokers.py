@@ -264,10 +264,32 @@ def fence_broker(
     broker = current_broker(image, broker_id, broker_epoch)
     if broker.fenced:
         return Result((), None)
-    scope = ElectionScope(removed=broker_id)
-    records = list(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
-    records.append(registration_change(broker, fenced=FENCE))
+    records = [*_leave(image, settings, broker_id), registration_change(broker, fenced=FENCE)]
     return Result(tuple(records), None)
+
+
+def leave_broker(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
+) -> Result[MetadataRecord, None]:
+    """Nobody counts on the broker any more, though it is not fenced yet: others lead, and none of them waits for it."""
+    broker = current_broker(image, broker_id, broker_epoch)
+    records: list[MetadataRecord] = []
+    if not broker.in_controlled_shutdown:
+        records.append(registration_change(broker, in_controlled_shutdown=1))
+    return Result((*records, *_leave(image, settings, broker_id)), None)
+
+
+def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Iterator[MetadataRecord]:
+    scope = ElectionScope(removed=broker_id)
+    return change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr)
+
+
+def return_to_broker(
+    image: MetadataImage, settings: ControllerSettings, broker_id: int
+) -> Iterator[MetadataRecord]:
+    """What has no leader and can be led by the broker has one again."""
+    added = ElectionScope(added=broker_id)
+    return change_partitions(image, settings, added, lambda partition: partition.leader == NO_LEADER)
 
 
 def current_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:

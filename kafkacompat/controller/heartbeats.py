@@ -8,6 +8,7 @@ BrokerHeartbeatManager. Must not know versions, raft or replies in flight.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 
 from kafkacompat.controller.brokers import (
@@ -15,19 +16,23 @@ from kafkacompat.controller.brokers import (
     change_partitions,
     current_broker,
     fence_broker,
+    leave_broker,
     registration_change,
+    return_to_broker,
 )
 from kafkacompat.controller.features import (
     cordoned_directories_supported,
     directories_supported,
     metadata_version,
+    register_broker_version,
 )
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.controller.partition_scope import replayed
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.ids import NO_LEADER, Uuid
+from kafkacompat.controller.snapshot_records import broker_record
+from kafkacompat.ids import Uuid
 from kafkacompat.machine.result import Result
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
@@ -51,13 +56,15 @@ def broker_heartbeat(
     next_offset: int,
     now_ms: int,
 ) -> Result[MetadataRecord, BrokerHeartbeatResponse]:
-    """`next_offset`: where the first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH)."""
+    """`image` shows this broker as it is registered, and others that are known to be gone as fenced; `next_offset`: where the
+    first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH).
+    """
     broker = current_broker(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= sessions.registration_offset(broker.id)
     state = current_state(sessions, broker)
     following = next_state(image, sessions, broker, request, caught_up)
     records: list[MetadataRecord] = []
-    if following is not state:
+    if following is not state or (following is UNFENCED and broker.in_controlled_shutdown):
         records.extend(_move(image, settings, broker, following))
     fenced = following in (FENCED, SHUTDOWN_NOW)
     sessions.touch(broker.id, broker.epoch, request.current_metadata_offset, fenced, now_ms)
@@ -121,21 +128,22 @@ def _move(
     following: BrokerControlState,
 ) -> Sequence[MetadataRecord]:
     if following is UNFENCED:
-        added = ElectionScope(added=broker.id)
-        return [
-            registration_change(broker, fenced=-1),
-            *change_partitions(image, settings, added, lambda partition: partition.leader == NO_LEADER),
-        ]
+        return _unfence(image, settings, broker)
     if following is CONTROLLED_SHUTDOWN:
-        records = []
-        if not broker.in_controlled_shutdown:
-            records.append(registration_change(broker, in_controlled_shutdown=1))
-        removed = ElectionScope(removed=broker.id)
-        return [
-            *records,
-            *change_partitions(image, settings, removed, lambda partition: broker.id in partition.isr),
-        ]
+        return leave_broker(image, settings, broker.id, broker.epoch).records
     return fence_broker(image, settings, broker.id, broker.epoch).records
+
+
+def _unfence(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
+) -> Sequence[MetadataRecord]:
+    if not broker.in_controlled_shutdown:
+        return [registration_change(broker, fenced=-1), *return_to_broker(image, settings, broker.id)]
+    # It says that it stays: it was taken for gone, wrongly. Only a registration takes back that it shuts down.
+    level = metadata_version(image.features)
+    staying = broker_record(replace(broker, fenced=False, in_controlled_shutdown=False), level)
+    record = MetadataRecord(staying, register_broker_version(level))
+    return [record, *return_to_broker(replayed(image, [record]), settings, broker.id)]
 
 
 def _directories_offline(

@@ -1,9 +1,11 @@
 """Brokers' sessions on the active controller: who still heartbeats, who is fenced because it does not, who leads too much.
 
-The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired, or
-sooner when the connection that carried its heartbeats was closed and a new one to the broker's own listener is refused, at once
-or within a few tries: then no process is there. A close alone says nothing, and an address that does not answer, or that this
-controller never reached (reach.py), neither. Must not know how a broker fetches.
+The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired. It
+is known to be gone sooner, when the connection that carried its heartbeats was closed and a new one to the broker's own listener
+is refused, at once or within a few tries: then no process is there. Others lead from then on, and it stays unfenced until its
+session is over, because clients know it so: some never come back to a coordinator that vanished from the metadata. A close alone
+says nothing, and an address that does not answer, or that this controller never reached (reach.py), neither. Must not know
+how a broker fetches.
 Settings: broker.session.timeout.ms, auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds,
 unclean.leader.election.interval.ms.
 """
@@ -20,7 +22,7 @@ from kafkacompat.controller.balance import (
     unclean_elections,
     unclean_interval_ms,
 )
-from kafkacompat.controller.brokers import fence_broker
+from kafkacompat.controller.brokers import fence_broker, leave_broker
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.deferred import Deferred
@@ -99,6 +101,10 @@ class Liveness:
             self._expiry = None
         self._heard_on.clear()
 
+    def image(self, but: int | None = None) -> MetadataImage:
+        """What commands decide by: everything accepted, with the brokers fenced that are known to be gone, except `but`."""
+        return self.sessions.seen(self._machine.core.image, but)
+
     def is_live(self, broker: BrokerImage, endpoints: set[tuple[str, int]]) -> bool:
         """Whether a registered broker may still run when another process registers under its id, serving at `endpoints`.
 
@@ -146,26 +152,25 @@ class Liveness:
             self.schedule()
 
     def _check(self, broker_id: int, attempts: int) -> None:
-        """Fence the broker if its address refuses a connection, tried so often until it is heard again."""
+        """Let others lead if the broker's address refuses a connection, tried so often until it is heard again."""
         broker = self._machine.core.image.brokers.get(broker_id)
         address = None if broker is None else self._reach.reached(broker)
-        if broker is None or address is None or not self._is_missed(broker_id, broker.epoch):
+        if broker is None or address is None or not self._is_silent(broker_id, broker.epoch):
             return
         epoch = broker.epoch
 
         def answered(done: Deferred[Probed]) -> None:
-            if not self._is_missed(broker_id, epoch):
+            if not self._is_silent(broker_id, epoch):
                 return
             if done.result() is Probed.REFUSED:
-                self.sessions.expire_now(broker_id)
-                self._expire()
+                self._take_for_gone(broker_id)
             elif attempts > 1:
                 wait_ms = PROBE_AGAIN_MS[-(attempts - 1)]
                 self._timers.call_after(wait_ms, lambda: self._check(broker_id, attempts - 1))
 
         self._reach.probe(*address).on_done(answered)
 
-    def _is_missed(self, broker_id: int, epoch: int) -> bool:
+    def _is_silent(self, broker_id: int, epoch: int) -> bool:
         """Whether a broker that this controller counts as live is on none of its connections."""
         broker = self._machine.core.image.brokers.get(broker_id)
         return (
@@ -173,12 +178,37 @@ class Liveness:
             and broker is not None
             and broker.epoch == epoch
             and not broker.fenced
+            and not self.sessions.is_gone(broker_id)
             and broker_id not in self._heard_on.values()
         )
 
+    def _take_for_gone(self, broker_id: int) -> None:
+        logger.info(
+            "broker %d is gone: its connection was closed and a new one refused; it is fenced when its session is over",
+            broker_id,
+        )
+        self.sessions.take_for_gone(broker_id)
+        self._leave(broker_id)
+
+    def _leave(self, broker_id: int) -> None:
+        """Let others lead what a broker led that is gone; again later while that cannot be written."""
+        image = self.image(but=broker_id)
+        broker = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
+            return
+        try:
+            records = leave_broker(image, self._settings, broker_id, broker.epoch).records
+        except Exception as error:
+            report(f"leaving broker {broker_id}", error)
+            written = False
+        else:
+            written = not records or self._machine.append_or_resign(records)
+        if not written:
+            self.try_again(lambda: self._leave(broker_id))
+
     def _fence(self, broker_id: int) -> bool:
         """False when it could not be written, and is to be tried again."""
-        image: MetadataImage = self._machine.core.image
+        image = self.image(but=broker_id)
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return True
@@ -189,10 +219,7 @@ class Liveness:
             return False
         if not self._machine.append_or_resign(records):
             return False
-        if self.sessions.is_given_up(broker_id):
-            logger.info("broker %d is fenced: its connection was closed and a new one refused", broker_id)
-        else:
-            logger.info("broker %d is fenced: its session has expired", broker_id)
+        logger.info("broker %d is fenced: its session has expired", broker_id)
         return True
 
     def elect_uncleanly(self) -> None:
@@ -224,7 +251,7 @@ class Liveness:
     def _elect(self, elections: Round) -> bool:
         """True when there is more to do at once. Whatever goes wrong, the next round comes in its time."""
         try:
-            result = elections(self._machine.core.image, self._settings)
+            result = elections(self.image(), self._settings)
         except Exception as error:
             report(elections.__name__, error)
             return False

@@ -13,8 +13,6 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import NO_OFFSET
 
 MAX_OFFSET = 2**63 - 1
-ENDED_MS = 0
-"""When a session that was ended by `expire_now` expires: long ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +22,7 @@ class SavedSession:
     broker_epoch: int | None
     """None without one."""
     progress: _Progress | None
+    is_gone: bool
 
 
 @dataclass(slots=True)
@@ -36,20 +35,20 @@ class _Progress:
 class BrokerSessions:
     """Sessions of the registered brokers; bounded by their number."""
 
-    __slots__ = ("_contacts", "_ended", "_progress", "_timeout_ms")
+    __slots__ = ("_contacts", "_gone", "_progress", "_timeout_ms")
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
         self._contacts: dict[int, tuple[int, int]] = {}
         """Broker id -> (epoch, last contact in ms), the one heard longest ago first."""
-        self._ended: dict[int, None] = {}
-        """Brokers whose sessions are over, whatever the clock says, in order."""
+        self._gone: set[int] = set()
+        """Brokers whose processes are known to be gone, until they are heard or their sessions are over."""
         self._progress: dict[int, _Progress] = {}
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
         """On activation: every unfenced broker counts as just heard, the others as never."""
         self._contacts.clear()
-        self._ended.clear()
+        self._gone.clear()
         self._progress.clear()
         for broker in image.brokers.values():
             self._progress[broker.id] = _Progress(registration_offset=broker.epoch)
@@ -66,7 +65,7 @@ class BrokerSessions:
         contact = self._contacts.get(broker_id)
         if contact is not None and contact[0] != broker_epoch:
             self.end(broker_id)
-        self._ended.pop(broker_id, None)
+        self._gone.discard(broker_id)
         progress = self._progress.get(broker_id)
         if progress is None:
             self._progress[broker_id] = _Progress(registration_offset)
@@ -78,7 +77,7 @@ class BrokerSessions:
         self, broker_id: int, broker_epoch: int, metadata_offset: int, fenced: bool, now_ms: int
     ) -> None:
         """A heartbeat: contact, and where the broker stands after it. A fenced broker is not in controlled shutdown."""
-        self._ended.pop(broker_id, None)
+        self._gone.discard(broker_id)
         self._contacts.pop(broker_id, None)
         self._contacts[broker_id] = (broker_epoch, now_ms)
         progress = self._progress.get(broker_id)
@@ -97,7 +96,7 @@ class BrokerSessions:
     def end(self, broker_id: int) -> None:
         """The broker has said that it stops: no session to wait for, nothing to expire."""
         self._contacts.pop(broker_id, None)
-        self._ended.pop(broker_id, None)
+        self._gone.discard(broker_id)
         progress = self._progress.get(broker_id)
         if progress is not None:
             progress.shutdown_offset = NO_OFFSET
@@ -110,7 +109,9 @@ class BrokerSessions:
     def save(self, broker_id: int) -> SavedSession:
         contact, progress = self._contacts.get(broker_id), self._progress.get(broker_id)
         return SavedSession(
-            None if contact is None else contact[0], None if progress is None else replace(progress)
+            None if contact is None else contact[0],
+            None if progress is None else replace(progress),
+            broker_id in self._gone,
         )
 
     def put_back(self, broker_id: int, saved: SavedSession, now_ms: int) -> None:
@@ -120,21 +121,26 @@ class BrokerSessions:
             self._progress[broker_id] = saved.progress
         if saved.broker_epoch is not None:
             self._contacts[broker_id] = (saved.broker_epoch, now_ms)
+        if saved.is_gone:
+            self._gone.add(broker_id)
 
     # Expiry.
 
     def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
-        """Whether the broker was heard in that epoch within the timeout."""
+        """Whether the broker was heard in that epoch within the timeout, and is not known to be gone."""
         contact = self._contacts.get(broker_id)
-        return contact is not None and contact[0] == broker_epoch and not self._is_over(contact[1], now_ms)
+        return (
+            contact is not None
+            and contact[0] == broker_epoch
+            and broker_id not in self._gone
+            and not self._is_over(contact[1], now_ms)
+        )
 
     def _is_over(self, contact_ms: int, now_ms: int) -> bool:
         return contact_ms + self._timeout_ms < now_ms
 
     def next_expiry_ms(self) -> int | None:
         """When `expired` next has something to say, if nobody is heard until then; None without sessions."""
-        if self._ended:
-            return ENDED_MS
         for _, contact_ms in self._contacts.values():
             return contact_ms + self._timeout_ms + 1
         return None
@@ -145,27 +151,39 @@ class BrokerSessions:
         Each is told again until it is heard or its session is ended (`end`), which is when its fencing is written. They are to be
         fenced one at a time, as Kafka does: what fencing one changes must be seen before the next is fenced.
         """
-        found = list(self._ended)
+        found: list[int] = []
         for broker_id, (_, contact_ms) in self._contacts.items():
             if not self._is_over(contact_ms, now_ms):
                 break
             found.append(broker_id)
         return found
 
-    def expire_now(self, broker_id: int) -> bool:
+    # Known to be gone.
+
+    def take_for_gone(self, broker_id: int) -> bool:
         """The broker's process is known to be gone (its connection closed, then a new one refused). False without a session.
 
-        A heartbeat that still comes revives the session, so that a wrong guess costs at most one election.
+        It is not live any more, and still has until its session would have expired: so long clients are told of it. A
+        heartbeat that comes after all says that the guess was wrong, which costs an election.
         """
         if broker_id not in self._contacts:
             return False
-        self.end(broker_id)
-        self._ended[broker_id] = None
+        self._gone.add(broker_id)
         return True
 
-    def is_given_up(self, broker_id: int) -> bool:
-        """Whether its session is over because its process is gone."""
-        return broker_id in self._ended
+    def is_gone(self, broker_id: int) -> bool:
+        return broker_id in self._gone
+
+    def seen(self, image: MetadataImage, but: int | None = None) -> MetadataImage:
+        """The image with every broker fenced that is known to be gone, except `but`: by it leaders, in-sync sets and new
+        replicas are decided."""
+        gone = [each for each in sorted(self._gone) if each != but and each in image.brokers]
+        if not gone:
+            return image
+        brokers = dict(image.brokers)
+        for broker_id in gone:
+            brokers[broker_id] = replace(brokers[broker_id], fenced=True)
+        return replace(image, brokers=brokers)
 
     # How far they are.
 

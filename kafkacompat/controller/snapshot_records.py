@@ -48,7 +48,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         if name not in (METADATA_VERSION, KRAFT_VERSION):
             yield MetadataRecord(FeatureLevelRecord(name=name, feature_level=image.features[name]), 0)
     for broker_id in sorted(image.brokers):
-        yield MetadataRecord(_broker_record(image.brokers[broker_id], level), register_broker_version(level))
+        yield MetadataRecord(broker_record(image.brokers[broker_id], level), register_broker_version(level))
     yield from _opaque(image, CONTROLLERS)
     version = partition_version(level)
     for name in sorted(image.topics):
@@ -81,7 +81,8 @@ def _opaque(image: MetadataImage, kind: str) -> Iterator[MetadataRecord]:
         yield MetadataRecord(cast("Message", kept[key]), 0)
 
 
-def _broker_record(broker: BrokerImage, level: int) -> RegisterBrokerRecord:
+def broker_record(broker: BrokerImage, level: int) -> RegisterBrokerRecord:
+    """As it is registered. `level`: the metadata.version."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,

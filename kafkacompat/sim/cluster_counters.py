@@ -33,6 +33,8 @@ class ClusterCounters:
     truncations: int = 0
     """Of partition logs."""
     fenced_brokers: int = 0
+    brokers_gone: int = 0
+    """Taken for gone by a controller before their sessions were over."""
     reassignments: int = 0
     """Completed."""
     deletions: int = 0

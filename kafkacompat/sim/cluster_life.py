@@ -18,7 +18,6 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.reach import Probed, Reach
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.manager import LogManager
@@ -52,6 +51,7 @@ from kafkacompat.sim.life_parts import (
     STAND_INS,
     CountedMachine,
     NodeFailed,
+    WatchedSessions,
     context_of,
     copied,
     life_settings_of,
@@ -161,7 +161,7 @@ class Life(Host):
         self._liveness = liveness = Liveness(
             self.metadata,
             controller_settings,
-            BrokerSessions(config.int("broker.session.timeout.ms")),
+            WatchedSessions(config.int("broker.session.timeout.ms"), self._taken_for_gone),
             self,
             self,
             reach,
@@ -191,6 +191,9 @@ class Life(Host):
 
         self.metadata.subscribe(take_image)
         self._dispatchers[CONTROLLER_PORT] = ApiDispatcher(node, CONTROLLER_APIS)
+
+    def _taken_for_gone(self, broker_id: int) -> None:
+        self.simulation.image_oracles.taken_for_gone(self.metadata.core.image.brokers[broker_id])
 
     def _probe(self, host: str, port: int) -> Deferred[Probed]:
         found = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REFUSED}
@@ -350,6 +353,8 @@ class Life(Host):
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         assert self.partitions is not None
         self.node.image = new
+        session_ms = self.config.int("broker.session.timeout.ms")
+        self.node.returning.on_image(old, new, self.monotonic_ms(), session_ms)
         self.partitions.on_image(old, new)
         if self._coordinators is not None:
             self._coordinators.on_image(old, new)
@@ -363,7 +368,7 @@ class Life(Host):
     def is_listening(self, port: int) -> bool:
         if port == CONTROLLER_PORT:
             return CONTROLLER_PORT in self._dispatchers
-        return self.is_serving
+        return port == BROKER_PORT and self.is_serving
 
     def serve(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
         """Through the handlers of the listener, at the highest version."""

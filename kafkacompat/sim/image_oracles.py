@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -55,6 +55,15 @@ class ImageOracles:
             if self._simulation.tell is not None:
                 self._tell(self._simulation.tell, before, image)
 
+    def taken_for_gone(self, broker: BrokerImage) -> None:
+        """A controller says so, before the session is over."""
+        self._simulation.counters.brokers_gone += 1
+        life = self._simulation.machines[broker.id].life
+        if life is not None and life.heartbeats is not None and life.heartbeats.broker_epoch == broker.epoch:
+            raise Breach(
+                "living brokers are not taken for gone", f"broker {broker.id} of epoch {broker.epoch}"
+            )
+
     def _check(self, before: MetadataImage, image: MetadataImage) -> None:
         older = dict(partitions_of(before))
         for key, now in partitions_of(image):
@@ -84,7 +93,7 @@ class ImageOracles:
 
     def _check_leader(self, key: Key, now: PartitionImage, image: MetadataImage) -> None:
         broker = image.brokers.get(now.leader)
-        if broker is None or broker.fenced:
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
             raise Breach(
                 "leaders are live", f"{image.topics_by_id[key[0]].name}-{key[1]} at {image.offset}: {now}"
             )
@@ -115,6 +124,7 @@ class ImageOracles:
         for broker in image.brokers.values():
             if before.brokers.get(broker.id) != broker:
                 state = "fenced" if broker.fenced else "unfenced"
+                state += ", leaving" if broker.in_controlled_shutdown else ""
                 tell(f"metadata {image.offset}: broker {broker.id} of epoch {broker.epoch} is {state}")
         older = dict(partitions_of(before))
         for key, now in partitions_of(image):

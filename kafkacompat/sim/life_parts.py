@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kafkacompat.api.context import ControllerTimedOut, Node, NotController, RequestContext
 from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.wire.apis import response_class
@@ -53,6 +54,18 @@ class CountedMachine(MetadataMachine):
         self.counters.controllers += 1
         self.active_since_us = self.now_us()
         super().became_active(epoch)
+
+
+class WatchedSessions(BrokerSessions):
+    """Tells an oracle whom the controller takes for gone before the session is over."""
+
+    def __init__(self, session_timeout_ms: int, taken_for_gone: Callable[[int], None]) -> None:
+        super().__init__(session_timeout_ms)
+        self._taken_for_gone = taken_for_gone
+
+    def take_for_gone(self, broker_id: int) -> bool:
+        self._taken_for_gone(broker_id)
+        return super().take_for_gone(broker_id)
 
 
 def life_settings_of(config: ServerConfig) -> LifeSettings:

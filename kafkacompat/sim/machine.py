@@ -9,7 +9,7 @@ from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import LOG_DIRECTORY, METADATA_DIRECTORY, Life
 from kafkacompat.sim.cluster_options import MIN_ISR, ClusterOptions, rack_of
 from kafkacompat.sim.files import FileDisk
-from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, host_name
+from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT, host_name
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -65,6 +65,8 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     roles, listeners = [], []
     if node_id in options.brokers:
         roles.append("broker")
+        # For clients of a network that is not simulated: whoever tries it is refused.
+        listeners.append(f"EXTERNAL://{host_name(node_id)}:{EXTERNAL_PORT}")
         listeners.append(f"PLAINTEXT://{host_name(node_id)}:{BROKER_PORT}")
     if node_id in options.controllers:
         roles.append("controller")
@@ -101,7 +103,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "process.roles": ",".join(roles),
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "controller.quorum.voters": voters,
         "log.dirs": LOG_DIRECTORY,
         "metadata.log.dir": METADATA_DIRECTORY,

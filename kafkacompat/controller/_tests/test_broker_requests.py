@@ -83,7 +83,7 @@ def test_a_process_known_to_be_gone_makes_room_at_once() -> None:
     image = cluster(partition(1, 2))
     sessions = BrokerSessions(9000)
     sessions.reset(image, 0)
-    sessions.expire_now(2)
+    sessions.take_for_gone(2)
     assert register(image, sessions, 1, incarnation=77).response.broker_epoch == 60
     assert sessions.expired(1) == []
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkacompat.controller._tests import clusters
 from kafkacompat.controller._tests.harness import registration
 from kafkacompat.controller.balance import preferred_elections, unclean_elections
-from kafkacompat.controller.brokers import fence_broker, is_active
+from kafkacompat.controller.brokers import fence_broker, is_active, leave_broker
 from kafkacompat.controller.configs import incremental_alter_configs
 from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 from kafkacompat.controller.elections import elect_leaders
@@ -113,6 +113,10 @@ class ClusterLife(RuleBasedStateMachine):
     def next_offset(self) -> int:
         return self.image.offset + 1
 
+    def seen(self, but: int | None = None) -> MetadataImage:
+        """What commands decide by."""
+        return self.sessions.seen(self.image, but)
+
     def partitions(self) -> list[tuple[bytes, str, int, PartitionImage]]:
         return [
             (topic.id, name, index, topic.partitions[index])
@@ -141,7 +145,12 @@ class ClusterLife(RuleBasedStateMachine):
         live = existing is not None and self.sessions.is_live(broker_id, existing.epoch, self.now_ms)
         answer = self.do(
             lambda: broker_registration(
-                self.image, self.settings, self.sessions, request, self.next_offset, lambda _: live
+                self.seen(broker_id),
+                self.settings,
+                self.sessions,
+                request,
+                self.next_offset,
+                lambda _: live,
             )
         )
         assert (answer is None) == (live and not again)
@@ -175,13 +184,21 @@ class ClusterLife(RuleBasedStateMachine):
         )
         answer = self.do(
             lambda: broker_heartbeat(
-                self.image, self.settings, self.sessions, request, self.next_offset, self.now_ms
+                self.seen(broker_id),
+                self.settings,
+                self.sessions,
+                request,
+                self.next_offset,
+                self.now_ms,
             )
         )
         assert (answer is None) == (broker is None)
         if answer is not None:
             assert answer.is_fenced == self.image.brokers[broker_id].fenced
             assert not answer.should_shut_down or answer.is_fenced
+            assert not self.sessions.is_gone(broker_id)
+            leaves = want_shut_down or self.sessions.shutdown_offset(broker_id) >= 0
+            assert answer.is_fenced or leaves or not self.image.brokers[broker_id].in_controlled_shutdown
 
     @rule(broker_id=BROKERS)
     def stay_alive(self, broker_id: int) -> None:
@@ -198,14 +215,15 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule(broker_id=BROKERS)
     def process_is_gone(self, broker_id: int) -> None:
-        if self.sessions.expire_now(broker_id):
-            for each in self.sessions.expired(self.now_ms):
-                self.fence(each)
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced and self.sessions.take_for_gone(broker_id):
+            self.do(lambda: leave_broker(self.seen(broker_id), self.settings, broker_id, broker.epoch))
+            assert all(each.leader != broker_id for _, _, _, each in self.partitions())
 
     def fence(self, broker_id: int) -> None:
         broker = self.image.brokers.get(broker_id)
         if broker is not None:
-            self.do(lambda: fence_broker(self.image, self.settings, broker_id, broker.epoch))
+            self.do(lambda: fence_broker(self.seen(broker_id), self.settings, broker_id, broker.epoch))
             assert self.image.brokers[broker_id].fenced
 
     @rule()
@@ -216,7 +234,7 @@ class ClusterLife(RuleBasedStateMachine):
     def unregister(self, broker_id: int) -> None:
         known = broker_id in self.image.brokers
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        assert (self.do(lambda: unregister_broker(self.image, self.settings, request)) is not None) == known
+        assert (self.do(lambda: unregister_broker(self.seen(), self.settings, request)) is not None) == known
         self.sessions.forget(broker_id)
         assert broker_id not in self.image.brokers
 
@@ -249,7 +267,7 @@ class ClusterLife(RuleBasedStateMachine):
             broker_epoch=leader.epoch,
             topics=[altering.TopicData(topic_id=topic_id, partitions=[wanted])],
         )
-        answer = self.do(lambda: alter_partition(self.image, self.settings, request))
+        answer = self.do(lambda: alter_partition(self.seen(), self.settings, request))
         assert answer is not None
         (told,) = answer.topics[0].partitions
         now = self.image.topics_by_id[topic_id].partitions[index]
@@ -285,7 +303,7 @@ class ClusterLife(RuleBasedStateMachine):
                 )
             ],
         )
-        assert self.do(lambda: assign_replicas_to_dirs(self.image, self.settings, request)) is not None
+        assert self.do(lambda: assign_replicas_to_dirs(self.seen(), self.settings, request)) is not None
         now = self.image.topics_by_id[topic_id].partitions[index]
         if broker.id in now.replicas:  # else this change completed a move away from there
             assert now.directories[now.replicas.index(broker.id)] == chosen
@@ -299,14 +317,14 @@ class ClusterLife(RuleBasedStateMachine):
             topics=[CreatableTopic(name=name, num_partitions=count, replication_factor=factor)]
         )
         existed = name in self.image.topics
-        answer = self.do(lambda: create_topics(self.image, self.settings, self.random, request))
+        answer = self.do(lambda: create_topics(self.seen(), self.settings, self.random, request))
         assert answer is not None
         assert not existed or answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
     @rule(name=TOPICS)
     def delete(self, name: str) -> None:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
-        self.do(lambda: delete_topics(self.image, request))
+        self.do(lambda: delete_topics(self.seen(), request))
         assert name not in self.image.topics
 
     @rule(name=TOPICS, count=st.integers(1, 4))
@@ -314,7 +332,7 @@ class ClusterLife(RuleBasedStateMachine):
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=name, count=count, assignments=None)]
         )
-        self.do(lambda: create_partitions(self.image, self.random, request))
+        self.do(lambda: create_partitions(self.seen(), self.random, request))
 
     @precondition(lambda self: self.image.topics)
     @rule(data=st.data(), to=st.none() | st.lists(BROKERS, unique=True, min_size=1))
@@ -328,19 +346,19 @@ class ClusterLife(RuleBasedStateMachine):
                 )
             ]
         )
-        self.do(lambda: alter_partition_reassignments(self.image, self.settings, request))
+        self.do(lambda: alter_partition_reassignments(self.seen(), self.settings, request))
 
     @rule(kind=st.integers(0, 1))
     def elect(self, kind: int) -> None:
         request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
-        self.do(lambda: elect_leaders(self.image, self.settings, request))
+        self.do(lambda: elect_leaders(self.seen(), self.settings, request))
 
     @rule()
     def periodic_elections(self) -> None:
-        self.do(lambda: preferred_elections(self.image, self.settings))
-        assert preferred_elections(self.image, self.settings).records == ()
-        self.do(lambda: unclean_elections(self.image, self.settings))
-        assert unclean_elections(self.image, self.settings).records == ()
+        self.do(lambda: preferred_elections(self.seen(), self.settings))
+        assert preferred_elections(self.seen(), self.settings).records == ()
+        self.do(lambda: unclean_elections(self.seen(), self.settings))
+        assert unclean_elections(self.seen(), self.settings).records == ()
 
     @rule(
         name=TOPICS,
@@ -367,7 +385,7 @@ class ClusterLife(RuleBasedStateMachine):
                 )
             ]
         )
-        self.do(lambda: incremental_alter_configs(self.image, self.settings, request))
+        self.do(lambda: incremental_alter_configs(self.seen(), self.settings, request))
 
     # What must hold.
 

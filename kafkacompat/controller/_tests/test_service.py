@@ -307,13 +307,114 @@ def test_a_broker_that_is_heard_no_more_is_fenced_when_its_session_expires() -> 
     assert {each.leader for each in second.image.topics["t"].partitions.values()} <= {1, -1}
 
 
-def test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_is_fenced_at_once() -> None:
+def is_left(harness: Harness, broker_id: int = 2) -> bool:
+    """Nobody counts on the broker, and clients are still told of it."""
+    harness.workers.run_all()
+    broker = harness.image.brokers[broker_id]
+    partitions = [each for topic in harness.image.topics.values() for each in topic.partitions.values()]
+    is_left = broker.in_controlled_shutdown and not broker.fenced
+    assert not is_left or all(broker_id != each.leader for each in partitions)
+    return is_left
+
+
+def test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_leads_no_more() -> None:
     _, second = of_two_brokers()
     ((host, port, refused),) = second.probes
     assert (host, port) == ("127.0.0.1", 9092)
     refused.resolve(Probed.REFUSED)
-    second.workers.run_all()
-    assert second.image.brokers[2].fenced
+    assert is_left(second)
+
+
+def with_one_gone() -> tuple[Harness, int]:
+    """Brokers 1, 2 and 3, and a topic of two; the process of 2, of the epoch returned, is gone since its last heartbeat."""
+    harness = Harness().start()
+    harness.serve()
+    epoch = harness.serve(broker_id=2, incarnation=9)
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=2)])
+    harness.call(harness.controller.create_topics, request)
+    harness.serve(broker_id=3, incarnation=11)
+    harness.beat(epoch, broker_id=2)
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    return harness, epoch
+
+
+def test_others_lead_at_once_and_clients_are_told_of_a_broker_until_its_session_would_have_expired() -> None:
+    harness, _ = with_one_gone()
+    assert is_left(harness)
+    partitions = harness.image.topics["t"].partitions.values()
+    assert {each.leader for each in partitions} == {1}
+    assert {each.isr for each in partitions} == {(1,)}
+    own = harness.image.brokers[1].epoch
+    for _ in range(3):
+        harness.world.run(2_900)
+        harness.beat(own)
+    assert is_left(harness)
+    harness.world.run(400)
+    harness.workers.run_all()
+    assert harness.image.brokers[2].fenced
+    assert not harness.image.brokers[1].fenced
+
+
+def test_a_broker_that_is_gone_leads_and_is_in_sync_nowhere_that_is_made_meanwhile() -> None:
+    harness, _ = with_one_gone()
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="n", num_partitions=4, replication_factor=3)])
+    answer = harness.call(harness.controller.create_topics, request)
+    assert answer.topics[0].error_code == 0
+    assert is_left(harness)
+    assert {frozenset(each.isr) for each in harness.image.topics["n"].partitions.values()} == {
+        frozenset((1, 3))
+    }
+
+
+def test_nobody_who_stops_waits_for_a_broker_that_is_gone() -> None:
+    harness, _ = with_one_gone()
+    epoch = harness.image.brokers[3].epoch
+    own = harness.image.brokers[1].epoch
+    harness.beat(epoch, broker_id=3, want_shut_down=True)
+    harness.beat(own)
+    assert harness.beat(epoch, broker_id=3, want_shut_down=True).should_shut_down
+
+
+def test_a_broker_that_was_taken_for_gone_wrongly_is_counted_on_again_with_its_next_heartbeat() -> None:
+    harness, epoch = with_one_gone()
+    harness.workers.run_all()
+    harness.beat(harness.image.brokers[1].epoch, want_fence=True)
+    assert {each.leader for each in harness.image.topics["t"].partitions.values()} == {-1}
+    before = harness.image.brokers[2]
+    assert not harness.beat(epoch, broker_id=2).is_fenced
+    back = harness.image.brokers[2]
+    assert not back.in_controlled_shutdown
+    assert (back.epoch, back.incarnation_id, back.endpoints, back.directories, back.fenced) == (
+        before.epoch,
+        before.incarnation_id,
+        before.endpoints,
+        before.directories,
+        False,
+    )
+    start = harness.log.log_end_offset
+    harness.beat(epoch, broker_id=2)
+    assert harness.messages(start) == []
+
+
+def test_a_broker_taken_for_gone_and_fenced_in_the_end_is_whole_again_when_it_is_heard() -> None:
+    harness, epoch = with_one_gone()
+    harness.world.run(9_100)
+    harness.workers.run_all()
+    assert harness.image.brokers[2].fenced
+    assert not harness.beat(epoch, broker_id=2).is_fenced
+    back = harness.image.brokers[2]
+    assert (back.fenced, back.in_controlled_shutdown) == (False, False)
+
+
+def test_a_process_in_the_place_of_one_that_is_gone_is_taken_in_wherever_it_listens() -> None:
+    harness, _ = with_one_gone()
+    elsewhere = registration(-1, 10, 2, [b"2" * 16], listeners=[("PLAINTEXT", "127.0.0.1", 9999)])
+    answer = harness.call(harness.controller.broker_registration, elsewhere)
+    assert answer.error_code == 0
+    assert not harness.beat(answer.broker_epoch, broker_id=2).is_fenced
+    back = harness.image.brokers[2]
+    assert (back.epoch, back.in_controlled_shutdown) == (answer.broker_epoch, False)
 
 
 INTERNAL = ("10.0.0.2", 9092)
@@ -343,8 +444,7 @@ def test_only_the_listener_that_brokers_use_among_themselves_tells_whether_a_bro
     ((host, port, found),) = harness.probes
     assert (host, port) == INTERNAL
     found.resolve(Probed.REFUSED)
-    harness.workers.run_all()
-    assert harness.image.brokers[2].fenced
+    assert is_left(harness)
 
 
 def test_an_address_that_the_controller_never_reached_fences_nobody() -> None:
@@ -356,8 +456,7 @@ def test_an_address_that_the_controller_never_reached_fences_nobody() -> None:
     harness.liveness.start()
     assert len(harness.probes) == 1
     found.resolve(Probed.REFUSED)
-    harness.workers.run_all()
-    assert not harness.image.brokers[2].fenced
+    assert not is_left(harness)
 
 
 def test_a_failover_fences_no_healthy_broker_whose_first_listener_is_not_for_the_controller() -> None:
@@ -365,8 +464,7 @@ def test_a_failover_fences_no_healthy_broker_whose_first_listener_is_not_for_the
     second = Harness(first.log, first.disk, first.properties, reachable=[INTERNAL]).start()
     for host, port, found in second.probes:
         found.resolve(Probed.REACHED if (host, port) == INTERNAL else Probed.REFUSED)
-    second.workers.run_all()
-    assert not second.image.brokers[2].fenced
+    assert not is_left(second)
 
 
 def test_an_unfenced_broker_is_dialled_until_it_was_reached_once() -> None:
@@ -386,7 +484,7 @@ def test_an_unfenced_broker_is_dialled_until_it_was_reached_once() -> None:
     assert harness.probes == []
 
 
-def test_a_closed_connection_alone_fences_nobody_and_a_refused_one_after_it_does() -> None:
+def test_a_closed_connection_alone_does_nothing_and_a_refused_one_after_it_does() -> None:
     harness = Harness().start()
     harness.serve()
     epoch = harness.serve(broker_id=2, incarnation=9)
@@ -395,19 +493,15 @@ def test_a_closed_connection_alone_fences_nobody_and_a_refused_one_after_it_does
     harness.liveness.connection_closed(HEARD_ON)
     *_, refused = harness.probes[-1]
     refused.resolve(Probed.REACHED)
-    harness.workers.run_all()
-    assert not harness.image.brokers[2].fenced
+    assert not is_left(harness)
     harness.beat(epoch, broker_id=2)
     harness.liveness.connection_closed(HEARD_ON)
     *_, refused = harness.probes[-1]
     refused.resolve(Probed.REFUSED)
-    harness.workers.run_all()
-    assert harness.image.brokers[2].fenced
+    assert is_left(harness)
 
 
-def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_fenced_at_the_next_refusal() -> (
-    None
-):
+def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_gone_at_the_next_refusal() -> None:
     """A killed process loses its sockets one by one: the first new connection may still be taken."""
     harness = Harness().start()
     harness.serve()
@@ -416,8 +510,7 @@ def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_fence
     harness.probes.pop()[2].resolve(Probed.REACHED)
     harness.world.run(PROBE_AGAIN_MS[0])
     harness.probes.pop()[2].resolve(Probed.REFUSED)
-    harness.workers.run_all()
-    assert harness.image.brokers[2].fenced
+    assert is_left(harness)
 
 
 def test_a_broker_that_takes_every_new_connection_is_asked_no_more_after_a_while() -> None:
@@ -431,7 +524,7 @@ def test_a_broker_that_takes_every_new_connection_is_asked_no_more_after_a_while
     harness.probes.pop()[2].resolve(Probed.REACHED)
     harness.world.run(max(PROBE_AGAIN_MS))
     assert harness.probes == []
-    assert not harness.image.brokers[2].fenced
+    assert not is_left(harness)
     harness.beat(epoch, broker_id=2)
     harness.liveness.connection_closed(HEARD_ON)
     harness.probes.pop()[2].resolve(Probed.REACHED)
@@ -440,7 +533,7 @@ def test_a_broker_that_takes_every_new_connection_is_asked_no_more_after_a_while
     assert harness.probes == []
 
 
-def test_a_broker_that_is_heard_again_before_the_refusal_is_known_is_not_fenced() -> None:
+def test_a_broker_that_is_heard_again_before_the_refusal_is_known_is_not_gone() -> None:
     harness = Harness().start()
     harness.serve()
     epoch = harness.serve(broker_id=2, incarnation=9)
@@ -448,8 +541,7 @@ def test_a_broker_that_is_heard_again_before_the_refusal_is_known_is_not_fenced(
     *_, refused = harness.probes[-1]
     harness.beat(epoch, broker_id=2)
     refused.resolve(Probed.REFUSED)
-    harness.workers.run_all()
-    assert not harness.image.brokers[2].fenced
+    assert not is_left(harness)
 
 
 def test_a_second_process_with_a_broker_id_is_refused_while_the_first_is_heard() -> None:

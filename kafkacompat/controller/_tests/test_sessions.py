@@ -56,17 +56,18 @@ def test_the_same_epoch_keeps_its_session_when_it_registers_again() -> None:
     assert found.is_live(1, 101, 1)
 
 
-def test_a_process_known_to_be_gone_has_no_session_and_expires_at_once() -> None:
+def test_a_process_known_to_be_gone_is_not_live_and_is_told_when_its_session_would_have_expired() -> None:
     found = sessions()
     found.touch(1, 101, 5, fenced=False, now_ms=0)
-    assert not found.expire_now(2)
-    assert found.expire_now(1)
-    assert not found.expire_now(1)
+    assert not found.take_for_gone(2)
+    assert found.take_for_gone(1)
+    assert found.is_gone(1)
     assert not found.is_live(1, 101, 1)
-    assert found.next_expiry_ms() == 0
-    assert found.expired(1) == [1]
-    assert found.is_given_up(1)
+    assert found.next_expiry_ms() == 9001
+    assert found.expired(9000) == []
+    assert found.expired(9001) == [1]
     found.end(1)
+    assert not found.is_gone(1)
     assert found.next_expiry_ms() is None
 
 
@@ -80,19 +81,42 @@ def test_a_session_is_put_back_when_what_ended_it_was_not_written() -> None:
     found.put_back(1, saved, 50)
     assert found.is_live(1, 101, 9050)
     assert (found.metadata_offset(1), found.shutdown_offset(1)) == (5, 7)
+    found.take_for_gone(1)
+    gone = found.save(1)
+    found.registered(1, 120, 121)
+    found.put_back(1, gone, 60)
+    assert found.is_gone(1)
     none = found.save(2)
     found.touch(2, 102, 5, fenced=False, now_ms=0)
     found.put_back(2, none, 50)
     assert (found.metadata_offset(2), found.is_live(2, 102, 50)) == (-1, False)
 
 
-def test_a_heartbeat_revives_a_session_that_was_given_up() -> None:
+def test_a_heartbeat_or_a_registration_says_that_nobody_is_gone() -> None:
     found = sessions()
-    found.touch(1, 101, 5, fenced=False, now_ms=0)
-    found.expire_now(1)
-    found.touch(1, 101, 6, fenced=False, now_ms=2)
+    for come_back in (
+        lambda: found.touch(1, 101, 6, fenced=False, now_ms=2),
+        lambda: found.registered(1, 120, 121),
+    ):
+        found.touch(1, 101, 5, fenced=False, now_ms=0)
+        found.take_for_gone(1)
+        come_back()
+        assert not found.is_gone(1)
+    found.touch(1, 120, 6, fenced=False, now_ms=2)
     assert found.expired(3) == []
-    assert found.is_live(1, 101, 3)
+    assert found.is_live(1, 120, 3)
+
+
+def test_decisions_see_those_who_are_gone_as_fenced_save_the_one_that_is_asked_about() -> None:
+    found = sessions()
+    image = cluster(partition(1, 2), brokers=(1, 2, 3))
+    found.reset(image, 0)
+    assert found.seen(image) is image
+    found.take_for_gone(2)
+    found.take_for_gone(3)
+    assert [each.fenced for each in found.seen(image).brokers.values()] == [False, True, True]
+    assert [each.fenced for each in found.seen(image, but=3).brokers.values()] == [False, True, False]
+    assert not any(each.fenced for each in image.brokers.values())
 
 
 def test_activation_gives_every_unfenced_broker_a_fresh_session() -> None:
@@ -132,35 +156,40 @@ def test_an_unregistered_broker_is_forgotten() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["touch", "expire", "end", "look"]), st.integers(1, 4), st.integers(0, 60)),
+        st.tuples(st.sampled_from(["touch", "gone", "end", "look"]), st.integers(1, 4), st.integers(0, 60)),
         max_size=60,
     )
 )
 def test_whoever_was_heard_last_too_long_ago_is_told_until_it_is_fenced_and_nobody_else(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    """Against a model that keeps nothing but last contacts."""
+    """Against a model that keeps nothing but last contacts and who is gone."""
     found, now_ms = sessions(100), 0
     heard: dict[int, int] = {}
+    gone: set[int] = set()
     for action, broker_id, pause_ms in steps:
         now_ms += pause_ms
         if action == "touch":
             found.touch(broker_id, 1, 0, fenced=False, now_ms=now_ms)
             heard[broker_id] = now_ms
-        elif action == "expire":
-            assert found.expire_now(broker_id) == (broker_id in heard and heard[broker_id] != -1000)
-            if broker_id in heard:
-                heard[broker_id] = -1000
+            gone.discard(broker_id)
+        elif action == "gone":
+            assert found.take_for_gone(broker_id) == (broker_id in heard)
+            gone |= {broker_id} & heard.keys()
         elif action == "end":
             found.end(broker_id)
             heard.pop(broker_id, None)
+            gone.discard(broker_id)
         else:
             over = {each for each, at_ms in heard.items() if at_ms + 100 < now_ms}
             due_ms = found.next_expiry_ms()
             assert (due_ms is not None and due_ms <= now_ms) == bool(over)
             assert set(found.expired(now_ms)) == set(found.expired(now_ms)) == over
+            gone -= over
             for each in over:
                 found.end(each)  # as when its fencing is written
                 del heard[each]
         for each in range(1, 5):
-            assert found.is_live(each, 1, now_ms) == (each in heard and heard[each] + 100 >= now_ms)
+            lives = each in heard and heard[each] + 100 >= now_ms and each not in gone
+            assert found.is_live(each, 1, now_ms) == lives
+            assert found.is_gone(each) == (each in gone)

@@ -10,7 +10,9 @@ import pytest
 
 from kafkacompat.controller import isr, partition_change, replay
 from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.reach import Address, Reach
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.partition import followers, produce_waits
@@ -185,6 +187,16 @@ def high_watermark_of_followers_retreats(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLog, "set_high_watermark", set_high_watermark)
 
 
+def the_first_listener_tells_who_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """Whoever refuses connections at its first listener, which may be for another network, is taken for gone."""
+
+    def reached(self: Reach, broker: BrokerImage) -> Address | None:
+        endpoint = next(iter(broker.endpoints.values()))
+        return None if self.address_of(broker) is None else (endpoint.host, endpoint.port)
+
+    patch.setattr(Reach, "reached", reached)
+
+
 MUTANTS: tuple[Plant, ...] = (
     high_watermark_of_a_minority,
     high_watermark_without_those_who_lag,
@@ -201,6 +213,7 @@ MUTANTS: tuple[Plant, ...] = (
     elections_keep_the_epoch,
     proposals_stay_when_leadership_is_lost,
     high_watermark_of_followers_retreats,
+    the_first_listener_tells_who_is_gone,
 )
 SEEN_AT = {
     "waits_survive_a_change_of_leader": 6,
