@@ -15,7 +15,7 @@ import trio
 
 from kafkacompat.advertised import broker_addresses
 from kafkacompat.api.context import Node, RequestContext
-from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.dispatch import ApiDispatcher, RequestSteps
 from kafkacompat.broker_directories import BrokerDirectories
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
@@ -237,7 +237,12 @@ class BrokerSide:
             dynamic=settings,
             transactions=self._transactions.services,
         )
-        return ApiDispatcher(self._node, opening=self._opening)
+        return ApiDispatcher(
+            self._node,
+            opening=self._opening,
+            stepping=RequestSteps(timers, doors.workers.batches),
+            elements_max=config.int("request.max.elements"),
+        )
 
     def _broker_epoch(self) -> int:
         return NO_EPOCH if self._life is None else self._life.broker_epoch

@@ -133,7 +133,7 @@ class QuorumSide:
 
     def _build_controller(self) -> None:
         from kafkacompat.api.context import ControllerNode
-        from kafkacompat.api.dispatch import ApiDispatcher
+        from kafkacompat.api.dispatch import ApiDispatcher, RequestSteps
         from kafkacompat.api.registry import CONTROLLER_APIS
         from kafkacompat.controller.active_controller import ActiveController
         from kafkacompat.controller.liveness import Liveness
@@ -177,7 +177,13 @@ class QuorumSide:
 
         self.machine.subscribe(take_image)
         assert self.server is not None
-        self._dispatcher = ApiDispatcher(node, CONTROLLER_APIS, liveness.connection_closed)
+        self._dispatcher = ApiDispatcher(
+            node,
+            CONTROLLER_APIS,
+            liveness.connection_closed,
+            stepping=RequestSteps(doors.timers, doors.workers.batches),
+            elements_max=config.int("request.max.elements"),
+        )
         self.server.dispatcher = self._dispatcher
         registration = ControllerRegistration(
             ControllerIdentity(config.node_id, self._incarnation, self.listeners),

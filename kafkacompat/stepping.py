@@ -16,8 +16,8 @@ from kafkacompat.ports import Timers, Workers
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], Any]
 """Work that releases the interpreter most of the time: for a thread."""
-Steps: TypeAlias = Generator[Job | None, Any, T]
-"""Yields None between two steps of the loop, or a job whose value it is sent; what the job raises is thrown into it."""
+Steps: TypeAlias = Generator[Job | Deferred[Any] | None, Any, T]
+"""Yields None between two steps of the loop, or a job, or what comes later, whose value it is sent; a failure is thrown into it."""
 
 
 class Overloaded(Exception):
@@ -101,7 +101,8 @@ class Stepping:
             if job is None:
                 self._is_ready(work)
             else:
-                self._workers.submit(job).on_done(lambda done: self._job_done(work, done))
+                later = job if isinstance(job, Deferred) else self._workers.submit(job)
+                later.on_done(lambda done: self._job_done(work, done))
 
     def _job_done(self, work: _Work[Any], done: Deferred[Any]) -> None:
         try:
@@ -130,6 +131,6 @@ def all_steps(steps: Steps[T]) -> T:
         given = failed = None
         if job is not None:
             try:
-                given = job()
+                given = job.result() if isinstance(job, Deferred) else job()
             except Exception as error:
                 failed = error

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.node_names import wrong_node
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
@@ -136,4 +136,11 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: in
     )
 
 
-HANDLER = Handler(32, 1, 4, handle, error_response)
+HANDLER = Handler(
+    32,
+    1,
+    4,
+    handle,
+    error_response,
+    slices=Slices("resources", "results", 5, lambda one: (one.resource_type, one.resource_name)),
+)

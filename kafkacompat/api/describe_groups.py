@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.operations import GROUP_OPERATIONS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
@@ -37,5 +37,10 @@ def _error_response(request: DescribeGroupsRequest, code: ErrorCode, version: in
 
 
 HANDLER = Handler(
-    key=KEY, min_version=0, max_version=6, function=describe_groups, error_response=_error_response
+    key=KEY,
+    min_version=0,
+    max_version=6,
+    function=describe_groups,
+    error_response=_error_response,
+    slices=Slices("groups", "groups", 20, lambda group_id: group_id),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import ErrorCode
@@ -28,7 +28,8 @@ def handle(
             TopicResponse(
                 name=topic.name,
                 partitions=[
-                    _describe(node, TopicPartition(topic.name, index)) for index in topic.partition_indexes
+                    _describe(node, TopicPartition(topic.name, index))
+                    for index in dict.fromkeys(topic.partition_indexes)
                 ],
             )
             for topic in request.topics
@@ -78,4 +79,6 @@ def error_response(
     )
 
 
-HANDLER = Handler(61, 0, 0, handle, error_response)
+HANDLER = Handler(
+    61, 0, 0, handle, error_response, slices=Slices("topics", "topics", 10, lambda topic: topic.name)
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
     TransactionState,
@@ -33,4 +33,11 @@ def error_response(
     )
 
 
-HANDLER = Handler(KEY, 0, 0, handle, error_response)
+HANDLER = Handler(
+    KEY,
+    0,
+    0,
+    handle,
+    error_response,
+    slices=Slices("transactional_ids", "transaction_states", 200, lambda each: each),
+)

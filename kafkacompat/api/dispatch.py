@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from copy import copy
 from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,9 @@ from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
+from kafkacompat.stepping import Stepping, Steps
 from kafkacompat.wire.apis import APIS, request_class, response_class
-from kafkacompat.wire.codec import decoder, encode_parts, encoder
+from kafkacompat.wire.codec import decoder, encode_parts, encoded_element, encoder, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import RequestHeader, parse_request_header
 
@@ -29,17 +31,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.api.context import AnyNode, Opening
-    from kafkacompat.api.handler import HandlerFunction
+    from kafkacompat.api.handler import HandlerFunction, Slices
     from kafkacompat.net.dispatcher import ConnectionInfo, Reply
+    from kafkacompat.ports import Timers, Workers
 
 logger = logging.getLogger(__name__)
 
+PRODUCE = 0
 API_VERSIONS = 18
 FETCH = 1
 PREFIX = Layout(">ii")
 """Size, correlation id: the beginning of a reply with the old header."""
 FLEXIBLE_PREFIX = Layout(">iix")
 SIZE = Layout(">i")
+DECODED_AT_ONCE_MAX = 16 * 1024
+"""Bytes of a request; the worst of them takes about a microsecond for one."""
+PRODUCE_DECODED_AT_ONCE_MAX = 64 * 1024
+ELEMENTS_MAX = 500_000
+"""request.max.elements, where nobody says otherwise."""
+LARGE_REQUESTS_AT_ONCE = 4
+"""What is decoded of a request takes some hundred bytes for an element."""
+ONE_A_CONNECTION = 1 << 30
+"""Their number is the bound: a connection is not read while it waits."""
+
+
+class RequestSteps:
+    """Large requests, of which few are decoded at a time; what is handled in slices may wait for others, and holds up nobody."""
+
+    __slots__ = ("decoding", "handling")
+
+    def __init__(self, timers: Timers, workers: Workers) -> None:
+        self.decoding = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+        self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0)
 
 
 class Route:
@@ -48,11 +71,13 @@ class Route:
     __slots__ = (
         "blocks",
         "decode",
+        "decoded_at_once_max",
         "encode",
         "error_response",
         "function",
         "key",
         "prefix",
+        "slices",
         "version",
         "waits_for_opening",
     )
@@ -65,7 +90,10 @@ class Route:
         self.error_response = handler.error_response
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
+        self.slices = handler.slices
         self.decode = decoder(request_class(key), version)
+        # Of a produce most bytes are records, which are not looked at here.
+        self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
         # Records of a fetch leave as file slices, between byte parts.
         self.encode = None if key == FETCH else encoder(response_class(key), version)
         flexible = version >= APIS[key].response_flexible_min
@@ -92,8 +120,15 @@ class ApiDispatcher:
         table: ApiTable = BROKER_APIS,
         when_closed: Callable[[int], None] | None = None,
         opening: Opening | None = None,
+        stepping: RequestSteps | None = None,
+        elements_max: int = ELEMENTS_MAX,
     ) -> None:
-        """`when_closed` is told the id of each connection that ended; `opening` holds what must wait for it."""
+        """`when_closed` is told the id of each connection that ended; `opening` holds what must wait for it.
+
+        With `stepping` large requests are decoded in steps of the loop; `elements_max` bounds what their arrays hold.
+        """
+        self._stepping = stepping
+        self._elements_max = elements_max
         self._node = node
         self._table = table
         self._when_closed = when_closed
@@ -109,7 +144,50 @@ class ApiDispatcher:
             if header.api_key == API_VERSIONS and not self._table.serves(header.api_key, header.api_version):
                 return unsupported_api_versions(header, self._table)
             route = self._open_route(header)
+        if len(frame) > route.decoded_at_once_max:
+            return self._decode_in_steps(connection, frame, header, route)
         request = route.decode(frame, header.body_offset)[0]
+        return self._handle(connection, header, route, request)
+
+    def _decode_in_steps(
+        self, connection: ConnectionInfo, frame: memoryview, header: RequestHeader, route: Route
+    ) -> Reply | Pending | None:
+        """As much as one step takes is decoded at once, which is all of most; the connection waits for the rest."""
+        make = steps_decoder(request_class(route.key), route.version)
+        steps = make(frame, header.body_offset, self._elements_max)
+        try:
+            next(steps)
+            while self._stepping is None:
+                next(steps)
+        except StopIteration as end:
+            return self._handle(connection, header, route, end.value[0])
+        reply: Deferred[Reply | None] = Deferred()
+
+        def decoded(done: Deferred[tuple[Any, int]]) -> None:
+            try:
+                answer = self._handle(connection, header, route, done.result()[0])
+            except Exception as error:
+                reply.fail(error)
+                return
+            if not isinstance(answer, Pending):
+                reply.resolve(answer)
+                return
+            answer.reply.on_done(passed_on)
+
+        def passed_on(done: Deferred[Reply | None]) -> None:
+            try:
+                value = done.result()
+            except Exception as error:
+                reply.fail(error)
+            else:
+                reply.resolve(value)
+
+        self._stepping.decoding.submit(steps).on_done(decoded)
+        return Pending(reply, True)
+
+    def _handle(
+        self, connection: ConnectionInfo, header: RequestHeader, route: Route, request: Any
+    ) -> Reply | Pending | None:
         context = RequestContext(
             header.api_key,
             header.api_version,
@@ -124,6 +202,11 @@ class ApiDispatcher:
         try:
             if route.waits_for_opening and self._opening is not None and not self._opening.is_open:
                 answer = self._opening.hold(partial(called, route.function, self._node, context, request))
+            elif route.slices is not None and self._is_long(route.slices, request):
+                assert self._stepping is not None
+                answer = self._stepping.handling.submit(
+                    self._in_slices(route, route.slices, context, request)
+                )
             else:
                 answer = route.function(self._node, context, request)
             if isinstance(answer, Deferred):
@@ -137,6 +220,34 @@ class ApiDispatcher:
         if header.api_key == API_VERSIONS and context.client_software is not None:
             connection.client_software = " ".join(context.client_software)
         return self._reply(route, context, request, answer)
+
+    def _is_long(self, slices: Slices, request: Any) -> bool:
+        """Whether it takes several steps, once each element is there once."""
+        elements = getattr(request, slices.request_field)
+        if elements is None or len(elements) < 2:
+            return False
+        elements = list({slices.name_of(each): each for each in elements}.values())
+        setattr(request, slices.request_field, elements)
+        return self._stepping is not None and len(elements) > slices.step
+
+    def _in_slices(self, route: Route, slices: Slices, context: RequestContext, request: Any) -> Steps[Any]:
+        """The response, its elements encoded already where they are structs."""
+        elements = getattr(request, slices.request_field)
+        part = copy(request)
+        whole: Any = None
+        answers: list[Any] = []
+        response = response_class(route.key)
+        for start in range(0, len(elements), slices.step):
+            setattr(part, slices.request_field, elements[start : start + slices.step])
+            answer = route.function(self._node, context, part)
+            if isinstance(answer, Deferred):
+                answer = yield answer
+            of_part = getattr(answer, slices.response_field)
+            answers += [encoded_element(response, route.version, each) for each in of_part]
+            whole = answer
+            yield None
+        setattr(whole, slices.response_field, answers)
+        return whole
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """A fetch that waits is let go; whatever changes state goes on, and fetch sessions outlive connections."""

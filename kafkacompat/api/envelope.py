@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import NotController, Principal, RequestContext
-from kafkacompat.api.dispatch import Route, called, stand_in_for_failure
+from kafkacompat.api.dispatch import ELEMENTS_MAX, Route, called, stand_in_for_failure
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.deferred import Deferred
-from kafkacompat.wire.apis import APIS
-from kafkacompat.wire.codec import encode
+from kafkacompat.stepping import all_steps
+from kafkacompat.wire.apis import APIS, request_class
+from kafkacompat.wire.codec import encode, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
 from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumResponse
@@ -89,7 +90,7 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, Req
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION)
     route = _route(header.api_key, header.api_version)
     try:
-        message = route.decode(frame, header.body_offset)[0]
+        message = _decoded(route, frame, header.body_offset)
     except WireError:
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION) from None
     inner = RequestContext(
@@ -104,6 +105,13 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, Req
         Principal(principal.type, principal.name, principal.token_authenticated),
     )
     return route, inner, message
+
+
+def _decoded(route: Route, frame: bytes, position: int) -> Any:
+    if len(frame) <= route.decoded_at_once_max:
+        return route.decode(frame, position)[0]
+    steps = steps_decoder(request_class(route.key), route.version)(frame, position, ELEMENTS_MAX)
+    return all_steps(steps)[0]
 
 
 def _is_elsewhere(answer: Any) -> bool:

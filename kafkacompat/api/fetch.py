@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+REPEATS_LOOKED_FOR_FROM = 500
+"""Partitions of a fetch. No client names one twice, and it is read twice."""
 
 
 def handle(
@@ -59,6 +61,8 @@ def handle(
                 for one in topic.partitions
             ]
         )
+    if len(asked) > REPEATS_LOOKED_FOR_FROM:
+        asked = list({(one.topic_id, one.topic, one.partition): one for one in asked}.values())
     forgotten = [
         (topic.topic_id, topic.topic, partition)
         for topic in request.forgotten_topics_data

@@ -45,6 +45,22 @@ ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 
 
 @dataclass(frozen=True, slots=True)
+class Slices:
+    """How a long request is handled in steps of the loop: as several that have a slice of its array each.
+
+    Only where the elements are answered one by one, in their order, and nothing else in the answer hangs on them. Whoever is
+    named twice is answered once, as clients expect who keep the answers in a map.
+    """
+
+    request_field: str
+    response_field: str
+    step: int
+    """Elements handled in one step."""
+    name_of: Callable[[Any], Any]
+    """What tells two elements apart, of which the last one counts."""
+
+
+@dataclass(frozen=True, slots=True)
 class Handler:
     """One API. `function` takes the decoded request message and gives the response message, now or later.
 
@@ -63,6 +79,9 @@ class Handler:
     """Whether its answer rests on who takes part in the cluster, so that it waits while this broker does not yet."""
     advertised_min_version: int | None = None
     """Shown by ApiVersions in place of min_version (Produce: librdkafka looks for 0; using it closes the connection)."""
+
+    slices: Slices | None = None
+    """Without it the request is handled in one step, however long it is."""
 
 
 def top_level_error(response_type: Callable[..., Message]) -> ErrorResponse:

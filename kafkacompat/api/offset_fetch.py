@@ -43,12 +43,31 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     image = node.image
     groups = request.groups if version >= FIRST_BATCHED_VERSION else [_batched(request)]
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    groups = list({group.group_id: group for group in groups}.values())
+    for group in groups:
+        _drop_repeats(group, by_id)
     unknown = [_resolve(image, group, by_id) for group in groups]
     batched = OffsetFetchRequest(groups=groups, require_stable=request.require_stable)
     answer = node.groups.offset_fetch(batched, context)
     if version < FIRST_BATCHED_VERSION:
         return answer.then(lambda response: _single(response.groups[0], groups[0], version))
     return answer.then(lambda response: _named(response, groups, unknown, image, by_id))
+
+
+def _drop_repeats(group: OffsetFetchRequestGroup, by_id: bool) -> None:
+    """Who is named twice is answered once, as with Kafka's clients, which keep the answers in a map."""
+    if group.topics is None:
+        return
+    if len(group.topics) > 1:
+        merged: dict[Any, OffsetFetchRequestTopics] = {}
+        for topic in group.topics:
+            first = merged.setdefault(topic.topic_id if by_id else topic.name, topic)
+            if first is not topic:
+                first.partition_indexes += topic.partition_indexes
+        group.topics = list(merged.values())
+    for topic in group.topics:
+        if len(topic.partition_indexes) > 1:
+            topic.partition_indexes = list(dict.fromkeys(topic.partition_indexes))
 
 
 def _batched(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
@@ -56,4 +56,6 @@ def error_response(
     )
 
 
-HANDLER = Handler(23, 2, 4, handle, error_response)
+HANDLER = Handler(
+    23, 2, 4, handle, error_response, slices=Slices("topics", "topics", 200, lambda topic: topic.topic)
+)

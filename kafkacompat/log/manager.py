@@ -344,9 +344,7 @@ class LogManager:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
         self.on_stale()
 
-    def _set_aside(
-        self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str
-    ) -> str | None:
+    def _set_aside(self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str) -> str | None:
         """What it is called then; None when the disk refuses, and the directory may be offline."""
         target = f"{directory.path}/{marked_name(name, suffix)}"
         try:

@@ -99,14 +99,21 @@ class Connection:
         "last_active_ms",
     )
 
-    def __init__(self, sock: socket.socket, info: ConnectionInfo, host: Host, max_frame_bytes: int) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        info: ConnectionInfo,
+        host: Host,
+        max_frame_bytes: int,
+        max_other_bytes: int | None = None,
+    ) -> None:
         self.info = info
         self.last_active_ms = host.clock.monotonic_ms()
         self.in_line = False
         """Set and cleared by the turn-taker."""
         self._socket = sock
         self._host = host
-        self._buffer = ReceiveBuffer(max_frame_bytes)
+        self._buffer = ReceiveBuffer(max_frame_bytes, max_other_bytes)
         self._output = OutputQueue(sock)
         self._replies: deque[Reply | Deferred[Reply | None]] = deque()
         """In request order: pending replies and those that wait behind them."""

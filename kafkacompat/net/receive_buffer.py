@@ -1,8 +1,9 @@
 """The bytes of one connection that are not handled yet, and the frames in them.
 
 Duty: give room to receive into, cut whole frames out, without copying. Must not know sockets or requests. A frame is an
-int32 size and as many bytes (`socket.request.max.bytes` at most), trap A1. Memory follows what was received, never what a
-size prefix promises.
+int32 size and as many bytes (`socket.request.max.bytes` at most), trap A1. A frame of another kind than those that bring
+records, which its first two bytes tell, has a bound of its own. Memory follows what was received, never what a size prefix
+promises.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ RETAINED_BYTES_MAX = 4 * 1024 * 1024
 ALONE_BYTES_MIN = 64 * 1024
 """A frame of this size or more is received up to its end only, so that nothing behind it needs moving."""
 
+RECORDS_KIND = b"\0\0"
+"""The first two bytes of a frame that may bring records: Produce."""
+
 _SIZE = Struct(">i")
 
 
 class ReceiveBuffer:
-    __slots__ = ("_buffer", "_busy", "_end", "_max_frame_bytes", "_start", "_view")
+    __slots__ = ("_buffer", "_busy", "_end", "_max_frame_bytes", "_max_other_bytes", "_start", "_view")
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
+        """`max_other_bytes`: of frames that bring no records; None for the same bound."""
         self._max_frame_bytes = max_frame_bytes
+        self._max_other_bytes = max_frame_bytes if max_other_bytes is None else max_other_bytes
         self._buffer = bytearray(INITIAL_BYTES)
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -87,7 +93,9 @@ class ReceiveBuffer:
         if waiting < 4:
             return False
         size: int = _SIZE.unpack_from(self._buffer, self._start)[0]
-        return not 0 <= size <= self._max_frame_bytes or waiting >= 4 + size
+        return (
+            waiting >= 4 + size or not 0 <= size <= self._max_frame_bytes or self._is_too_large(size, waiting)
+        )
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its size, None when more bytes are needed. WireError for a size out of bounds."""
@@ -100,10 +108,20 @@ class ReceiveBuffer:
             raise WireError(
                 f"a frame of {size} bytes is not within 0..{self._max_frame_bytes} (socket.request.max.bytes)"
             )
+        if size > self._max_other_bytes and self._is_too_large(size, waiting):
+            raise WireError(
+                f"a frame of {size} bytes that brings no records is larger than {self._max_other_bytes} "
+                "(socket.request.without.records.max.bytes)"
+            )
         if waiting < 4 + size:
             return None
         self._start = stop = start + 4 + size
         return self._view[start + 4 : stop]
+
+    def _is_too_large(self, size: int, waiting: int) -> bool:
+        """Told as soon as the kind is known, before the rest is taken in."""
+        kind = self._start + 4
+        return size > self._max_other_bytes and waiting >= 6 and self._buffer[kind : kind + 2] != RECORDS_KIND
 
     def shrink(self) -> None:
         """Give memory back while nothing is waiting and no frame is in use."""

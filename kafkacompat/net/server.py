@@ -235,7 +235,13 @@ class Server:
             self._next_connection_id, endpoint.listener_name, host, port, listener_is_sasl=endpoint.is_sasl
         )
         self._next_connection_id += 1
-        connection = Connection(sock, info, self, self._settings.socket_request_max_bytes)
+        connection = Connection(
+            sock,
+            info,
+            self,
+            self._settings.socket_request_max_bytes,
+            self._settings.socket_request_without_records_max_bytes,
+        )
         self._connections[info.connection_id] = connection
         try:
             connection.start()

@@ -18,6 +18,8 @@ class NetworkSettings:
     """Named after Kafka's settings, whose defaults they have."""
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
+    socket_request_without_records_max_bytes: int = 16 * 1024 * 1024
+    """Of requests other than Produce; a setting that Kafka does not have."""
     socket_send_buffer_bytes: int = 100 * 1024
     socket_receive_buffer_bytes: int = 100 * 1024
     socket_listen_backlog_size: int = 50
@@ -37,6 +39,7 @@ class NetworkSettings:
         names = [endpoint.listener_name for endpoint in config.listeners()]
         return cls(
             socket_request_max_bytes=config.int("socket.request.max.bytes"),
+            socket_request_without_records_max_bytes=config.int("socket.request.without.records.max.bytes"),
             socket_send_buffer_bytes=config.int("socket.send.buffer.bytes"),
             socket_receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
             socket_listen_backlog_size=config.int("socket.listen.backlog.size"),

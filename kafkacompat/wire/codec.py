@@ -6,7 +6,7 @@ EncodeError for a message that the version cannot carry. Versions are limited to
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar, cast
 
 from kafkacompat.wire.decoder_source import DecoderSource
@@ -19,6 +19,7 @@ from kafkacompat.wire.remember import remembered
 M = TypeVar("M", bound=Message)
 S = TypeVar("S", bound=Struct)
 Decoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
+StepsDecoder: TypeAlias = Callable[[ByteSequence, int, int], Generator[None, None, tuple[Any, int]]]
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
 
@@ -52,6 +53,19 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     """
     source = DecoderSource(_checked(cls, version), version, message_classes(cls))
     made: Decoder = source.define("decode", f"{cls.__name__} version {version} decoder")
+    return made
+
+
+@remembered
+def steps_decoder(cls: type[Message], version: int) -> StepsDecoder:
+    """The generator `(buffer, position, most elements)` of what `decoder` gives, for large requests: it yields between steps.
+
+    WireError for more elements in all arrays together than `most`.
+    """
+    source = DecoderSource(_checked(cls, version), version, message_classes(cls), in_steps=True)
+    if not any("yield" in line for line in source.lines):
+        source.lines.append("    yield")  # never reached: makes it a generator all the same
+    made: StepsDecoder = source.define("decode", f"{cls.__name__} version {version} decoder in steps")
     return made
 
 

@@ -3,21 +3,30 @@
 Duty: flat source in which nested structs and arrays are inlined and runs of fixed-size fields (with the length or tag
 count that follows them) are one struct call. Must not know: sockets, headers, brokers. Whatever the bytes are, the
 function raises only WireError; a length is compared with the bytes that are left before anything is allocated.
+
+In steps it is a generator of the same, for requests so large that the loop must be given back meanwhile: it yields after each
+STEP_UNITS of work, and counts the elements of all arrays against a bound. A unit is about a microsecond: an element decoded, 16
+numbers, two bytes of tags that nobody asked for, or 256 bytes of text.
 """
 
 import struct
 
 from kafkacompat.wire.definition import FIXED_TYPES, FieldSpec, MessageSpec, StructSpec
 from kafkacompat.wire.errors import WireError
-from kafkacompat.wire.primitives import MAX_STRING_BYTES, read_uvarint, skip_tagged_fields
+from kafkacompat.wire.primitives import MAX_STRING_BYTES, TAGS_MAX, read_uvarint, skip_tagged_fields
 from kafkacompat.wire.source import TABLE_SIZE, Source, layout, size_of, unpackers
+
+STEP_UNITS = 2048
 
 
 class DecoderSource(Source):
-    """Source of `decode(buffer, position) -> (message, position)`."""
+    """Source of `decode(buffer, position) -> (message, position)`, or in steps of `decode(buffer, position, most)`."""
 
-    def __init__(self, spec: MessageSpec, version: int, classes: dict[str, type]) -> None:
+    def __init__(
+        self, spec: MessageSpec, version: int, classes: dict[str, type], *, in_steps: bool = False
+    ) -> None:
         super().__init__()
+        self.in_steps = in_steps
         self.version = version
         self.flexible = version in spec.flexible_versions
         self.classes = classes
@@ -30,8 +39,10 @@ class DecoderSource(Source):
             "StructError": struct.error,
             "WireError": WireError,
         }
-        self.emit("def decode(buffer, position=0):")
+        self.emit("def decode(buffer, position, most):" if in_steps else "def decode(buffer, position=0):")
         self.depth += 1
+        if in_steps:
+            self.emit(f"elements = 0; units = {STEP_UNITS}")
         if any(f.kind == "records" for s in spec.structs for f in s.fields):
             self.emit("if type(buffer) is not memoryview: buffer = memoryview(buffer)")
         self.emit("end = len(buffer)")
@@ -58,6 +69,15 @@ class DecoderSource(Source):
         unpack = self.refer("unpack_", layout(letters).unpack_from)
         comma = "," if len(letters) == 1 or letters == "16s" else ""
         self.emit(f"{targets}{comma} = {unpack}(buffer, position); position += {size_of(letters)}")
+
+    def charge(self, units: str) -> None:
+        if self.in_steps:
+            self.emit(f"units -= {units}")
+
+    def count_elements(self, n: str) -> None:
+        if self.in_steps:
+            self.emit(f"elements += {n}")
+            self.emit("if elements > most: raise WireError(f'more than {most} elements')")
 
     def struct(self, struct_spec: StructSpec) -> str:
         """Decode a struct; the name of the variable that holds it. A run may be pending afterwards."""
@@ -139,6 +159,7 @@ class DecoderSource(Source):
         if kind == "string":
             if compact:
                 self.emit(f"if {n} > {MAX_STRING_BYTES}: raise WireError(f'string of length {{{n}}}')")
+            self.charge(f"{n} >> 8")
             self.emit(f"{target} = str(buffer[position:{e}], 'utf-8'); position = {e}")
         elif kind == "bytes":
             self.emit(f"{target} = bytes(buffer[position:{e}]); position = {e}")
@@ -156,6 +177,8 @@ class DecoderSource(Source):
             e = self.fresh("e")
             self.emit(f"{e} = position + {n} * {size_of(letter)}")
             self.emit(f"if {e} > end: raise WireError(f'array of length {{{n}}} runs past the end')")
+            self.count_elements(n)
+            self.charge(n if field.kind == "uuid" else f"{n} >> 4")
             if field.kind == "uuid":
                 self.emit(f"{target} = [bytes(buffer[i:i + 16]) for i in range(position, {e}, 16)]")
             else:
@@ -169,6 +192,7 @@ class DecoderSource(Source):
             self.emit(
                 f"if {n} > end - position: raise WireError(f'array of length {{{n}}} runs past the end')"
             )
+            self.count_elements(n)
             self.emit(f"{items} = []; {add} = {items}.append")
             self.emit(f"for _ in range({n}):")
             self.depth += 1
@@ -179,6 +203,9 @@ class DecoderSource(Source):
                 self.variable(item, field.kind, compact, False)
             self.flush()
             self.emit(f"{add}({item})")
+            if self.in_steps:
+                self.emit("units -= 1")
+                self.emit(f"if units < 0: units = {STEP_UNITS}; yield")
             self.depth -= 1
             self.emit(f"{target} = {items}")
         self.depth -= 1
@@ -191,12 +218,22 @@ class DecoderSource(Source):
         for field in fields:
             self.emit(f"{name}.{field.name} = {self.default(field)}")
         if not fields:
-            self.emit(f"if {count}: position = skip(buffer, position - 1)")
+            if self.in_steps:
+                self.emit(f"if {count}:")
+                self.depth += 1
+                before = self.fresh("b")
+                self.emit(f"{before} = position; position = skip(buffer, position - 1)")
+                self.charge(f"position - {before} >> 1")
+                self.depth -= 1
+            else:
+                self.emit(f"if {count}: position = skip(buffer, position - 1)")
             return
         tag, stop = self.fresh("g"), self.fresh("e")
         self.emit(f"if {count}:")
         self.depth += 1
         self.emit(f"if {count} > 127: {count}, position = uvarint(buffer, position - 1)")
+        self.emit(f"if {count} > {TAGS_MAX}: raise WireError(f'{{{count}}} tagged fields')")
+        self.charge(count)
         self.emit(f"for _ in range({count}):")
         self.depth += 1
         self.emit(f"{tag}, position = uvarint(buffer, position)")

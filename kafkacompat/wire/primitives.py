@@ -11,6 +11,8 @@ from kafkacompat.wire.errors import EncodeError, WireError
 
 ByteSequence: TypeAlias = bytes | bytearray | memoryview
 MAX_STRING_BYTES = 32767
+TAGS_MAX = 4096
+"""Tagged fields in one section. Messages have a handful, and each takes two bytes at least and a microsecond."""
 
 
 def read_uvarint(buffer: ByteSequence, position: int) -> tuple[int, int]:
@@ -152,6 +154,8 @@ def write_compact_nullable_string(out: bytearray, text: str | None) -> None:
 def skip_tagged_fields(buffer: ByteSequence, position: int) -> int:
     """The position after a tag section of which nothing is wanted."""
     count, position = read_uvarint(buffer, position)
+    if count > TAGS_MAX:
+        raise WireError(f"{count} tagged fields")
     end = len(buffer)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)

@@ -535,3 +535,23 @@ async def test_an_error_of_our_own_in_a_reply_given_at_once_closes_its_connectio
         assert await receive_frame(other) == b"wake"
         await expect_closed(waiting)
     assert "an error of the broker's own" in caplog.text
+
+
+def test_a_frame_without_records_has_a_bound_of_its_own() -> None:
+    """Told by its first two bytes, before the rest is taken in."""
+    for kind, fits in ((0, True), (3, False)):
+        buffer = ReceiveBuffer(10_000, 1000)
+        for data in (struct.pack(">i", 5000), struct.pack(">h", kind)):
+            room = buffer.room(False)
+            assert room is not None
+            room[: len(data)] = data
+            buffer.received(len(data))
+            if len(data) == 4:
+                assert not buffer.has_frame()
+                assert buffer.next_frame() is None
+        assert buffer.has_frame() is not fits
+        if fits:
+            assert buffer.next_frame() is None
+        else:
+            with pytest.raises(WireError, match=r"socket\.request\.without\.records\.max\.bytes"):
+                buffer.next_frame()

@@ -7,7 +7,7 @@ import pytest
 
 from kafkacompat.wire import constructs
 from kafkacompat.wire._tests.arbitrary import Arbitrary, every_class, every_version
-from kafkacompat.wire.codec import decode, decoder, encode, encode_parts, encoded_element
+from kafkacompat.wire.codec import decode, decoder, encode, encode_parts, encoded_element, steps_decoder
 from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -25,8 +25,23 @@ def check_both_ways(message: Message, version: int) -> bytes:
     made, end = decoder(cls, version)(data, 0)
     assert (made, end) == reference_decode(cls, version, data)
     assert end == len(data)
+    assert in_steps(cls, version, data)[0] == (made, end)
     assert encode(made, version) == data
     return data
+
+
+def in_steps(
+    cls: type[Message], version: int, data: bytes, most: int = 1 << 40
+) -> tuple[tuple[Any, int], int]:
+    """(what the decoder in steps gives, the pauses it made)."""
+    pauses = 0
+    steps = steps_decoder(cls, version)(data, 0, most)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
 
 
 def test_every_definition_has_a_class() -> None:
@@ -53,6 +68,7 @@ def test_codecs_agree_on_broken_bytes(cls: type[Message]) -> None:
             data = broken(rng, whole)
             expected = outcome(lambda: reference_decode(cls, version, data))  # noqa: B023 - called at once
             assert outcome(lambda: decoder(cls, version)(data, 0)) == expected  # noqa: B023 - called at once
+            assert outcome(lambda: in_steps(cls, version, data)[0]) == expected  # noqa: B023 - called at once
 
 
 def outcome(call: Any) -> str:

@@ -1,0 +1,114 @@
+"""Requests of many elements: decoded and handled in steps, the connection waiting, each element answered once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api._tests.world import Api
+from kafkacompat.api.dispatch import RequestSteps
+from kafkacompat.net.dispatcher import Pending
+from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+
+
+def stepping_api(*topics: Any, elements_max: int = 100_000) -> Api:
+    api = Api(*topics)
+    api.dispatcher = type(api.dispatcher)(
+        api.node, stepping=RequestSteps(api.world.timers, api.world.workers), elements_max=elements_max
+    )
+    return api
+
+
+def in_steps(api: Api, request: Any, version: int) -> tuple[Any, int]:
+    """(the response, steps after the first)."""
+    reply = api.send(request, version)
+    assert isinstance(reply, Pending)
+    assert reply.blocks
+    steps = 0
+    while not reply.reply.done:
+        timer = min(api.world.timers.pending(), key=lambda each: each.at_ms)
+        api.world.timers.timers.remove(timer)
+        timer.callback()
+        steps += 1
+    return api.decoded(reply.reply.result(), type(request).API_KEY, version), steps
+
+
+def lookups(count: int) -> ListOffsetsRequest:
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(count)]
+    return ListOffsetsRequest(isolation_level=0, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+
+
+def test_a_large_request_is_decoded_in_steps_and_answered_as_a_small_one() -> None:
+    api = stepping_api(topic_image("t"))
+    response, steps = in_steps(api, lookups(10_000), 7)
+    answers = response.topics[0].partitions
+    assert [one.error_code for one in answers] == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 9999
+    assert steps >= 4
+
+
+def test_what_one_step_decodes_is_answered_at_once() -> None:
+    api = stepping_api(topic_image("t"))
+    assert len(api.call(lookups(900), 7).topics[0].partitions) == 900
+
+
+def test_more_elements_than_are_taken_close_the_connection() -> None:
+    api = stepping_api(topic_image("t"), elements_max=5000)
+    with pytest.raises(WireError, match="more than 5000 elements"):
+        api.send(lookups(6000), 7)
+
+
+def test_bytes_that_break_in_a_later_step_close_the_connection() -> None:
+    api = stepping_api(topic_image("t"))
+    reply = api.raw(api.frame(lookups(10_000), 7)[:-5])
+    assert isinstance(reply, Pending)
+    api.world.timers.advance(0)
+    with pytest.raises(WireError):
+        reply.reply.result()
+
+
+def test_a_topic_named_many_times_is_described_once() -> None:
+    api = stepping_api(topic_image("t", 100))
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 9000)
+    response, _ = in_steps(api, asked, 9)
+    assert len(response.topics) == 1
+
+
+def test_configs_are_described_in_steps_and_each_resource_once() -> None:
+    api = stepping_api(*[topic_image(f"t{index}") for index in range(40)])
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name=f"t{index}") for index in (*range(40), 3, 3)
+    ]
+    response, steps = in_steps(api, DescribeConfigsRequest(resources=resources), 4)
+    assert [result.resource_name for result in response.results] == [f"t{index}" for index in range(40)]
+    assert all(len(result.configs) == 33 for result in response.results)
+    assert steps >= 8
+    brokers = [DescribeConfigsResource(resource_type=4, resource_name="1") for _ in range(1000)]
+    assert len(api.call(DescribeConfigsRequest(resources=brokers), 4).results) == 1
+
+
+def test_an_error_in_a_later_step_is_answered_for_all() -> None:
+    api = stepping_api(*[topic_image(f"t{index}") for index in range(40)])
+    resources = [DescribeConfigsResource(resource_type=2, resource_name=f"t{index}") for index in range(40)]
+    api.settings.describe_topic = lambda topic: 1 // (topic != "t30") and ()  # type: ignore[method-assign]
+    response, _ = in_steps(api, DescribeConfigsRequest(resources=resources), 4)
+    assert [result.error_code for result in response.results] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 40
+
+
+def test_producers_of_a_partition_named_many_times_are_told_once() -> None:
+    api = stepping_api(topic_image("t", 2))
+    asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1] * 5000)] * 2)
+    response = api.call(asked, 0)
+    assert [[one.partition_index for one in topic.partitions] for topic in response.topics] == [[0, 1]]
