@@ -6,6 +6,7 @@ how a log is opened (given), threads.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +16,6 @@ from kafkacompat.log.checkpoint import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
-    CheckpointCorrupt,
 )
 from kafkacompat.log.directory import (
     DELETE_SUFFIX,
@@ -25,10 +25,13 @@ from kafkacompat.log.directory import (
     parse_future_directory,
     parse_partition_directory,
 )
+from kafkacompat.log.log import PartitionLog
 
 if TYPE_CHECKING:
-    from kafkacompat.log.log import PartitionLog
     from kafkacompat.ports import Disk
+
+WRONG_KINDS = frozenset({errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP})
+"""A directory where a file belongs, or the other way round."""
 
 
 class LoadTask:
@@ -72,13 +75,25 @@ class LoadTask:
         self.log_start = log_start
         self.high_watermark = high_watermark
         self.cleaned_to = cleaned_to
-        self.result: PartitionLog | OSError | CheckpointCorrupt | None = None
+        self.result: PartitionLog | Exception | None = None
+
+    @property
+    def has_lost(self) -> bool:
+        """A clean stop left more in it than there is now."""
+        log = self.result
+        return self.clean and isinstance(log, PartitionLog) and log.log_end_offset < self.recovery_point
 
     def run(self) -> None:
+        """Whatever one partition's files hold, the others are opened."""
         try:
             self.result = self._opener(self)
-        except (OSError, CheckpointCorrupt) as error:
+        except Exception as error:
             self.result = error
+
+
+def is_of_the_partition(error: Exception) -> bool:
+    """Whether it says nothing of the directory in which the partition lies: damage, or a name that stands for the wrong thing."""
+    return not isinstance(error, OSError) or error.errno in WRONG_KINDS
 
 
 class Found(NamedTuple):

@@ -24,7 +24,7 @@ from kafkacompat.log.rolling import roll_after_ms
 from kafkacompat.log.segment import Segment
 from kafkacompat.log.segment_list import DeleteLater, SegmentList
 from kafkacompat.ports import AppendInfo, Buffer, LogRefused
-from kafkacompat.records.batch import BatchHeader, stamp_offset_and_epoch
+from kafkacompat.records.batch import BatchCorrupt, BatchHeader, stamp_offset_and_epoch
 from kafkacompat.records.control import EndTransactionMarker
 from kafkacompat.wire.errors import ErrorCode
 
@@ -220,7 +220,7 @@ class PartitionLog(ReadableLog):
         if segment.size:
             began = segment.rolling_timestamp_ms
             if began is None:
-                began = segment.first_batch_timestamp()
+                began = self._began(segment)
             waited = now_ms - segment.created_ms if began is None or began < 0 else timestamp_ms - began
             if (
                 segment.size > self._segment_bytes - size
@@ -232,6 +232,14 @@ class PartitionLog(ReadableLog):
         elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             return self.roll(first_offset, now_ms)
         return segment
+
+    def _began(self, segment: Segment) -> int | None:
+        try:
+            return segment.first_batch_timestamp()
+        except BatchCorrupt:
+            # Damage where nobody has looked: the segment is as old as this start.
+            segment.rolling_timestamp_ms = -1
+            return None
 
     def roll(self, base_offset: int, now_ms: int) -> Segment:
         """Begin a new active segment there; the producers' state at that offset is kept beside it."""

@@ -10,11 +10,13 @@ have a future log in another directory beside its current one (future.py).
 from __future__ import annotations
 
 import errno
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.ids import NO_EPOCH, TopicPartition, Uuid
+from kafkacompat.log.checkpoint import CheckpointCorrupt
 from kafkacompat.log.checkpointing import FILES, CheckpointPlan, Checkpoints, offsets_of
 from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
@@ -25,10 +27,11 @@ from kafkacompat.log.directory import (
     partition_directory,
 )
 from kafkacompat.log.future import DirectoryRefused, FutureLogs
-from kafkacompat.log.loading import LoadTask, agreed_epoch, look_into
+from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_partition, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.opening import LogOpener
 from kafkacompat.log.preparation import Preparation
+from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
@@ -43,6 +46,8 @@ FULL_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, e
 """No room, no leave: what is written is intact and can be read, and writing may work again later. Kafka gives the directory up,
 and with its only directory itself; here that is done only where other brokers can take over (`spares_full`). A sync that fails with
 one of these is another thing: what it covered is lost."""
+EXPECTED_DAMAGE = (OSError, CheckpointCorrupt, *DAMAGE)
+"""What opening a partition may end in without being a bug of ours."""
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Of the process, not of a directory."""
 
@@ -74,6 +79,8 @@ class LogManager:
         self._opener = LogOpener(disk, clock, self.doomed.add_files, randrange, note)
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.checkpoints = Checkpoints(self)
+        self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
+        """Partitions that lie here and cannot be opened, with the paths of their files."""
         self._rivals: list[tuple[PartitionLog, LogDirectory]] = []
         """Found at the start beside a log of the same name and another topic id."""
         self.preferred: dict[TopicPartition, LogDirectory] = {}
@@ -126,6 +133,8 @@ class LogManager:
                 if task.is_future:
                     self.futures.adopt(task.result, task.directory)
                     continue
+                if task.has_lost:
+                    self.previous_broker_epoch = NO_EPOCH
                 if task.cleaned_to <= task.result.log_end_offset:
                     task.result.cleaned_to = task.cleaned_to
                 other = self._home.get(task.name)
@@ -138,11 +147,19 @@ class LogManager:
                         f"{task.name} lies in both {other.path} and {task.directory.path}; one must be removed"
                     )
             elif isinstance(task.result, Exception):
-                error = task.result
-                self.fail_directory(
-                    task.directory, error if isinstance(error, OSError) else OSError(f"{task.name}: {error}")
-                )
+                if isinstance(task.result, OSError) and not is_of_the_partition(task.result):
+                    self.fail_directory(task.directory, task.result)
+                elif task.directory.online:
+                    self._refuse(task, task.result)
         self._carry_out(self.checkpoints.after_load())
+
+    def _refuse(self, task: LoadTask, reason: Exception) -> None:
+        """Leave a partition alone that cannot be opened. The controller must not count on what this broker had when it stopped."""
+        self.previous_broker_epoch = NO_EPOCH
+        if not task.is_future:
+            self._refused[task.name] = task.directory, task.path
+        cause = reason if isinstance(reason, EXPECTED_DAMAGE) else "".join(traceback.format_exception(reason))
+        self._note(f"{task.path} cannot be opened and is offline, the other partitions are served: {cause}")
 
     def checkpoint_now(self) -> None:
         """Every checkpoint in which something has moved. Blocks."""
@@ -242,9 +259,13 @@ class LogManager:
         if log is not None:
             return self._claimed(log, topic_id)
         if not is_new and self.may_have(topic_partition):
-            raise LogRefused(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may lie in an offline directory"
+            where = (
+                "could not be opened"
+                if topic_partition in self._refused
+                else "may lie in an offline directory"
             )
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} {where}")
+        self._set_refused_aside(topic_partition)
         directory = self._directory_for_new(directory_id, topic_partition)
         try:
             self._clear_the_way(directory, topic_partition)
@@ -276,7 +297,24 @@ class LogManager:
 
     def may_have(self, topic_partition: TopicPartition) -> bool:
         """Whether the log is here, or may lie in a directory that is offline."""
-        return topic_partition in self.logs or len(self._online()) < len(self.directories)
+        return (
+            topic_partition in self.logs
+            or topic_partition in self._refused
+            or len(self._online()) < len(self.directories)
+        )
+
+    def set_refused_aside(self, is_wanted: Callable[[TopicPartition], bool]) -> None:
+        """Those that could not be opened and are of no replica here."""
+        for name in [name for name in self._refused if not is_wanted(name)]:
+            self._set_refused_aside(name)
+
+    def _set_refused_aside(self, name: TopicPartition) -> None:
+        """Another log is about to come by its name, or none at all."""
+        directory, path = self._refused.pop(name, (None, ""))
+        if directory is not None and directory.online:
+            target = self._set_aside(directory, path, name, STRAY_SUFFIX)
+            if target is not None:
+                self._note(f"{path}, which could not be opened, is {target} from now on")
 
     def may_make(self, topic_partition: TopicPartition) -> bool:
         """False while the checkpoints speak of a log of that name that has gone: `clear_names` first."""

@@ -20,10 +20,9 @@ from kafkacompat.log.checkpoint import (
     parse_epochs,
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
-from kafkacompat.log.index import MAX_RELATIVE_OFFSET
 from kafkacompat.log.producer_state import ProducerState
 from kafkacompat.log.reading import LogParts
-from kafkacompat.log.replay import apply_batch, replay_segments
+from kafkacompat.log.replay import apply_batch
 from kafkacompat.log.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -34,9 +33,8 @@ from kafkacompat.log.segment import (
     Segment,
 )
 from kafkacompat.log.snapshots import SnapshotStore
-from kafkacompat.records.batch import BatchCorrupt, iterate_batches
-from kafkacompat.records.compression import DecompressionFailed
-from kafkacompat.records.record import RecordMalformed
+from kafkacompat.log.soundness import DAMAGE, check_order, end_of, replay_what_can_be_read
+from kafkacompat.records.batch import iterate_batches
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
@@ -58,9 +56,9 @@ def open_directory(
     log_start_offset: int = 0,
     note: Note = lambda text: None,
 ) -> LogParts:
-    """The parts of a PartitionLog. `clean`: the stop before was clean, nothing is checked. `note` gets what was amiss.
+    """The parts of a PartitionLog. `clean`: the stop before was clean, only the tail is checked. `note` gets what was amiss.
 
-    CheckpointCorrupt when the epochs cannot be read after a clean stop; OSError passes through.
+    OSError passes through.
     """
     disk.make_directory(directory)
     names = disk.list_directory(directory)
@@ -68,9 +66,12 @@ def open_directory(
         names = disk.list_directory(directory)
     segments = _load_segments(disk, directory, names, config, now_ms, note)
     snapshots = SnapshotStore(disk, directory, names)
-    epochs, epochs_known = _load_epochs(disk, directory, LEADER_EPOCH_FILE in names, clean, note)
+    epochs, epochs_known = _load_epochs(disk, directory, LEADER_EPOCH_FILE in names, note)
     first_base = segments[0].base_offset if segments else log_start_offset
     unsound = _unsound_txn_index(segments, names, note)
+    if clean and segments and unsound is None:
+        unsound = _unsound_tail(segments[-1], note)
+    durable_to = recovery_point
     if segments and (unsound is not None or not clean):
         start = recovery_point if epochs_known or recovery_point == 0 else 0
         if unsound is not None:
@@ -85,10 +86,22 @@ def open_directory(
             _recover(disk, segments, snapshots, epochs, 0, first_base, note)
     log_end_offset = segments[-1].next_offset() if segments else log_start_offset
     if log_end_offset < log_start_offset:
-        note(
-            f"{directory}: the log ends at {log_end_offset}, below its start {log_start_offset}, which is not believed"
-        )
-        log_start_offset = first_base
+        if clean and durable_to >= log_start_offset:
+            # It was this log's: a truncation or damage has left a gap below its start.
+            note(
+                f"{directory}: the log ends at {log_end_offset}, below its start {log_start_offset}, and begins anew there"
+            )
+            _set_aside(disk, segments)
+            segments = []
+            snapshots.remove_all()
+            log_end_offset = log_start_offset
+        else:
+            note(
+                f"{directory}: the log ends at {log_end_offset}, below its start {log_start_offset}, which is not believed"
+            )
+            log_start_offset = first_base
+    if clean and log_end_offset < durable_to:
+        note(f"{directory}: the log ends at {log_end_offset}, and what lay there up to {durable_to} is gone")
     if not segments:
         segments = [
             Segment(disk, directory, log_start_offset, config.index_interval_bytes, now_ms, create=True)
@@ -96,12 +109,15 @@ def open_directory(
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_start(segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
-    _complete_epochs(segments, epochs, log_start_offset, log_end_offset)
+    try:
+        _complete_epochs(segments, epochs, log_start_offset, log_end_offset)
+    except DAMAGE as damage:
+        note(f"{directory}: {damage}; leader epochs of what lies before it are not known")
     snapshots.remove_strays([segment.base_offset for segment in segments])
     state = ProducerState()
     snapshots.load_latest(state, log_start_offset, log_end_offset)
     if state.end_offset < log_end_offset:
-        replay_segments(state, _from(segments, state.end_offset), log_end_offset)
+        replay_what_can_be_read(state, _from(segments, state.end_offset), log_end_offset, note)
     segments[-1].largest_timestamp()  # to which appends compare theirs
     for segment in segments:
         # A partition that nobody uses holds no descriptor; the file is opened again with the first read or append.
@@ -115,7 +131,7 @@ def open_directory(
         snapshots,
         log_start_offset,
         log_end_offset,
-        log_end_offset if clean else min(recovery_point, log_end_offset),
+        log_end_offset if clean and unsound is None else min(recovery_point, log_end_offset),
     )
 
 
@@ -198,9 +214,19 @@ def _unsound_txn_index(segments: list[Segment], names: list[str], note: Note) ->
     return None
 
 
-def _load_epochs(
-    disk: Disk, directory: str, present: bool, clean: bool, note: Note
-) -> tuple[LeaderEpochCache, bool]:
+def _unsound_tail(active: Segment, note: Note) -> int | None:
+    """The base offset of the segment if nothing may be appended to it as it is: it is checked as after a crash."""
+    if not active.size:
+        return None
+    try:
+        end_of(active)
+    except DAMAGE as damage:
+        note(f"{active.stem}{LOG_SUFFIX}: {damage}; the segment is checked")
+        return active.base_offset
+    return None
+
+
+def _load_epochs(disk: Disk, directory: str, present: bool, note: Note) -> tuple[LeaderEpochCache, bool]:
     """The epochs and whether the file could be believed; a crash can leave it empty."""
     path = f"{directory}/{LEADER_EPOCH_FILE}"
     if not present:
@@ -208,8 +234,6 @@ def _load_epochs(
     try:
         entries = parse_epochs(disk.read_bytes(path))
     except CheckpointCorrupt as error:
-        if clean:
-            raise
         note(f"{path}: {error}; the epochs are taken from the batches")
         cache = LeaderEpochCache()
         cache.changed = (
@@ -235,7 +259,7 @@ def _recover(
         state, log_start_offset - 1 if log_start_offset else -1, segments[first].base_offset
     )
     if state.end_offset < segments[first].base_offset:
-        replay_segments(state, segments[:first], segments[first].base_offset)
+        replay_what_can_be_read(state, segments[:first], segments[first].base_offset, note)
     for at in range(first, len(segments)):
         segment = segments[at]
         if segment.base_offset > state.end_offset:
@@ -260,18 +284,18 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut."""
     segment.begin_reindex()
     segment.aborted.begin()
-    valid = 0
+    valid, after = 0, segment.base_offset
     try:
         for header, batch in segment.checked_batches():
-            if not segment.base_offset <= header.last_offset <= segment.base_offset + MAX_RELATIVE_OFFSET:
-                raise BatchCorrupt(f"offset {header.last_offset} in the segment at {segment.base_offset}")
+            check_order(segment, header, after)
+            after = header.last_offset + 1
             if header.magic == 2:
                 if header.leader_epoch >= 0:
                     epochs.confirm(header.leader_epoch, header.base_offset)
                 apply_batch(state, header, batch, segment)
             segment.index_batch(header)
             valid = header.position + header.size
-    except (BatchCorrupt, RecordMalformed, DecompressionFailed):
+    except DAMAGE:
         pass
     cut = segment.size - valid
     segment.cut(valid)

@@ -176,6 +176,8 @@ class Segment:
             return None
         known, start = self.offset_index.lookup(offset)
         try:
+            if start and known < self.base_offset:
+                raise BatchCorrupt(f"the index of {self.stem} has offset {known} at {start}")
             return self._scan(offset, known, start)
         except BatchCorrupt:
             if not start:

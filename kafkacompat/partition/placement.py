@@ -84,11 +84,14 @@ class Placement:
                 logger.error("the future log of %s cannot become the current one: %s", name, refused)
 
     def _set_strays_aside(self, image: MetadataImage) -> None:
-        for name, log in sorted(self._logs.logs.items()):
+        def is_ours(name: TopicPartition) -> bool:
             topic = image.topics.get(name.topic)
             partition = None if topic is None else topic.partitions.get(name.partition)
-            is_ours = partition is not None and self._manager.node_id in partition.replicas
-            if is_ours and topic is not None and log.topic_id in (topic.id, ZERO_UUID):
+            return partition is not None and self._manager.node_id in partition.replicas
+
+        self._logs.set_refused_aside(is_ours)
+        for name, log in sorted(self._logs.logs.items()):
+            if is_ours(name) and log.topic_id in (image.topics[name.topic].id, ZERO_UUID):
                 continue
             logger.warning("%s is of no replica here: a stray", log.directory)
             self._logs.mark_stray(name)

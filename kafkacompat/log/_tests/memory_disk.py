@@ -215,8 +215,9 @@ class MemoryDisk:
             return
         if source not in self.directories:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        self.directories.remove(source)
-        self.directories.add(target)
+        for path in [path for path in self.directories if f"{path}/".startswith(source + "/")]:
+            self.directories.remove(path)
+            self.directories.add(target + path[len(source) :])
         for files in (self.files, self._named):
             for path in [path for path in files if path.startswith(source + "/")]:
                 files[target + path[len(source) :]] = files.pop(path)
@@ -228,7 +229,7 @@ class MemoryDisk:
 
     def remove_tree(self, path: str) -> None:
         self.meet("remove_tree", path)
-        self.directories.discard(path)
+        self.directories = {each for each in self.directories if not f"{each}/".startswith(path + "/")}
         for files in (self.files, self._named):
             for name in [name for name in files if name.startswith(path + "/")]:
                 del files[name]

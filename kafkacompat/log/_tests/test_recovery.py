@@ -19,6 +19,8 @@ from kafkacompat.log._tests.logs import (
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
 
 FIRST_LOG = f"{DIRECTORY}/{0:020d}.log"
 
@@ -312,3 +314,21 @@ def test_a_damaged_snapshot_is_replaced_by_replay() -> None:
         if path.endswith(".snapshot"):
             disk.files[path][-1] ^= 1
     assert open_log(disk, clean=True).active_producers() == expected
+
+
+def test_a_log_that_a_truncation_left_without_a_batch_below_its_end_begins_at_its_start() -> None:
+    """Of a compacted log: the batch that would reach the end was cleaned away, and what is left lies below the start."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for offset in (0, 5):
+        record = Record(0, NOW_MS, None, b"%d" % offset)
+        log.append_as_follower(build_batch([record], base_offset=offset, leader_epoch=0), 0)
+    log.set_high_watermark(6)
+    log.increment_log_start_offset(5)
+    log.truncate_to(5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    log.close()
+    again = open_log(disk, clean=True, log_start_offset=5, recovery_point=log.recovery_point)
+    assert (again.log_start_offset, again.log_end_offset) == (5, 5)
+    assert all_values(again) == []
+    assert again.append_as_leader(batch_of([b"x"]), 1, NOW_MS).first_offset == 5
