@@ -265,18 +265,22 @@ class ProducerState:
             if done:
                 self._refresh_unstable()
 
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for that long without an open transaction; how many went."""
-        expired = [
-            producer_id
-            for producer_id, producer in self.producers.items()
-            if producer.transaction_first_offset == NO_TRANSACTION
-            and now_ms - producer.last_timestamp_ms >= expiration_ms
-        ]
-        for producer_id in expired:
-            del self.producers[producer_id]
-        self._verifications.remove_expired(now_ms, expiration_ms)
-        return len(expired)
+    def expire(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+        """Forget producers idle for that long without an open transaction, one look after another.
+
+        Between two looks anything may change.
+        """
+        producers = self.producers
+        for producer_id in list(producers):
+            producer = producers.get(producer_id)
+            if (
+                producer is not None
+                and producer.transaction_first_offset == NO_TRANSACTION
+                and now_ms - producer.last_timestamp_ms >= expiration_ms
+            ):
+                del producers[producer_id]
+            yield
+        yield from self._verifications.expire(now_ms, expiration_ms)
 
     def clear(self, end_offset: int) -> None:
         self.producers.clear()

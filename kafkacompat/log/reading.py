@@ -5,7 +5,7 @@ Duty: offsets, reads, lookups by time and epoch. Must not know: how the log grow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
@@ -168,5 +168,6 @@ class ReadableLog:
     def active_producers(self) -> list[ProducerStateEntry]:
         return list(self._state.active())
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> int:
-        return self._state.remove_expired(now_ms, expiration_ms)
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+        """As `ProducerState.expire`."""
+        return self._state.expire(now_ms, expiration_ms)

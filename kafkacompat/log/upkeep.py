@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkacompat.faults import report
 from kafkacompat.log.checkpoint import (
     CLEANER_FILE,
     HIGH_WATERMARK_FILE,
@@ -17,6 +18,7 @@ from kafkacompat.log.checkpoint import (
     RECOVERY_POINT_FILE,
 )
 from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.stepping import Steps
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from kafkacompat.log.manager import LogManager
 
 NEVER = 2**63 - 1
+
+
+LOOKS_A_STEP = 5_000
+"""At producer ids, or logs, in one step of their expiry: about a millisecond."""
 
 
 class FlushPlan:
@@ -146,12 +152,29 @@ class LogUpkeep:
                 manager.log_failed(log, error)
             except BatchCorrupt as damage:
                 manager.log_damaged(log, damage, "and retention leaves it as it is")
+            except Exception as error:
+                report(f"retention of {name}", error)
         return count
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None:
-        """producer.id.expiration.check.interval.ms."""
-        for log in self._manager.logs.values():
-            log.remove_expired_producers(now_ms, expiration_ms)
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]:
+        """producer.id.expiration.check.interval.ms, in steps. A log that fails is reported and passed over."""
+        looks = 0
+        for name in sorted(self._manager.logs):
+            log = self._manager.logs.get(name)
+            if log is None:
+                continue
+            looks += 1
+            try:
+                for _ in log.expire_producers(now_ms, expiration_ms):
+                    looks += 1
+                    if looks >= LOOKS_A_STEP:
+                        looks = 0
+                        yield None
+            except Exception as error:
+                report(f"the expiry of producer ids of {name}", error)
+            if looks >= LOOKS_A_STEP:
+                looks = 0
+                yield None
 
     def remove_expired_deletions(self, monotonic_ms: int) -> RemovalPlan | None:
         """Files and directories whose file.delete.delay.ms is over."""

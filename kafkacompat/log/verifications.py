@@ -6,6 +6,8 @@ know: the coordinator, epochs that the log has seen, sequences that it expects.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafkacompat.ports import LogRefused, Verification
 from kafkacompat.wire.errors import ErrorCode
 
@@ -69,12 +71,10 @@ class Verifications:
         if known is not None and not (known.bumps_epochs and known.epoch == marker_epoch):
             del self._by_producer[producer_id]
 
-    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget those that nobody used for that long."""
-        stale = [
-            producer_id
-            for producer_id, known in self._by_producer.items()
-            if now_ms - known.timestamp_ms >= expiration_ms
-        ]
-        for producer_id in stale:
-            del self._by_producer[producer_id]
+    def expire(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
+        """Forget those that nobody used for that long, one look after another."""
+        for producer_id in list(self._by_producer):
+            known = self._by_producer.get(producer_id)
+            if known is not None and now_ms - known.timestamp_ms >= expiration_ms:
+                del self._by_producer[producer_id]
+            yield

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.stepping import Stepping, Steps
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -49,7 +50,7 @@ class Upkeep(Protocol):
 
     def enforce_retention(self, now_ms: int) -> int: ...
 
-    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> None: ...
+    def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]: ...
 
     def remove_expired_deletions(self, monotonic_ms: int) -> Plan | None: ...
 
@@ -134,6 +135,8 @@ class PeriodicWork:
         self._syncs = Lane(workers.log_sync)
         self._files = Lane(workers.files)
         self._removals = Lane(workers.files)
+        self._stepping = Stepping(timers, workers.files, 1, 1)
+        self._expiry: Deferred[None] = Deferred.of(None)
         self._stopped = False
 
     def start(self) -> None:
@@ -210,9 +213,11 @@ class PeriodicWork:
             logger.info("retention removed %d segments", removed)
 
     def _forget_producers(self) -> None:
-        self._upkeep.remove_expired_producers(
-            self._clock.now_ms(), self._dynamic.int("producer.id.expiration.ms")
-        )
+        if self._expiry.done:
+            expiration_ms = self._dynamic.int("producer.id.expiration.ms")
+            self._expiry = self._stepping.submit(
+                self._upkeep.remove_expired_producers(self._clock.now_ms(), expiration_ms)
+            )
 
     def _sweep_deletions(self) -> None:
         if self._stopped:

@@ -264,9 +264,9 @@ def test_a_fenced_producer_is_not_even_asked_about() -> None:
 def test_verifications_that_nobody_used_are_forgotten() -> None:
     state = ProducerState()
     verification = state.begin_verification(1, 0, 0, True, NOW_MS)
-    state.remove_expired(NOW_MS + 99, 100)
+    assert len(list(state.expire(NOW_MS + 99, 100))) == 1
     assert verified(state, 0, verification) is None
-    state.remove_expired(NOW_MS + 100, 100)
+    assert len(list(state.expire(NOW_MS + 100, 100))) == 1
     assert verified(state, 0, verification) is ErrorCode.INVALID_TXN_STATE
 
 
@@ -280,9 +280,23 @@ def test_idle_producers_expire_but_not_with_an_open_transaction() -> None:
     partition = Partition()
     partition.write(0, producer_id=1)
     partition.write(0, producer_id=2, transactional=True)
-    assert partition.state.remove_expired(NOW_MS + 99, 100) == 0
-    assert partition.state.remove_expired(NOW_MS + 100, 100) == 1
+    assert len(list(partition.state.expire(NOW_MS + 99, 100))) == 2
+    assert [entry.producer_id for entry in partition.state.active()] == [1, 2]
+    assert len(list(partition.state.expire(NOW_MS + 100, 100))) == 2
     assert [entry.producer_id for entry in partition.state.active()] == [2]
+
+
+def test_what_changes_between_two_looks_of_an_expiry_holds() -> None:
+    partition = Partition()
+    for producer_id in range(1, 5):
+        partition.write(0, producer_id=producer_id)
+    looks = partition.state.expire(NOW_MS + 100, 100)
+    next(looks)
+    partition.state.producers[3].last_timestamp_ms = NOW_MS + 50
+    del partition.state.producers[4]
+    partition.write(0, producer_id=5)
+    list(looks)
+    assert [entry.producer_id for entry in partition.state.active()] == [3, 5]
 
 
 def test_snapshot_layout_is_kafkas() -> None:

@@ -482,7 +482,7 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
         ]
 
     # Producers are forgotten, so that only the rules of transactions hold their batches.
-    assert log.remove_expired_producers(NOW_MS + 10**9, 1) == 2
+    assert len(list(log.expire_producers(NOW_MS + 10**9, 1))) == 2
     clean(disk, log, NOW_MS)
     assert last_values(log)[b"a"] == b"kept"
     assert last_values(log)[b"b"] == b"new"

@@ -1,0 +1,64 @@
+"""Walks over all logs: in steps where there may be much, and a log that fails keeps none of the others from its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log.producer_state import ProducerState
+from kafkacompat.log.upkeep import LOOKS_A_STEP, LogUpkeep
+
+NOW_MS = 1_700_000_000_000
+
+
+class Logs:
+    def __init__(self, *logs: Any) -> None:
+        self.logs = {TopicPartition("t", index): log for index, log in enumerate(logs)}
+
+    def get(self, name: TopicPartition) -> Any:
+        return self.logs.get(name)
+
+
+def upkeep_of(*logs: Any) -> LogUpkeep:
+    manager: Any = Logs(*logs)
+    return LogUpkeep(manager)
+
+
+def log_with(producers: int) -> Any:
+    state = ProducerState()
+    for producer_id in range(producers):
+        state.apply_data(producer_id, 0, 0, producer_id, producer_id, NOW_MS, False)
+    return SimpleNamespace(state=state, expire_producers=state.expire)
+
+
+def broken(*_: Any) -> Iterator[None]:
+    yield
+    raise KeyError("of a log")
+
+
+def test_producer_ids_expire_in_steps_and_past_a_log_that_fails(faults: Any) -> None:
+    first, last = log_with(LOOKS_A_STEP + 100), log_with(LOOKS_A_STEP)
+    upkeep = upkeep_of(first, SimpleNamespace(expire_producers=broken), last)
+    counts = []
+    steps = upkeep.remove_expired_producers(NOW_MS + 10, 10)
+    before = 2 * LOOKS_A_STEP + 100
+    for _ in steps:
+        left = len(first.state.producers) + len(last.state.producers)
+        counts.append(before - left)
+        before = left
+    assert max(counts) <= LOOKS_A_STEP
+    assert not first.state.producers
+    assert not last.state.producers
+    assert [type(error) for error in faults.take()] == [KeyError]
+
+
+def test_retention_goes_on_past_a_log_that_fails(faults: Any) -> None:
+    def fails(now_ms: int) -> int:
+        raise KeyError("of a log")
+
+    whole = SimpleNamespace(enforce_retention=lambda now_ms: 2)
+    upkeep = upkeep_of(whole, SimpleNamespace(enforce_retention=fails), whole)
+    assert upkeep.enforce_retention(NOW_MS) == 4
+    assert [type(error) for error in faults.take()] == [KeyError]
