@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LOOK_ON_MS = 1
+"""Between two steps of a look at very many logs."""
+
 
 class Step(Protocol):
     """log.cleaner.cleaner.Cleaning."""
@@ -33,6 +36,9 @@ class Step(Protocol):
 
 class Cleaner(Protocol):
     """log.cleaner.cleaner.LogCleaner."""
+
+    @property
+    def is_looking(self) -> bool: ...
 
     def begin(self, now_ms: int) -> Step | None: ...
 
@@ -67,6 +73,7 @@ class BackgroundCleaning:
         self._workers = workers.cleaning
         self._checkpoints = Lane(workers.files)
         self._active = 0
+        self._looks_on = False
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -99,9 +106,16 @@ class BackgroundCleaning:
                 logger.exception("no log could be picked for cleaning; another look follows")
                 return
             if step is None:
+                if self._cleaner.is_looking and not self._looks_on:
+                    self._looks_on = True
+                    self._timers.call_after(LOOK_ON_MS, self._look_on)
                 return
             self._active += 1
             self._run(step, self._clock.monotonic_ms())
+
+    def _look_on(self) -> None:
+        self._looks_on = False
+        self._fill()
 
     def _run(self, step: Step, began_ms: int) -> None:
         self._workers.submit(step.run).on_done(lambda finished: self._ran(step, began_ms, finished))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
 
 NEVER_MS = (1 << 63) - 1
+SEGMENTS_A_STEP = 2000
+"""Looked at one after another before others have their turn; half a microsecond each."""
 
 
 class Candidate(NamedTuple):
@@ -94,24 +96,46 @@ def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> boo
     return False
 
 
-def dirtiest(
-    logs: Iterable[PartitionLog], now_ms: int, failed: Callable[[PartitionLog, Exception], None]
-) -> Candidate | None:
-    """The one with the highest ratio of those that are dirty enough or overdue. `failed` is told of those whose files cannot be
-    read, by OSError or BatchCorrupt; the rest is looked at all the same."""
-    best: Candidate | None = None
-    for log in logs:
-        if not log.config.compact or len(log.segments) < 2:
-            continue
+class Search:
+    """The one with the highest ratio of those that are dirty enough or overdue, found in steps: a node may have many logs."""
+
+    def __init__(
+        self,
+        logs: Iterable[PartitionLog],
+        now_ms: int,
+        may_begin: Callable[[PartitionLog], bool],
+        failed: Callable[[PartitionLog, Exception], None],
+    ) -> None:
+        """`failed` is told of those whose files cannot be read, by OSError or BatchCorrupt; the rest is looked at all the same."""
+        self._left = list(logs)
+        self._left.reverse()
+        self._now_ms = now_ms
+        self._may_begin = may_begin
+        self._failed = failed
+        self.best: Candidate | None = None
+        self.steps = 0
+
+    def step(self) -> bool:
+        """Look at some more; whether that was all."""
+        self.steps += 1
+        left, weight = self._left, 0
+        while left and weight < SEGMENTS_A_STEP:
+            log = left.pop()
+            weight += 1
+            if log.config.compact and len(log.segments) >= 2 and self._may_begin(log):
+                weight += len(log.segments)
+                self._look_at(log)
+        return not left
+
+    def _look_at(self, log: PartitionLog) -> None:
         try:
-            found = candidate(log, now_ms)
+            found = candidate(log, self._now_ms)
         except (OSError, BatchCorrupt) as error:
-            failed(log, error)
-            continue
+            self._failed(log, error)
+            return
         if (
             found is not None
             and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)
-            and (best is None or found.ratio > best.ratio)
+            and (self.best is None or found.ratio > self.best.ratio)
         ):
-            best = found
-    return best
+            self.best = found

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.log.checkpoint import CLEANER_FILE
 from kafkacompat.log.checkpointing import CheckpointPlan
-from kafkacompat.log.cleaner.candidates import Candidate, dirtiest
+from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
 from kafkacompat.log.cleaner.filtering import LastRecord
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
@@ -192,6 +192,7 @@ class LogCleaner:
         """Logs in which something could not be read; left alone until the next start, as in Kafka."""
         self._rests: Rests[PartitionLog] = Rests()
         self.cleaned_logs = 0
+        self._search: Search | None = None
         self._children = Children()
         self._is_stopping = False
 
@@ -206,18 +207,30 @@ class LogCleaner:
 
     def begin(self, now_ms: int) -> Cleaning | None:
         """The dirtiest log that nobody cleans yet; None when there is none to be cleaned, or it cannot be read: another look finds
-        the next. OSError takes its directory along."""
+        the next; or when not all have been looked at, `is_looking` then. OSError takes its directory along."""
         self._children.reap()
         manager = self._manager
         for name in [name for name, log in self.uncleanable.items() if manager.get(name) is not log]:
             del self.uncleanable[name]
         self._rests.keep(lambda log: manager.get(log.topic_partition) is log)
-        # A list, because a directory that fails takes its logs out of the manager's.
-        logs = [log for name, log in manager.logs.items() if self._may_begin(name, log)]
-        found = dirtiest(logs, now_ms, lambda log, error: self._leave(log.topic_partition, error))
-        if found is None or not self.serves(found.log):
+        search = self._search or Search(manager.logs.values(), now_ms, self._may_begin, self._cannot_be_read)
+        self._search = None
+        if not search.step():
+            self._search = search
+            return None
+        found = search.best
+        if found is None or not self._may_begin(found.log):
             return None  # its directory has failed by another log
         log = found.log
+        if search.steps > 1:
+            # It may have changed since it was looked at.
+            try:
+                found = candidate(log, now_ms)
+            except (OSError, *UNREADABLE) as error:
+                self._leave(log.topic_partition, error)
+                return None
+            if found is None:
+                return None
         closed = [
             SegmentFile(segment.stem, segment.base_offset, following.base_offset, segment.size)
             for segment, following in itertools.pairwise(log.segments)
@@ -251,8 +264,17 @@ class LogCleaner:
         self._in_progress.add(log.topic_partition)
         return Cleaning(self, self._disk, found, job, self._work_for(log, job))
 
-    def _may_begin(self, name: TopicPartition, log: PartitionLog) -> bool:
-        if name in self._in_progress or name in self.uncleanable:
+    @property
+    def is_looking(self) -> bool:
+        """`begin` has more to look at and is to be called again soon."""
+        return self._search is not None
+
+    def _cannot_be_read(self, log: PartitionLog, error: Exception) -> None:
+        self._leave(log.topic_partition, error)
+
+    def _may_begin(self, log: PartitionLog) -> bool:
+        name = log.topic_partition
+        if name in self._in_progress or name in self.uncleanable or not self.serves(log):
             return False
         now_ms, rests = self._monotonic_ms(), self._rests
         if not rests.may_clean(log, now_ms):

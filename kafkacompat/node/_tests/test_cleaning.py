@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
-from kafkacompat.node.cleaning import BackgroundCleaning
+from kafkacompat.node.cleaning import LOOK_ON_MS, BackgroundCleaning
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
 
@@ -44,10 +44,18 @@ class Cleaner:
         self.asked_at: list[int] = []
         self.trace: list[str] = []
         self.now: Callable[[], int] = lambda: 0
+        self.looks_left = 0
 
     def begin(self, now_ms: int) -> Step | None:
         self.asked_at.append(now_ms)
+        self.looks_left = max(self.looks_left - 1, 0)
+        if self.looks_left:
+            return None
         return self.steps.pop(0) if self.steps else None
+
+    @property
+    def is_looking(self) -> bool:
+        return self.looks_left > 0
 
     def checkpoint(self) -> Plan | None:
         return Plan("checkpoint", self.trace)
@@ -123,6 +131,19 @@ def test_after_a_cleaning_that_fails_the_next_waits_for_the_backoff() -> None:
     machinery.later = False
     machinery.run_until(500)
     assert following.runs == 1
+
+
+def test_a_look_at_very_many_logs_goes_on_after_the_others_turns() -> None:
+    step = Step(1)
+    work, machinery, cleaner, _ = make([], log_cleaner_backoff_ms="500")
+    cleaner.looks_left = 5
+    work.start()
+    assert len(cleaner.asked_at) == 1
+    work._fill()
+    cleaner.steps.append(step)
+    machinery.run_until(10 * LOOK_ON_MS)
+    assert step.runs == 1
+    assert len(cleaner.asked_at) == 6, "once more when that one is done"
 
 
 def test_a_step_that_ends_its_thread_is_given_up(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,7 +35,7 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     new_log,
     records,
 )
-from kafkacompat.log.cleaner.candidates import candidate, dirtiest
+from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
 from kafkacompat.log.cleaner.job import CleanerLimits, SegmentFile, group_segments
 from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
 from kafkacompat.log.cleaner.noted import GAP_BYTES, NotedSegments
@@ -326,17 +326,22 @@ def test_the_active_segment_and_what_is_not_stable_stay_as_they_are() -> None:
     assert found.end_offset == log.segments[-1].base_offset
 
 
-def refuse(log: PartitionLog, error: Exception) -> None:
-    raise error
+def dirtiest(log: PartitionLog, now_ms: int) -> Candidate | None:
+    def refuse(log: PartitionLog, error: Exception) -> None:
+        raise error
+
+    search = Search([log], now_ms, lambda log: True, refuse)
+    assert search.step()
+    return search.best
 
 
 def test_ratio_lag_and_policy_decide() -> None:
     disk = MemoryDisk()
     log = new_log(disk, dataclasses.replace(COMPACT, min_cleanable_dirty_ratio=0.6))
     fill(log, 7)
-    assert dirtiest([log], NOW_MS, refuse) is not None
+    assert dirtiest(log, NOW_MS) is not None
     clean(disk, log)
-    assert dirtiest([log], NOW_MS, refuse) is None
+    assert dirtiest(log, NOW_MS) is None
     for _ in range(4):
         append(log, [(b"%d" % log.log_end_offset, FILLER)])
     found = candidate(log, NOW_MS)
@@ -344,15 +349,15 @@ def test_ratio_lag_and_policy_decide() -> None:
     assert 0 < found.ratio < 1
     # Young records wait, however dirty the log is; old ones do not, however clean it is.
     log.config = dataclasses.replace(log.config, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=1000)
-    assert dirtiest([log], NOW_MS, refuse) is None
-    assert dirtiest([log], NOW_MS + 2000, refuse) is not None
+    assert dirtiest(log, NOW_MS) is None
+    assert dirtiest(log, NOW_MS + 2000) is not None
     log.config = dataclasses.replace(
         log.config, min_cleanable_dirty_ratio=1.0, min_compaction_lag_ms=0, max_compaction_lag_ms=1000
     )
-    assert dirtiest([log], NOW_MS, refuse) is None
-    assert dirtiest([log], NOW_MS + 2000, refuse) is not None
+    assert dirtiest(log, NOW_MS) is None
+    assert dirtiest(log, NOW_MS + 2000) is not None
     log.config = dataclasses.replace(log.config, cleanup_policy=("delete",))
-    assert dirtiest([log], NOW_MS + 2000, refuse) is None
+    assert dirtiest(log, NOW_MS + 2000) is None
 
 
 def test_records_without_a_time_are_as_young_as_their_file() -> None:

@@ -1,0 +1,90 @@
+"""The search for the dirtiest log: in steps of a bounded size, and of one that is still as it was looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.cleaner import candidates
+from kafkacompat.log.cleaner._tests.cleaning import COMPACT, NOW_MS, append, carry_out, cleaner_of
+from kafkacompat.log.cleaner.cleaner import LogCleaner
+from kafkacompat.log.log import PartitionLog
+
+COUNT = 50
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> tuple[LogCleaner, list[PartitionLog], list[PartitionLog]]:
+    """A cleaner, its logs, of which a later one is dirtier, and those that it has looked at."""
+    disk = MemoryDisk()
+    logs: list[PartitionLog] = []
+    for number in range(COUNT):
+        log = open_log(disk, COMPACT, directory=f"/logs/t-{number}")
+        log.topic_partition = TopicPartition("t", number)
+        for _ in range(40):
+            append(log, [(b"key", b"v" * 100)])
+        logs.append(log)
+        if number < COUNT - 1:
+            log.cleaned_to = log.segments[-2].base_offset
+    seen: list[PartitionLog] = []
+    real = candidates.candidate
+
+    def counted(log: PartitionLog, now_ms: int) -> candidates.Candidate | None:
+        seen.append(log)
+        return real(log, now_ms)
+
+    monkeypatch.setattr(candidates, "candidate", counted)
+    monkeypatch.setattr(candidates, "SEGMENTS_A_STEP", 3 * (len(logs[0].segments) + 1))
+    cleaner = cleaner_of(disk, logs[0])
+    cleaner._manager.logs = {log.topic_partition: log for log in logs}
+    return cleaner, logs, seen
+
+
+def test_a_step_looks_at_few_logs(many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]]) -> None:
+    cleaner, logs, seen = many
+    steps = []
+    while True:
+        before = len(seen)
+        cleaning = cleaner.begin(NOW_MS)
+        steps.append(len(seen) - before)
+        if not cleaner.is_looking:
+            break
+        assert cleaning is None
+    assert sum(steps) == COUNT
+    assert max(steps) == 3
+    assert cleaning is not None
+    assert cleaning.log is logs[-1]
+    carry_out(cleaning, NOW_MS)
+    assert logs[-1].cleaned_to == logs[-1].segments[-1].base_offset
+
+
+@pytest.mark.parametrize("event", ["gone", "another", "clean", "truncated"])
+def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
+    many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]], event: str
+) -> None:
+    cleaner, logs, _ = many
+    dirtiest = logs[-1]
+    logs[-1], logs[0] = logs[0], dirtiest
+    cleaner._manager.logs = {log.topic_partition: log for log in logs}
+    assert cleaner.begin(NOW_MS) is None
+    name = dirtiest.topic_partition
+    if event == "gone":
+        del cleaner._manager.logs[name]  # type: ignore[attr-defined]
+    elif event == "another":
+        cleaner._manager.logs[name] = logs[1]  # type: ignore[index]
+    elif event == "clean":
+        dirtiest.cleaned_to = dirtiest.segments[-1].base_offset
+    else:
+        dirtiest.truncate_to(dirtiest.segments[1].base_offset + 1, NOW_MS)
+    cleaning = None
+    while cleaner.is_looking:
+        cleaning = cleaner.begin(NOW_MS)
+    if event == "truncated":
+        assert cleaning is not None
+        assert cleaning.log is dirtiest
+        carry_out(cleaning, NOW_MS)
+        assert dirtiest.cleaned_to == dirtiest.segments[-1].base_offset
+    else:
+        assert cleaning is None
