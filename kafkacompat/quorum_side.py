@@ -95,6 +95,7 @@ class QuorumSide:
         self.machine = MetadataMachine(
             ControllerCore(self._controller_settings),
             max_bytes_between_snapshots=config.int("metadata.log.max.record.bytes.between.snapshots"),
+            timers=doors.timers,
         )
         self.machine.subscribe(settings.on_image)
         self.store: QuorumStore = open_quorum_store(
@@ -102,6 +103,7 @@ class QuorumSide:
             directories,
             doors.disk,
             doors.workers.quorum_sync,
+            doors.workers.snapshots,
             doors.clock,
             doors.timers,
             doors.random,
@@ -139,11 +141,13 @@ class QuorumSide:
         from kafkacompat.controller.liveness import Liveness
         from kafkacompat.controller.reach import Reach
         from kafkacompat.controller.sessions import BrokerSessions
+        from kafkacompat.controller.turns import Turns
         from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 
         doors, config = self._doors, self._doors.config
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         self.machine.subscribe(reach.on_image)
+        turns = Turns(doors.timers)
         liveness = Liveness(
             self.machine,
             self._controller_settings,
@@ -151,6 +155,7 @@ class QuorumSide:
             doors.clock,
             doors.timers,
             reach,
+            turns,
         )
         self.controller = ActiveController(
             self.machine,
@@ -158,6 +163,7 @@ class QuorumSide:
             self.driver,
             doors.random,
             liveness,
+            turns,
             self._directories.bootstrap_values,
         )
         node = ControllerNode(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from kafkacompat.api.context import NO_CONNECTION, NotController
 from kafkacompat.controller.balance import allows_unclean_elections
@@ -18,9 +18,11 @@ from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import Steps, at_once
 from kafkacompat.ports import Random
 from kafkacompat.wire.errors import ErrorCode
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TOPIC_DELETION_DISABLED_SINCE = 3
@@ -56,6 +59,7 @@ class ActiveController:
         driver: QuorumDriver,
         random: Random,
         liveness: Liveness,
+        turns: Turns,
         bootstrap_values: Sequence[bytes],
     ) -> None:
         """`bootstrap_values`: framed records that a new metadata log begins with."""
@@ -64,6 +68,7 @@ class ActiveController:
         self._driver = driver
         self._random = random
         self._liveness = liveness
+        self._turns = turns
         self._bootstrap_values = bootstrap_values
         self._activated_epoch = NO_EPOCH
         """The last epoch of this node's whose first records are written."""
@@ -88,10 +93,20 @@ class ActiveController:
     def _submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
         return self._machine.submit(result)
 
+    def _in_steps(
+        self, command: Steps[Result[MetadataRecord, T]], *, is_atomic: bool = True
+    ) -> Steps[Deferred[T]]:
+        """Carry out a command whose image may not be another one when it ends."""
+        epoch = self._machine.active_epoch
+        result = yield from command
+        if self._machine.active_epoch != epoch:
+            raise NotController
+        return (yield from self._machine.submit_in_steps(result, is_atomic=is_atomic))
+
     def _activate(self) -> None:
         machine = self._machine
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
-        if activation and not machine.append_or_resign(activation):
+        if activation and not at_once(machine.append_or_resign(activation)):
             # A sole voter whose disk is full: nothing may come before these records.
             self._liveness.try_again(self._activate)
             return
@@ -103,56 +118,77 @@ class ActiveController:
     def create_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topics import create_topics
 
-        return self._submit(create_topics(self._image, self._settings, self._random, request))
+        return self._turns.take_steps(
+            lambda: self._in_steps(create_topics.in_steps(self._image, self._settings, self._random, request))
+        )
 
     def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topic_deletion import delete_topics, deletion_disabled
 
-        image = self._image
-        if not self._settings.static.bool("delete.topic.enable"):
+        if self.is_active and not self._settings.static.bool("delete.topic.enable"):
             old = context.api_version < TOPIC_DELETION_DISABLED_SINCE
             code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
             return Deferred.of(deletion_disabled(request, code))
-        return self._submit(delete_topics(image, request))
+        return self._turns.take(lambda: self._submit(delete_topics(self._image, request)))
 
     def create_partitions(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topics import create_partitions
 
-        return self._submit(create_partitions(self._image, self._random, request))
+        return self._turns.take_steps(
+            lambda: self._in_steps(create_partitions.in_steps(self._image, self._random, request))
+        )
 
     def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configs import incremental_alter_configs
 
-        return self._configure(incremental_alter_configs(self._image, self._settings, request))
+        return self._configure(lambda: incremental_alter_configs(self._image, self._settings, request))
 
     def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configs import alter_configs
 
-        return self._configure(alter_configs(self._image, self._settings, request))
+        return self._configure(lambda: alter_configs(self._image, self._settings, request))
 
-    def _configure(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
-        answer = self._submit(result)
-        if allows_unclean_elections(result.records):
-            self._liveness.elect_uncleanly()
-        return answer
+    def _configure(self, command: Callable[[], Result[MetadataRecord, T]]) -> Deferred[T]:
+        def configure() -> Deferred[T]:
+            result = command()
+            answer = self._submit(result)
+            if allows_unclean_elections(result.records):
+                self._liveness.elect_uncleanly()
+            return answer
+
+        return self._turns.take(configure)
 
     def elect_leaders(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.elections import elect_leaders
 
         newer = context.api_version >= ELECTION_ERROR_SINCE
-        return self._submit(elect_leaders(self._image, self._settings, request, with_request_error=newer))
+        return self._turns.take_steps(
+            lambda: self._in_steps(
+                elect_leaders.in_steps(self._image, self._settings, request, with_request_error=newer),
+                is_atomic=False,
+            )
+        )
 
     def alter_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.reassignments import alter_partition_reassignments
 
-        return self._submit(alter_partition_reassignments(self._image, self._settings, request))
+        return self._turns.take_steps(
+            lambda: self._in_steps(
+                alter_partition_reassignments.in_steps(self._image, self._settings, request)
+            )
+        )
 
     def list_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.reassignments import list_partition_reassignments
 
-        return self._submit(Result((), list_partition_reassignments(self._image, request)))
+        return self._turns.take(
+            lambda: self._submit(Result((), list_partition_reassignments(self._image, request)))
+        )
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        return self._turns.take(lambda: self._update_features(request, context))
+
+    def _update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.feature_updates import (
             refused_update,
             update_features,
@@ -218,8 +254,8 @@ class ActiveController:
             in_own_process = context.connection_id == NO_CONNECTION
             return not in_own_process and liveness.is_live(broker, endpoints)
 
-        def register() -> Result[MetadataRecord, Any]:
-            result = broker_registration(
+        def register() -> Steps[Result[MetadataRecord, Any]]:
+            result = yield from broker_registration.in_steps(
                 self._image_but(request.broker_id),
                 self._settings,
                 liveness.sessions,
@@ -235,9 +271,9 @@ class ActiveController:
     def broker_heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.heartbeats import broker_heartbeat
 
-        def beat() -> Result[MetadataRecord, Any]:
+        def beat() -> Steps[Result[MetadataRecord, Any]]:
             liveness = self._liveness
-            result = broker_heartbeat(
+            result = yield from broker_heartbeat.in_steps(
                 self._image_but(request.broker_id),
                 self._settings,
                 liveness.sessions,
@@ -253,8 +289,8 @@ class ActiveController:
     def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.unregistration import unregister_broker
 
-        def unregister() -> Result[MetadataRecord, Any]:
-            result = unregister_broker(self._image, self._settings, request)
+        def unregister() -> Steps[Result[MetadataRecord, Any]]:
+            result = yield from unregister_broker.in_steps(self._image, self._settings, request)
             self._liveness.sessions.forget(request.broker_id)
             return result
 
@@ -263,39 +299,53 @@ class ActiveController:
     def alter_partition(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.isr import alter_partition
 
-        return self._answer(request, lambda: alter_partition(self._image, self._settings, request))
+        return self._answer(request, lambda: alter_partition.in_steps(self._image, self._settings, request))
 
     def assign_replicas_to_dirs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 
-        return self._answer(request, lambda: assign_replicas_to_dirs(self._image, self._settings, request))
+        return self._answer(
+            request, lambda: assign_replicas_to_dirs.in_steps(self._image, self._settings, request)
+        )
 
     def allocate_producer_ids(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.producer_ids import allocate_producer_ids
 
-        return self._answer(request, lambda: allocate_producer_ids(self._image, request))
+        return self._answer(request, lambda: whole(allocate_producer_ids, self._image, request))
 
     def controller_registration(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.controller_registration import register_controller
 
-        return self._answer(request, lambda: register_controller(self._image, request))
+        return self._answer(request, lambda: whole(register_controller, self._image, request))
 
     def _answer_broker(
-        self, request: Any, command: Callable[[], Result[MetadataRecord, Any]]
+        self, request: Any, command: Callable[[], Steps[Result[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
         """As `_answer`, for a command that changes the broker's session: it does so only with its records."""
         liveness, broker_id = self._liveness, request.broker_id
-        saved = liveness.sessions.save(broker_id)
-        try:
-            return self._answer(request, command)
-        except Exception:
-            liveness.sessions.put_back(broker_id, saved, liveness.now_ms())
-            liveness.schedule()
-            raise
 
-    def _answer(self, request: Any, command: Callable[[], Result[MetadataRecord, Any]]) -> Deferred[Any]:
+        def carry_out() -> Steps[Deferred[Any]]:
+            saved, epoch = liveness.sessions.save(broker_id), self._machine.active_epoch
+            try:
+                return (yield from self._carry_out(request, command(), is_atomic=False))
+            except Exception:
+                if self.is_active and self._machine.active_epoch == epoch:
+                    liveness.sessions.put_back(broker_id, saved, liveness.now_ms())
+                    liveness.schedule()
+                raise
+
+        return self._turns.take_steps(carry_out)
+
+    def _answer(
+        self, request: Any, command: Callable[[], Steps[Result[MetadataRecord, Any]]]
+    ) -> Deferred[Any]:
+        return self._turns.take_steps(lambda: self._carry_out(request, command(), is_atomic=True))
+
+    def _carry_out(
+        self, request: Any, command: Steps[Result[MetadataRecord, Any]], *, is_atomic: bool
+    ) -> Steps[Deferred[Any]]:
         try:
-            result = command()
+            return (yield from self._in_steps(command, is_atomic=is_atomic))
         except BrokerRefused as refused:
             logger.warning(
                 "%s of node %d is refused: %s",
@@ -304,4 +354,9 @@ class ActiveController:
                 refused.message,
             )
             return Deferred.of(refused_response(request, refused.code, refused.message))
-        return self._submit(result)
+
+
+def whole(command: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Steps[T]:
+    """A command that needs no steps."""
+    return command(*arguments, **options)
+    yield

@@ -7,7 +7,7 @@ when a setting starts to allow them (`allows_unclean_elections`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
 from kafkacompat.controller.partition_change import Election
@@ -16,6 +16,7 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import UNCLEAN_LEADER_ELECTION, ControllerSettings
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
 from kafkacompat.wire.messages.config_record import ConfigRecord
 
 MAX_ELECTIONS_PER_ROUND = 1000
@@ -33,19 +34,27 @@ def unclean_interval_ms(settings: ControllerSettings) -> int:
     return settings.static.int("unclean.leader.election.interval.ms")
 
 
-def preferred_elections(image: MetadataImage, settings: ControllerSettings) -> Result[MetadataRecord, bool]:
+@Stepped
+def preferred_elections(
+    image: MetadataImage, settings: ControllerSettings
+) -> Steps[Result[MetadataRecord, bool]]:
     """The first replica leads again wherever it is in sync and alive. True: there may be more to do."""
-    return _elect(image, settings, Election.PREFERRED, _is_imbalanced)
+    return (yield from _elect(image, settings, Election.PREFERRED, _is_imbalanced))
 
 
-def unclean_elections(image: MetadataImage, settings: ControllerSettings) -> Result[MetadataRecord, bool]:
+@Stepped
+def unclean_elections(
+    image: MetadataImage, settings: ControllerSettings
+) -> Steps[Result[MetadataRecord, bool]]:
     """Leaders for partitions without one, out of sync if need be, where the topic allows it. True: there may be more to do."""
-    return _elect(
-        image,
-        settings,
-        Election.UNCLEAN,
-        lambda partition: partition.leader == NO_LEADER,
-        lambda topic: settings.unclean_election(image, topic.name),
+    return (
+        yield from _elect(
+            image,
+            settings,
+            Election.UNCLEAN,
+            lambda partition: partition.leader == NO_LEADER,
+            lambda topic: settings.unclean_election(image, topic.name),
+        )
     )
 
 
@@ -69,25 +78,25 @@ def _elect(
     election: Election,
     concerned: Callable[[PartitionImage], bool],
     allowed: Callable[[TopicImage], bool] = lambda topic: True,
-) -> Result[MetadataRecord, bool]:
+) -> Steps[Result[MetadataRecord, bool]]:
     records: list[MetadataRecord] = []
-    for topic, index in _concerned(image, concerned, allowed):
-        record = change_of(image, settings, topic, index, election=election)
-        if record is not None:
-            records.append(record)
-            if len(records) >= MAX_ELECTIONS_PER_ROUND:
-                return Result(tuple(records), True)
-    return Result(tuple(records), False)
-
-
-def _concerned(
-    image: MetadataImage,
-    concerned: Callable[[PartitionImage], bool],
-    allowed: Callable[[TopicImage], bool],
-) -> Iterator[tuple[TopicImage, int]]:
+    cost = 0
     for name in sorted(image.topics):
         topic = image.topics[name]
+        cost += len(topic.partitions)
         indexes = [index for index in sorted(topic.partitions) if concerned(topic.partitions[index])]
         if indexes and allowed(topic):
             for index in indexes:
-                yield topic, index
+                record = change_of(image, settings, topic, index, election=election)
+                cost += RECORD_COST
+                if record is not None:
+                    records.append(record)
+                    if len(records) >= MAX_ELECTIONS_PER_ROUND:
+                        return Result(tuple(records), True)
+                if cost >= SCANNED_A_STEP:
+                    cost = 0
+                    yield
+        if cost >= SCANNED_A_STEP:
+            cost = 0
+            yield
+    return Result(tuple(records), False)

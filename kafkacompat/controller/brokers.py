@@ -6,7 +6,7 @@ partitions that lose the broker before its registration, its unfencing before th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkacompat.controller.features import (
@@ -17,7 +17,7 @@ from kafkacompat.controller.features import (
     partition_version,
     register_broker_version,
 )
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.controller.partition_change import Election, PartitionChange
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused as BrokerRefused
@@ -32,6 +32,7 @@ from kafkacompat.ids import (
     uuid_to_text,
 )
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -78,65 +79,75 @@ class ElectionScope:
     added_directories: tuple[Uuid, ...] = ()
 
 
+@Stepped
 def change_partitions(
     image: MetadataImage,
     settings: ControllerSettings,
     scope: ElectionScope,
     concerned: Callable[[PartitionImage], bool],
-) -> Iterator[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     """ISR, eligible leaders and leader of every partition concerned, in order of topic name and index."""
     level = metadata_version(image.features)
     version, elr = partition_version(level), elr_enabled(image.features)
     gone = {scope.removed, scope.unclean} - {NO_LEADER}
     unclean = frozenset({scope.unclean} - {NO_LEADER})
-    for topic, index, partition in _partitions(image, concerned):
-
-        def is_acceptable(replica: int, partition: PartitionImage = partition) -> bool:
-            broker = image.brokers.get(replica)
-            if broker is None or replica in gone or broker.in_controlled_shutdown:
-                return False
-            if broker.fenced and replica != scope.added:
-                return False
-            if replica not in partition.replicas:
-                return True
-            directory = partition.directories[partition.replicas.index(replica)]
-            return is_directory_online(broker, directory)
-
-        change = PartitionChange(
-            partition=partition,
-            topic_id=topic.id,
-            index=index,
-            is_acceptable=is_acceptable,
-            metadata_version=level,
-            min_insync_replicas=settings.min_insync_replicas(image, topic.name),
-            elr_enabled=elr,
-            target_isr=tuple(replica for replica in partition.isr if replica not in gone),
-            election=Election.UNCLEAN if settings.unclean_election(image, topic.name) else Election.ONLINE,
-            unclean_replicas=unclean,
-        )
-        record = change.record()
-        if record is not None:
-            yield MetadataRecord(record, version)
-
-
-def _partitions(
-    image: MetadataImage, concerned: Callable[[PartitionImage], bool]
-) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    records: list[MetadataRecord] = []
+    cost = 0
     for name in sorted(image.topics):
         topic = image.topics[name]
+        min_insync_replicas = -1
+        election = Election.ONLINE
         for index in sorted(topic.partitions):
+            cost += 1
+            if cost >= SCANNED_A_STEP:
+                cost = 0
+                yield
             partition = topic.partitions[index]
-            if concerned(partition):
-                yield topic, index, partition
+            if not concerned(partition):
+                continue
+            cost += RECORD_COST
+            if min_insync_replicas < 0:
+                min_insync_replicas = settings.min_insync_replicas(image, name)
+                if settings.unclean_election(image, name):
+                    election = Election.UNCLEAN
+
+            def is_acceptable(replica: int, partition: PartitionImage = partition) -> bool:
+                broker = image.brokers.get(replica)
+                if broker is None or replica in gone or broker.in_controlled_shutdown:
+                    return False
+                if broker.fenced and replica != scope.added:
+                    return False
+                if replica not in partition.replicas:
+                    return True
+                directory = partition.directories[partition.replicas.index(replica)]
+                return is_directory_online(broker, directory)
+
+            change = PartitionChange(
+                partition=partition,
+                topic_id=topic.id,
+                index=index,
+                is_acceptable=is_acceptable,
+                metadata_version=level,
+                min_insync_replicas=min_insync_replicas,
+                elr_enabled=elr,
+                target_isr=tuple(replica for replica in partition.isr if replica not in gone),
+                election=election,
+                unclean_replicas=unclean,
+            )
+            record = change.record()
+            if record is not None:
+                records.append(MetadataRecord(record, version))
+    return records
 
 
+@Stepped
 def register_broker(
     image: MetadataImage,
     settings: ControllerSettings,
     request: BrokerRegistrationRequest,
     next_offset: int,
     session_is_live: bool,
-) -> Result[MetadataRecord, int]:
+) -> Steps[Result[MetadataRecord, int]]:
     """The response is the broker epoch. `session_is_live`: another incarnation still counts as alive.
 
     Raises BrokerRefused.
@@ -164,7 +175,7 @@ def register_broker(
     _check_features(image, request)
     records: list[MetadataRecord] = []
     if not same_incarnation:
-        records.extend(_forget_incarnation(image, settings, request, existing))
+        records.extend((yield from _forget_incarnation(image, settings, request, existing)))
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
@@ -240,56 +251,70 @@ def _forget_incarnation(
     settings: ControllerSettings,
     request: BrokerRegistrationRequest,
     existing: BrokerImage | None,
-) -> Iterator[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     """A broker that did not say goodbye may have lost what its page cache held: with eligible leaders on, it leaves them too."""
     broker_id = request.broker_id
     clean = existing is not None and request.previous_broker_epoch == existing.epoch
     if not clean and elr_enabled(image.features):
         scope = ElectionScope(unclean=broker_id)
-        yield from change_partitions(
-            image,
-            settings,
-            scope,
-            lambda partition: broker_id in partition.isr or broker_id in partition.eligible_leader_replicas,
+
+        def concerned(partition: PartitionImage) -> bool:
+            return broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
+
+        return (yield from change_partitions.in_steps(image, settings, scope, concerned))
+    scope = ElectionScope(removed=broker_id)
+    return (
+        yield from change_partitions.in_steps(
+            image, settings, scope, lambda partition: broker_id in partition.isr
         )
-    else:
-        scope = ElectionScope(removed=broker_id)
-        yield from change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr)
+    )
 
 
+@Stepped
 def fence_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Result[MetadataRecord, None]:
+) -> Steps[Result[MetadataRecord, None]]:
     """Partitions leave the broker first, then it is fenced."""
     broker = current_broker(image, broker_id, broker_epoch)
     if broker.fenced:
         return Result((), None)
-    records = [*_leave(image, settings, broker_id), registration_change(broker, fenced=FENCE)]
+    records = yield from _leave(image, settings, broker_id)
+    records.append(registration_change(broker, fenced=FENCE))
     return Result(tuple(records), None)
 
 
+@Stepped
 def leave_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Result[MetadataRecord, None]:
+) -> Steps[Result[MetadataRecord, None]]:
     """Nobody counts on the broker any more, though it is not fenced yet: others lead, and none of them waits for it."""
     broker = current_broker(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
         records.append(registration_change(broker, in_controlled_shutdown=1))
-    return Result((*records, *_leave(image, settings, broker_id)), None)
+    left = yield from _leave(image, settings, broker_id)
+    return Result((*records, *left), None)
 
 
-def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Iterator[MetadataRecord]:
+def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Steps[list[MetadataRecord]]:
     scope = ElectionScope(removed=broker_id)
-    return change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr)
+    return (
+        yield from change_partitions.in_steps(
+            image, settings, scope, lambda partition: broker_id in partition.isr
+        )
+    )
 
 
 def return_to_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int
-) -> Iterator[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     """What has no leader and can be led by the broker has one again."""
     added = ElectionScope(added=broker_id)
-    return change_partitions(image, settings, added, lambda partition: partition.leader == NO_LEADER)
+    return (
+        yield from change_partitions.in_steps(
+            image, settings, added, lambda partition: partition.leader == NO_LEADER
+        )
+    )
 
 
 def current_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:

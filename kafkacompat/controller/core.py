@@ -1,6 +1,6 @@
 """The active controller's state: the newest image, uncommitted records included, and what activation writes.
 
-Pure. A command reads `image` and gives a Result; `accept` replays its records at once, so that the next command sees them before
+Pure. A command reads `image` and gives a Result; its records are replayed at once, so that the next command sees them before
 they are committed. Images are immutable, so losing leadership is dropping the newest ones (`revert`). Follows Kafka's
 QuorumController; knows no log and no reply.
 """
@@ -30,7 +30,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 
 class ControllerCore:
-    """`load_*` while the log is read, then `accept` for each command's records."""
+    """`load_*` while the log is read, then `mark` and `revert` around each command's records."""
 
     __slots__ = ("_classes", "_replayer", "settings")
 
@@ -92,20 +92,9 @@ class ControllerCore:
             records.append(MetadataRecord(EndTransactionRecord(), 0))
         return records
 
-    def accept(self, records: Sequence[MetadataRecord], last_offset: int, epoch: int) -> MetadataImage:
-        """Replay a command's records, which were appended as one batch ending at last_offset."""
-        self._replayer.apply([(_key(record), record.message) for record in records])
-        return self._replayer.publish(last_offset, epoch)
-
     def mark(self) -> Replayer:
-        """Where `revert` can go back to; taken between commands."""
+        """Where `revert` can go back to, and where a command's records are replayed before they are accepted; between commands."""
         return self._replayer.copy()
 
     def revert(self, mark: Replayer) -> None:
         self._replayer = mark
-
-
-def _key(record: MetadataRecord) -> int:
-    key = record.message.API_KEY
-    assert key is not None
-    return key

@@ -21,6 +21,7 @@ from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
@@ -31,9 +32,10 @@ from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
 )
 
 
+@Stepped
 def assign_replicas_to_dirs(
     image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
-) -> Result[MetadataRecord, AssignReplicasToDirsResponse]:
+) -> Steps[Result[MetadataRecord, AssignReplicasToDirsResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNSUPPORTED_VERSION below metadata.version 17)."""
     if not directories_supported(metadata_version(image.features)):
         raise BrokerRefused(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
@@ -41,6 +43,7 @@ def assign_replicas_to_dirs(
     assigned: dict[tuple[bytes, int], MetadataRecord] = {}
     lost: set[tuple[bytes, int]] = set()
     answers: list[DirectoryData] = []
+    count = 0
     for directory in request.directories:
         is_online = is_directory_online(broker, directory.id)
         topics: list[TopicData] = []
@@ -69,13 +72,18 @@ def assign_replicas_to_dirs(
                     if not is_online:
                         lost.add(key)
                 partitions.append(PartitionData(partition_index=index, error_code=code))
+                count += 1
+                if count % RECORDS_A_STEP == 0:
+                    yield
             topics.append(TopicData(topic_id=wanted.topic_id, partitions=partitions))
         answers.append(DirectoryData(id=directory.id, topics=topics))
     records = list(assigned.values())
-    with_directories = replayed(image, records)
+    with_directories = yield from replayed.in_steps(image, records)
     if lost:
-        records.extend(_lose(with_directories, settings, broker.id, lost))
-    for topic_id, index in (key for key in assigned if key not in lost):
+        records.extend((yield from _lose(with_directories, settings, broker.id, lost)))
+    for number, (topic_id, index) in enumerate((key for key in assigned if key not in lost), 1):
+        if number % RECORDS_A_STEP == 0:
+            yield
         topic = with_directories.topics_by_id[topic_id]
         if topic.partitions[index].leader == NO_LEADER:
             election = change_of(with_directories, settings, topic, index)
@@ -86,10 +94,11 @@ def assign_replicas_to_dirs(
 
 def _lose(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, lost: set[tuple[bytes, int]]
-) -> list[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     concerned = {id(image.topics_by_id[topic_id].partitions[index]) for topic_id, index in lost}
 
     def is_lost(partition: PartitionImage) -> bool:
         return id(partition) in concerned
 
-    return list(change_partitions(image, settings, ElectionScope(removed=broker_id), is_lost))
+    scope = ElectionScope(removed=broker_id)
+    return (yield from change_partitions.in_steps(image, settings, scope, is_lost))

@@ -34,6 +34,7 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.snapshot_records import broker_record
 from kafkacompat.ids import Uuid
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 
@@ -48,6 +49,7 @@ class BrokerControlState(Enum):
 FENCED, UNFENCED, CONTROLLED_SHUTDOWN, SHUTDOWN_NOW = BrokerControlState
 
 
+@Stepped
 def broker_heartbeat(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -55,7 +57,7 @@ def broker_heartbeat(
     request: BrokerHeartbeatRequest,
     next_offset: int,
     now_ms: int,
-) -> Result[MetadataRecord, BrokerHeartbeatResponse]:
+) -> Steps[Result[MetadataRecord, BrokerHeartbeatResponse]]:
     """`image` shows this broker as it is registered, and others that are known to be gone as fenced; `next_offset`: where the
     first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH).
     """
@@ -65,7 +67,7 @@ def broker_heartbeat(
     following = next_state(image, sessions, broker, request, caught_up)
     records: list[MetadataRecord] = []
     if following is not state or (following is UNFENCED and broker.in_controlled_shutdown):
-        records.extend(_move(image, settings, broker, following))
+        records.extend((yield from _move(image, settings, broker, following)))
     fenced = following in (FENCED, SHUTDOWN_NOW)
     sessions.touch(broker.id, broker.epoch, request.current_metadata_offset, fenced, now_ms)
     if following is SHUTDOWN_NOW:
@@ -73,8 +75,10 @@ def broker_heartbeat(
         sessions.end(broker.id)
     level = metadata_version(image.features)
     if request.offline_log_dirs and directories_supported(level):
-        before = replayed(image, records)
-        records.extend(_directories_offline(before, settings, broker.id, request.offline_log_dirs))
+        before = yield from replayed.in_steps(image, records)
+        records.extend(
+            (yield from _directories_offline(before, settings, broker.id, request.offline_log_dirs))
+        )
     if request.cordoned_log_dirs is not None and cordoned_directories_supported(level):
         records.extend(_directories_cordoned(broker, request.cordoned_log_dirs))
     if following is CONTROLLED_SHUTDOWN:
@@ -126,29 +130,29 @@ def _move(
     settings: ControllerSettings,
     broker: BrokerImage,
     following: BrokerControlState,
-) -> Sequence[MetadataRecord]:
+) -> Steps[Sequence[MetadataRecord]]:
     if following is UNFENCED:
-        return _unfence(image, settings, broker)
-    if following is CONTROLLED_SHUTDOWN:
-        return leave_broker(image, settings, broker.id, broker.epoch).records
-    return fence_broker(image, settings, broker.id, broker.epoch).records
+        return (yield from _unfence(image, settings, broker))
+    command = leave_broker if following is CONTROLLED_SHUTDOWN else fence_broker
+    return (yield from command.in_steps(image, settings, broker.id, broker.epoch)).records
 
 
 def _unfence(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
-) -> Sequence[MetadataRecord]:
+) -> Steps[Sequence[MetadataRecord]]:
     if not broker.in_controlled_shutdown:
-        return [registration_change(broker, fenced=-1), *return_to_broker(image, settings, broker.id)]
+        record = registration_change(broker, fenced=-1)
+        return [record, *(yield from return_to_broker(image, settings, broker.id))]
     # It says that it stays: it was taken for gone, wrongly. Only a registration takes back that it shuts down.
     level = metadata_version(image.features)
     staying = broker_record(replace(broker, fenced=False, in_controlled_shutdown=False), level)
     record = MetadataRecord(staying, register_broker_version(level))
-    return [record, *return_to_broker(replayed(image, [record]), settings, broker.id)]
+    return [record, *(yield from return_to_broker(replayed(image, [record]), settings, broker.id))]
 
 
 def _directories_offline(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, offline: Sequence[Uuid]
-) -> list[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     """Replicas in directories that were online leave their ISR and leaders are elected, then the broker is without these."""
     broker = image.brokers[broker_id]
     lost = [directory for directory in broker.directories if directory in offline]
@@ -161,7 +165,7 @@ def _directories_offline(
         return partition.directories[partition.replicas.index(broker_id)] in lost
 
     scope = ElectionScope(removed=broker_id)
-    records = list(change_partitions(image, settings, scope, is_lost))
+    records = yield from change_partitions.in_steps(image, settings, scope, is_lost)
     remaining = [directory for directory in broker.directories if directory not in lost]
     records.append(registration_change(broker, directories=remaining))
     return records

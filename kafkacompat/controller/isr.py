@@ -17,6 +17,7 @@ from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
 from kafkacompat.wire.messages.alter_partition_request import PartitionData as RequestedPartition
@@ -32,14 +33,16 @@ ANY_EPOCH = -1
 """Broker epoch that is not to be checked; what version 2, which states none, means."""
 
 
+@Stepped
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
-) -> Result[MetadataRecord, AlterPartitionResponse]:
+) -> Steps[Result[MetadataRecord, AlterPartitionResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH)."""
     current_broker(image, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     changed: dict[tuple[bytes, int], PartitionImage] = {}
     topics: list[TopicData] = []
+    count = 0
     for wanted in request.topics:
         topic = image.topics_by_id.get(wanted.topic_id)
         answers: list[PartitionData] = []
@@ -53,6 +56,9 @@ def alter_partition(
                 partition = changed.get(key, topic.partitions.get(each.partition_index))
                 _alter(image, settings, request.broker_id, topic, partition, each, answer, records, changed)
             answers.append(answer)
+            count += 1
+            if count % RECORDS_A_STEP == 0:
+                yield
         topics.append(TopicData(topic_id=wanted.topic_id, partitions=answers))
     return Result(tuple(records), AlterPartitionResponse(topics=topics))
 

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkacompat.api.context import ControllerTimedOut
 from kafkacompat.controller.balance import (
     balance_interval_ms,
     preferred_elections,
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.records import MetadataRecord
     from kafkacompat.controller.settings import ControllerSettings
+    from kafkacompat.controller.turns import Turns
     from kafkacompat.machine.result import Result
+    from kafkacompat.machine.steps import Stepped, Steps
     from kafkacompat.ports import Clock, TimerHandle, Timers
 
-    Round = Callable[[MetadataImage, ControllerSettings], Result[MetadataRecord, bool]]
+    Round = Stepped[[MetadataImage, ControllerSettings], Result[MetadataRecord, bool]]
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +63,7 @@ class Liveness:
         clock: Clock,
         timers: Timers,
         reach: Reach,
+        turns: Turns,
     ) -> None:
         self.sessions = sessions
         self._machine = machine
@@ -67,6 +71,7 @@ class Liveness:
         self._clock = clock
         self._timers = timers
         self._reach = reach
+        self._turns = turns
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
         self._not_before_ms = 0
@@ -140,16 +145,37 @@ class Liveness:
             self._expiry = self._timers.call_at(due_ms, self._expire)
 
     def _expire(self) -> None:
+        """In its turn: heartbeats that have come before count."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
+        self._decide(self._fence_expired)
+
+    def _decide(self, decision: Callable[[], Steps[None]]) -> None:
+        """What the controller decides by itself: in its turn, and not when that is another leadership's."""
+        epoch = self._machine.active_epoch
+
+        def decide() -> Steps[Deferred[None]]:
+            if self._machine.is_active and self._machine.active_epoch == epoch:
+                yield from decision()
+            return Deferred.of(None)
+
+        try:
+            self._turns.take_steps(decide)
+        except ControllerTimedOut:
+            self.try_again(lambda: self._decide(decision))
+
+    def _fence_expired(self) -> Steps[None]:
+        epoch = self._machine.active_epoch
         for broker_id in self.sessions.expired(self.now_ms()):
-            if not self._fence(broker_id):
+            is_written = yield from self._fence(broker_id)
+            if self._machine.active_epoch != epoch:
+                return
+            if not is_written:
                 self._not_before_ms = self.now_ms() + TRY_AGAIN_MS
                 break
             self.sessions.end(broker_id)
-        if self._machine.is_active:
-            self.schedule()
+        self.schedule()
 
     def _check(self, broker_id: int, attempts: int) -> None:
         """Let others lead if the broker's address refuses a connection, tried so often until it is heard again."""
@@ -192,39 +218,50 @@ class Liveness:
 
     def _leave(self, broker_id: int) -> None:
         """Let others lead what a broker led that is gone; again later while that cannot be written."""
-        image = self.image(but=broker_id)
-        broker = image.brokers.get(broker_id)
-        if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
-            return
-        try:
-            records = leave_broker(image, self._settings, broker_id, broker.epoch).records
-        except Exception as error:
-            report(f"leaving broker {broker_id}", error)
-            written = False
-        else:
-            written = not records or self._machine.append_or_resign(records)
-        if not written:
-            self.try_again(lambda: self._leave(broker_id))
 
-    def _fence(self, broker_id: int) -> bool:
+        def leave() -> Steps[None]:
+            machine, image = self._machine, self.image(but=broker_id)
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
+                return
+            epoch, written = machine.active_epoch, False
+            try:
+                left = yield from leave_broker.in_steps(image, self._settings, broker_id, broker.epoch)
+            except Exception as error:
+                report(f"leaving broker {broker_id}", error)
+            else:
+                if machine.active_epoch != epoch:
+                    return
+                written = not left.records or (yield from machine.append_or_resign(left.records))
+            if not written:
+                self.try_again(lambda: self._leave(broker_id))
+
+        self._decide(leave)
+
+    def _fence(self, broker_id: int) -> Steps[bool]:
         """False when it could not be written, and is to be tried again."""
-        image = self.image(but=broker_id)
+        machine, image = self._machine, self.image(but=broker_id)
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return True
+        epoch = machine.active_epoch
         try:
-            records = fence_broker(image, self._settings, broker_id, broker.epoch).records
+            fenced = yield from fence_broker.in_steps(image, self._settings, broker_id, broker.epoch)
         except Exception as error:
             report(f"fencing broker {broker_id}", error)
             return False
-        if not self._machine.append_or_resign(records):
+        if machine.active_epoch != epoch or not (yield from machine.append_or_resign(fenced.records)):
             return False
         logger.info("broker %d is fenced: its session has expired", broker_id)
         return True
 
     def elect_uncleanly(self) -> None:
         """A setting that allows it has just been changed: not only when its interval is over."""
-        self._elect(unclean_elections)
+
+        def decide() -> Steps[None]:
+            yield from self._elect(unclean_elections)
+
+        self._decide(decide)
 
     def try_again(self, call: Callable[[], None]) -> None:
         """Call in a while, if this node is still the active controller of the same epoch."""
@@ -240,21 +277,29 @@ class Liveness:
         if interval_ms is None:
             return
 
+        def decide() -> Steps[None]:
+            epoch = self._machine.active_epoch
+            more = yield from self._elect(elections)
+            if self._machine.active_epoch == epoch:
+                self._rounds[elections] = self._timers.call_after(AT_ONCE_MS if more else interval_ms, run)
+
         def run() -> None:
             del self._rounds[elections]
-            more = self._elect(elections)
-            if self._machine.is_active:
-                self._rounds[elections] = self._timers.call_after(AT_ONCE_MS if more else interval_ms, run)
+            self._decide(decide)
 
         self._rounds[elections] = self._timers.call_after(interval_ms, run)
 
-    def _elect(self, elections: Round) -> bool:
+    def _elect(self, elections: Round) -> Steps[bool]:
         """True when there is more to do at once. Whatever goes wrong, the next round comes in its time."""
+        machine = self._machine
+        epoch = machine.active_epoch
         try:
-            result = elections(self.image(), self._settings)
+            result = yield from elections.in_steps(self.image(), self._settings)
         except Exception as error:
             report(elections.__name__, error)
             return False
-        if result.records and not self._machine.append_or_resign(result.records):
+        if machine.active_epoch != epoch:
+            return False
+        if result.records and not (yield from machine.append_or_resign(result.records)):
             return False
         return result.response

@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkacompat.api.context import NotController
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.records import MetadataRecord, frame_all
+from kafkacompat.controller.records import MAX_RECORDS_PER_BATCH, MetadataRecord, frame_all
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepper, Steps, at_once, pieces
 from kafkacompat.raft.contracts import NotLeader
+from kafkacompat.raft.packing import PackedValues
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
+    from kafkacompat.ports import Timers
     from kafkacompat.raft.contracts import LoadedBatch
+    from kafkacompat.raft.snapshot_work import SnapshotWriter
 
 logger = logging.getLogger(__name__)
 
@@ -47,21 +52,24 @@ class ProposalQuorum(Protocol):
     def bytes_since_snapshot(self) -> int: ...
 
     def propose(
-        self, values: Sequence[bytes], committed: Callable[[], None], lost: Callable[[], None]
+        self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]
     ) -> int: ...
 
     def when_committed(self, call: Callable[[], None], lost: Callable[[], None]) -> None: ...
 
     def resign_for_room(self, size_bytes: int, error: OSError) -> bool: ...
 
-    def write_snapshot(self, values: Sequence[bytes], end_offset: int, epoch: int) -> None: ...
+    def begin_snapshot(self, end_offset: int, epoch: int) -> SnapshotWriter | None: ...
 
 
 class MetadataMachine:
     """raft.contracts.StateMachine. `attach` the driver before it starts."""
 
-    def __init__(self, core: ControllerCore, *, max_bytes_between_snapshots: int) -> None:
-        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots."""
+    def __init__(
+        self, core: ControllerCore, *, max_bytes_between_snapshots: int, timers: Timers | None = None
+    ) -> None:
+        """`max_bytes_between_snapshots`: metadata.log.max.record.bytes.between.snapshots. Without `timers` nothing is done in
+        steps."""
         self.core = core
         """With what is proposed and not committed yet, while this node is active."""
         self.image = MetadataImage()
@@ -82,6 +90,7 @@ class MetadataMachine:
         self._kraft_version = 0
         self._waiting: list[tuple[int, Deferred[None]]] = []
         self._last = (NO_OFFSET, NO_EPOCH)
+        self._snapshot = Stepper(timers)
 
     def attach(self, quorum: ProposalQuorum) -> None:
         self._quorum = quorum
@@ -123,6 +132,9 @@ class MetadataMachine:
             self.core.load_values(batch.values)
         self._last = (batch.last_offset, batch.epoch)
 
+    def apply_part(self, values: Sequence[bytes]) -> None:
+        self.core.load_values(values)
+
     def caught_up(self) -> None:
         if self.is_active:
             return
@@ -154,19 +166,31 @@ class MetadataMachine:
         NotController when this node is not active, or is so no more because its log takes no records; OSError where nobody else
         could lead. Nothing of the records stays then.
         """
+        at_once(self._append_in_steps(records))
+
+    def _append_in_steps(self, records: Sequence[MetadataRecord]) -> Steps[None]:
         if not self.is_active:
             raise NotController
-        quorum, core = self.quorum, self.core
-        before = core.mark()
-        values = frame_all(records)
+        epoch, quorum, core = self.active_epoch, self.quorum, self.core
+        # Replayed first: a record that does not fit must not reach the log.
+        replayer, packed = core.mark(), PackedValues()
+        for number, piece in enumerate(pieces(records)):
+            if number:
+                yield
+                if self.active_epoch != epoch:
+                    raise NotController
+            replayer.apply_records(piece)
+            packed.add(frame_all(piece))
+        if core.image.features.get(KRAFT_VERSION, 0) > replayer.image.features.get(KRAFT_VERSION, 0):
+            replayer.set_kraft_version(self._kraft_version)  # raised between two steps
+        image = replayer.publish(quorum.next_offset + len(records) - 1, quorum.epoch)
+        before, after = core.mark(), replayer.copy()
+        core.revert(replayer)
         try:
-            # Replayed first: a record that does not fit must not reach the log.
-            image = core.accept(records, quorum.next_offset + len(records) - 1, quorum.epoch)
-            after = core.mark()
-            quorum.propose(values, lambda: self._commit(image, after), _nothing)
+            quorum.propose(packed, lambda: self._commit(image, after), _nothing)
         except OSError as error:
             core.revert(before)
-            if quorum.resign_for_room(sum(map(len, values)), error):
+            if quorum.resign_for_room(packed.size_bytes, error):
                 raise NotController from error
             raise
         except NotLeader as error:
@@ -176,11 +200,20 @@ class MetadataMachine:
             core.revert(before)
             raise
 
-    def append_or_resign(self, records: Sequence[MetadataRecord]) -> bool:
+    def append_all(self, records: Sequence[MetadataRecord], *, is_atomic: bool) -> Steps[None]:
+        """As `append`, in steps between which nothing else may be appended (controller/turns.py).
+
+        Not atomic: as several batches where there are very many records, each of which makes sense without the next.
+        """
+        size = len(records) if is_atomic else MAX_RECORDS_PER_BATCH
+        for batch in pieces(records, max(size, 1)):
+            yield from self._append_in_steps(batch)
+
+    def append_or_resign(self, records: Sequence[MetadataRecord]) -> Steps[bool]:
         """What the controller decides by itself, with nobody to answer. False: not written, and to be decided anew later, by
         this node or by the next active controller."""
         try:
-            self.append(records)
+            yield from self.append_all(records, is_atomic=False)
         except NotController:
             return False
         except OSError as error:
@@ -196,10 +229,15 @@ class MetadataMachine:
 
         Fails with NotController when leadership is lost before: the outcome is unknown.
         """
+        return at_once(self.submit_in_steps(result))
+
+    def submit_in_steps(
+        self, result: Result[MetadataRecord, T], *, is_atomic: bool = True
+    ) -> Steps[Deferred[T]]:
         if not self.is_active:
             raise NotController
         if result.records:
-            self.append(result.records)
+            yield from self.append_all(result.records, is_atomic=is_atomic)
         return self.after_commit(result.response)
 
     def after_commit(self, response: T) -> Deferred[T]:
@@ -234,12 +272,34 @@ class MetadataMachine:
             self.write_snapshot()
 
     def write_snapshot(self) -> None:
-        """Of the newest committed image, unless a metadata transaction is open."""
-        from kafkacompat.controller.snapshot_records import image_records
-
+        """Of the newest committed image, unless a metadata transaction is open or a snapshot is being made already."""
         image = self.image
-        if image.offset >= 0 and not self._committed.in_transaction:
-            self.quorum.write_snapshot(frame_all(list(image_records(image))), image.offset + 1, image.epoch)
+        if image.offset < 0 or self._committed.in_transaction or self._snapshot.is_busy:
+            return
+        writer = self.quorum.begin_snapshot(image.offset + 1, image.epoch)
+        if writer is not None:
+            self._snapshot.run(_snapshot_values(image, writer), lambda outcome: _written(writer, outcome))
+
+
+def _snapshot_values(image: MetadataImage, writer: SnapshotWriter) -> Steps[None]:
+    """The image is a value: it stays what it was while this goes on."""
+    from kafkacompat.controller.snapshot_records import image_records
+
+    records = image_records(image)
+    writer.add(frame_all(list(islice(records, RECORDS_A_STEP))))
+    while piece := list(islice(records, RECORDS_A_STEP)):
+        yield
+        writer.add(frame_all(piece))
+
+
+def _written(writer: SnapshotWriter, outcome: Callable[[], None]) -> None:
+    try:
+        outcome()
+    except Exception as error:
+        writer.give_up()
+        report("making a snapshot of the metadata", error)
+    else:
+        writer.finish()
 
 
 def _nothing() -> None:

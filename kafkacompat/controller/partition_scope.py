@@ -15,6 +15,7 @@ from kafkacompat.controller.partition_change import PartitionChange
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 
 
 def leader_acceptor(image: MetadataImage, partition: PartitionImage) -> Callable[[int], bool]:
@@ -52,12 +53,15 @@ def change_of(
     return None if record is None else MetadataRecord(record, partition_version(level))
 
 
-def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> MetadataImage:
+@Stepped
+def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Steps[MetadataImage]:
     """The image as it will be with these records, for a command whose second step must see its first."""
     if not records:
         return image
     builder = ImageBuilder(image)
-    for record in records:
+    for number, record in enumerate(records, 1):
         assert record.message.API_KEY is not None
         builder.apply(record.message.API_KEY, record.message)
+        if number % RECORDS_A_STEP == 0:
+            yield
     return builder.build(image.offset, image.epoch)

@@ -16,6 +16,7 @@ from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -82,13 +83,15 @@ def is_reassigning(partition: PartitionImage) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
+@Stepped
 def alter_partition_reassignments(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
-) -> Result[MetadataRecord, AlterPartitionReassignmentsResponse]:
+) -> Steps[Result[MetadataRecord, AlterPartitionReassignmentsResponse]]:
     if not request.topics:
         return Result((), AlterPartitionReassignmentsResponse(error_message=""))
     records: dict[tuple[str, int], MetadataRecord] = {}
     responses: list[ReassignableTopicResponse] = []
+    count = 0
     for topic in request.topics:
         answers: list[ReassignablePartitionResponse] = []
         for partition in topic.partitions:
@@ -107,6 +110,9 @@ def alter_partition_reassignments(
             except ReassignmentRefused as refusal:
                 answer.error_code, answer.error_message = refusal.code, refusal.message
             answers.append(answer)
+            count += 1
+            if count % RECORDS_A_STEP == 0:
+                yield
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,

@@ -18,6 +18,8 @@ from kafkacompat.wire.message import Message
 FRAME_VERSION = 1
 MAX_RECORDS_PER_OPERATION = 10_000
 """One user operation's bound, Kafka's constant of the same meaning."""
+MAX_RECORDS_PER_BATCH = 10_000
+"""Of what need not be one batch; Kafka's."""
 
 _MODULES: dict[int, tuple[str, str]] = {
     0: ("register_broker_record", "RegisterBrokerRecord"),

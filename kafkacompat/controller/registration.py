@@ -13,10 +13,12 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
 
 
+@Stepped
 def broker_registration(
     image: MetadataImage,
     settings: ControllerSettings,
@@ -24,13 +26,13 @@ def broker_registration(
     request: BrokerRegistrationRequest,
     next_offset: int,
     is_live: Callable[[BrokerImage], bool],
-) -> Result[MetadataRecord, BrokerRegistrationResponse]:
+) -> Steps[Result[MetadataRecord, BrokerRegistrationResponse]]:
     """`next_offset`: where the first of the records would go; `is_live`: whether what is registered may still run.
 
     Raises BrokerRefused.
     """
     existing = image.brokers.get(request.broker_id)
     live = existing is not None and is_live(existing)
-    result = register_broker(image, settings, request, next_offset, live)
+    result = yield from register_broker.in_steps(image, settings, request, next_offset, live)
     sessions.registered(request.broker_id, result.response, next_offset + len(result.records) - 1)
     return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.replay import ImageBuilder, ReplayError
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.records import MetadataRecord
 
 BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 
@@ -48,6 +51,10 @@ class Replayer:
                 self._held.append((api_key, message))
             else:
                 apply(api_key, message)
+
+    def apply_records(self, records: Iterable[MetadataRecord]) -> None:
+        """A command's, in order."""
+        self.apply((record.message.API_KEY or 0, record.message) for record in records)
 
     def set_kraft_version(self, level: int) -> None:
         if self._builder is None:

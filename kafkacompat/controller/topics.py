@@ -19,6 +19,7 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.ids import METADATA_TOPIC, Uuid
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.ports import Random
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
@@ -69,9 +70,10 @@ class _Placed:
     isr: tuple[int, ...]
 
 
+@Stepped
 def create_topics(
     image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest
-) -> Result[MetadataRecord, CreateTopicsResponse]:
+) -> Steps[Result[MetadataRecord, CreateTopicsResponse]]:
     names = [topic.name for topic in request.topics]
     repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     wanted = [
@@ -85,9 +87,13 @@ def create_topics(
         every = [_refused_topic(name, ErrorCode.POLICY_VIOLATION, text) for name in dict.fromkeys(names)]
         return Result((), CreateTopicsResponse(topics=every))
     normalized = {name.replace(".", "_"): name for name in image.topics if "." in name or "_" in name}
+    made = 0
     for topic in wanted:
+        if len(records) - made >= RECORDS_A_STEP:
+            made = len(records)
+            yield
         try:
-            result = _create_topic(image, settings, random, topic, normalized, records)
+            result = yield from _create_topic(image, settings, random, topic, normalized, records)
         except Refused as refusal:
             result = _refused_topic(topic.name, refusal.code, refusal.message)
         results.append(result)
@@ -124,7 +130,7 @@ def _create_topic(
     topic: CreatableTopic,
     normalized: dict[str, str],
     records: list[MetadataRecord],
-) -> CreatableTopicResult:
+) -> Steps[CreatableTopicResult]:
     flaw = topic_name_flaw(topic.name)
     if topic.name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
@@ -147,7 +153,7 @@ def _create_topic(
     except ConfigRefused as refusal:
         raise Refused(refusal.code, refusal.message) from refusal
     if topic.assignments:
-        placed = _assigned(image, topic)
+        placed = yield from _assigned(image, topic)
     elif topic.replication_factor < -1 or topic.replication_factor == 0:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
@@ -160,7 +166,7 @@ def _create_topic(
         if factor == -1:
             factor = settings.static.int("default.replication.factor")
         try:
-            placed = _place(image, count, factor, random)
+            placed = yield from _place(image, count, factor, random)
         except PlacementRefused as refusal:
             text = f"Unable to replicate the partition {factor} time(s): {refusal}"
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text) from refusal
@@ -179,7 +185,7 @@ def _create_topic(
     )
     if MIN_INSYNC_REPLICAS in overrides and elr_enabled(image.features):
         records.append(MetadataRecord(ClearElrRecord(topic_name=topic.name), 0))
-    records.extend(_partition_records(image, topic_id, 0, placed))
+    records.extend((yield from _partition_records(image, topic_id, 0, placed)))
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -191,7 +197,7 @@ def _create_topic(
     )
 
 
-def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[_Placed]:
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> Steps[list[_Placed]]:
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
         raise Refused(ErrorCode.INVALID_REQUEST, text)
@@ -207,6 +213,8 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[_Placed]:
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         by_index[index] = _check_assignment(image, assignment.broker_ids, factor, index)
         factor = len(assignment.broker_ids)
+        if len(by_index) % RECORDS_A_STEP == 0:
+            yield
     if any(index not in by_index for index in range(len(by_index))):
         text = "partitions should be a consecutive 0-based integer sequence"
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
@@ -242,41 +250,44 @@ def _check_assignment(
     return _Placed(tuple(brokers), isr)
 
 
-def _place(image: MetadataImage, partitions: int, factor: int, random: Random) -> list[_Placed]:
+def _place(image: MetadataImage, partitions: int, factor: int, random: Random) -> Steps[list[_Placed]]:
     placed: list[_Placed] = []
     for replicas in place_partitions(image.brokers.values(), partitions, factor, random):
         isr = tuple(broker for broker in replicas if is_active(image, broker))
         if not isr:
             raise PlacementRefused("All brokers are currently fenced or in controlled shutdown.")
         placed.append(_Placed(replicas, isr))
+        if len(placed) % RECORDS_A_STEP == 0:
+            yield
     return placed
 
 
 def _partition_records(
     image: MetadataImage, topic_id: Uuid, first_index: int, placed: Iterable[_Placed]
-) -> list[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     version = partition_version(metadata_version(image.features))
-    return [
-        MetadataRecord(
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=list(each.replicas),
-                isr=list(each.isr),
-                leader=each.isr[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=[default_directory(image, broker) for broker in each.replicas] if version else [],
-            ),
-            version,
+    records: list[MetadataRecord] = []
+    for index, each in enumerate(placed, first_index):
+        record = PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(each.replicas),
+            isr=list(each.isr),
+            leader=each.isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[default_directory(image, broker) for broker in each.replicas] if version else [],
         )
-        for index, each in enumerate(placed, first_index)
-    ]
+        records.append(MetadataRecord(record, version))
+        if len(records) % RECORDS_A_STEP == 0:
+            yield
+    return records
 
 
+@Stepped
 def create_partitions(
     image: MetadataImage, random: Random, request: CreatePartitionsRequest
-) -> Result[MetadataRecord, CreatePartitionsResponse]:
+) -> Steps[Result[MetadataRecord, CreatePartitionsResponse]]:
     names = [topic.name for topic in request.topics]
     repeated = (
         sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
@@ -293,7 +304,7 @@ def create_partitions(
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
         try:
-            added = _add_partitions(image, random, topic)
+            added = yield from _add_partitions(image, random, topic)
             if len(records) + len(added) > MAX_RECORDS_PER_OPERATION:
                 raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
             records.extend(added)
@@ -305,7 +316,7 @@ def create_partitions(
 
 def _add_partitions(
     image: MetadataImage, random: Random, request: CreatePartitionsTopic
-) -> list[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     topic = image.topics.get(request.name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_TEXT)
@@ -327,15 +338,16 @@ def _add_partitions(
                 f"Attempted to add {additional} additional partition(s), but only "
                 f"{len(request.assignments)} assignment(s) were specified.",
             )
-        placed = [
-            _check_assignment(image, assignment.broker_ids, factor, current + position)
-            for position, assignment in enumerate(request.assignments)
-        ]
+        placed = []
+        for position, assignment in enumerate(request.assignments):
+            placed.append(_check_assignment(image, assignment.broker_ids, factor, current + position))
+            if len(placed) % RECORDS_A_STEP == 0:
+                yield
     elif additional > MAX_RECORDS_PER_OPERATION:
         raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
     else:
         try:
-            placed = _place(image, additional, factor, random)
+            placed = yield from _place(image, additional, factor, random)
         except PlacementRefused as refusal:
             raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, str(refusal)) from refusal
-    return _partition_records(image, topic.id, current, placed)
+    return (yield from _partition_records(image, topic.id, current, placed))

@@ -12,15 +12,17 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from kafkacompat.wire.messages.unregister_broker_response import UnregisterBrokerResponse
 
 
+@Stepped
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, request: UnregisterBrokerRequest
-) -> Result[MetadataRecord, UnregisterBrokerResponse]:
+) -> Steps[Result[MetadataRecord, UnregisterBrokerResponse]]:
     """Raises BrokerRefused (BROKER_ID_NOT_REGISTERED)."""
     broker_id = request.broker_id
     broker = image.brokers.get(broker_id)
@@ -29,7 +31,9 @@ def unregister_broker(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
     scope = ElectionScope(removed=broker_id)
-    records = list(change_partitions(image, settings, scope, lambda partition: broker_id in partition.isr))
+    records = yield from change_partitions.in_steps(
+        image, settings, scope, lambda partition: broker_id in partition.isr
+    )
     records.append(MetadataRecord(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))
     if len(records) > MAX_RECORDS_PER_OPERATION:
         raise BrokerRefused(

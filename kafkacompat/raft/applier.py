@@ -1,7 +1,8 @@
 """Committed batches on their way to the state machine, in log order, once each.
 
 Duty: read what others wrote from the log; tell proposers of this node what became of theirs. Decides nothing: offsets and the
-end of leadership are told to it. Knows no record's meaning.
+end of leadership are told to it. Knows no record's meaning. A batch or snapshot of many records goes to the machine in parts, a
+step of the loop each; what is committed meanwhile follows behind.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.machine.steps import RECORDS_A_STEP, Steps, at_once
 from kafkacompat.raft import control_records
 from kafkacompat.raft.batches import BrokenBatch, headers
 from kafkacompat.raft.contracts import LoadedBatch, MetadataLog, MetadataLogProblem, StateMachine
@@ -39,50 +42,108 @@ class Own:
 
 
 class Applier:
-    def __init__(self, log: MetadataLog, machine: StateMachine, applied: int) -> None:
+    def __init__(
+        self,
+        log: MetadataLog,
+        machine: StateMachine,
+        later: Callable[[Callable[[], None]], None] | None,
+        caught_up: Callable[[], None],
+    ) -> None:
+        """`later` calls in the loop's next turn; None while nothing is served yet, and all is done at once. `caught_up` is called
+        when everything told so far is applied."""
         self._log = log
         self._machine = machine
-        self.applied = applied
+        self.later = later
+        self._caught_up = caught_up
+        self.applied = 0
         """All below it has gone to the machine."""
         self.last_timestamp_ms = 0
         self._own: deque[Own] = deque()
         """In log order, all behind what others wrote."""
         self._unpublished = False
+        self._committed = 0
+        self._snapshot: tuple[OffsetAndEpoch | None, SnapshotContent] | None = None
+        self._work: Steps[None] | None = None
 
     def appended(self, own: Own) -> None:
         self._own.append(own)
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._own)
+        return bool(self._own) or self._work is not None
 
     def load(self, snapshot_id: OffsetAndEpoch | None, content: SnapshotContent) -> None:
         """The state anew; None for the 0-0 snapshot."""
-        end_offset, epoch = snapshot_id if snapshot_id is not None else (0, -1)
-        self._machine.load_snapshot(
-            LoadedBatch(content.values, end_offset - 1, epoch, content.kraft_version, True)
-        )
-        self.applied = end_offset
-        self.last_timestamp_ms = content.last_contained_timestamp_ms
-        self._machine.caught_up()
+        if self._work is not None:
+            # What is left of a batch below the snapshot is in it.
+            self._work.close()
+            self._work = None
+        self._snapshot = snapshot_id, content
+        self._go_on()
 
     def advance(self, offset: int) -> None:
         """Everything below offset is committed. MetadataLogProblem when the log cannot be read."""
+        self._committed = max(self._committed, offset)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._work is None:
+            self._work = self._apply_all()
+            self._step(self._work)
+
+    def _step(self, work: Steps[None]) -> None:
+        if work is not self._work:
+            return  # a snapshot has taken its place
+        if self.later is None:
+            at_once(work)
+        else:
+            try:
+                next(work)
+            except StopIteration:
+                pass
+            else:
+                if work is self._work:
+                    self.later(lambda: self._step(work))
+                return
+        if work is self._work:
+            self._work = None
+            self._caught_up()
+
+    def _apply_all(self) -> Steps[None]:
         own = self._own
         while True:
+            offset = self._committed
             limit = min(offset, own[0].base_offset) if own else offset
-            if self.applied < limit:
+            if self._snapshot is not None:
+                snapshot, self._snapshot = self._snapshot, None
+                yield from self._load(*snapshot)
+            elif self.applied < limit:
                 if self.applied < self._log.log_start_offset:
                     # A snapshot has taken the log's place meanwhile; it is handed over next.
                     break
-                self._apply_read(limit)
+                yield from self._apply_read(limit)
             elif own and own[0].end_offset <= offset:
                 self._apply_own(own.popleft())
             else:
                 break
         if self._unpublished:
-            self._unpublished = False
-            self._machine.caught_up()
+            self._publish()
+
+    def _publish(self) -> None:
+        self._unpublished = False
+        self._machine.caught_up()
+
+    def _load(self, snapshot_id: OffsetAndEpoch | None, content: SnapshotContent) -> Steps[None]:
+        end_offset, epoch = snapshot_id if snapshot_id is not None else (0, -1)
+        values = content.values
+        first = values[:RECORDS_A_STEP]
+        self._machine.load_snapshot(LoadedBatch(first, end_offset - 1, epoch, content.kraft_version, True))
+        for start in range(RECORDS_A_STEP, len(values), RECORDS_A_STEP):
+            yield
+            self._machine.apply_part(values[start : start + RECORDS_A_STEP])
+        self.applied = end_offset
+        self.last_timestamp_ms = content.last_contained_timestamp_ms
+        self._publish()
 
     def _apply_own(self, own: Own) -> None:
         if own.end_offset > own.base_offset:
@@ -93,8 +154,7 @@ class Applier:
             self._unpublished = True
         if own.committed is not None:
             if self._unpublished:
-                self._unpublished = False
-                self._machine.caught_up()
+                self._publish()
             own.committed()
 
     def lose(self, last_epoch: int) -> None:
@@ -105,28 +165,41 @@ class Applier:
             if each.lost is not None:
                 each.lost()
 
-    def _apply_read(self, limit: int) -> None:
+    def _apply_read(self, limit: int) -> Steps[None]:
+        """Batches below limit; as many as one read gives."""
         records = self._log.read(self.applied, READ_CHUNK_BYTES, limit, True).records
         view = memoryview(records if isinstance(records, bytes) else records.read())
         before = self.applied
+        count = 0
         try:
             for header in headers(view):
                 if before <= header.last_offset < limit:
-                    self._apply_batch(view, header)
+                    count = yield from self._apply_batch(view, header, count)
         except (BrokenBatch, BrokenSnapshot, RecordMalformed, WireError) as error:
             raise MetadataLogProblem(f"the metadata log, near offset {self.applied}: {error}") from error
         if self.applied == before:
             raise MetadataLogProblem(f"the metadata log has no whole batch at offset {before}")
 
-    def _apply_batch(self, view: memoryview, header: BatchHeader) -> None:
+    def _apply_batch(self, view: memoryview, header: BatchHeader, count: int) -> Steps[int]:
+        """`count` records of this step are done already; returns how many are then."""
         kraft_version: int | None = None
         values: list[bytes] = []
-        for record in batch_records(view, header):
-            if not header.is_control:
-                values.append(record.value or b"")
-            elif parse_control_key(record.key) == ControlType.KRAFT_VERSION:
+        records = batch_records(view, header)
+        if not header.is_control:
+            while True:
+                values = [record.value or b"" for record in islice(records, RECORDS_A_STEP - count)]
+                count += len(values)
+                if count < RECORDS_A_STEP:
+                    break
+                self._machine.apply_part(values)
+                values = []
+                yield
+                count = 0
+        for record in records:
+            if parse_control_key(record.key) == ControlType.KRAFT_VERSION:
                 kraft_version = control_records.parse_kraft_version(record.value or b"")
         self.applied = header.last_offset + 1
         self.last_timestamp_ms = header.max_timestamp_ms
         self._unpublished = True
         self._machine.apply(LoadedBatch(values, header.last_offset, header.leader_epoch, kraft_version))
+        return count

@@ -45,7 +45,12 @@ class StateMachine(Protocol):
     """Fed by the driver, always between two of its steps, so that any of these may propose."""
 
     def load_snapshot(self, batch: LoadedBatch) -> None:
-        """Forget everything; this is the state. `last_offset` is -1 for the 0-0 snapshot, which holds no values."""
+        """Forget everything; this is the state, with the parts that follow. `last_offset` is -1 for the 0-0 snapshot, which holds
+        no values."""
+        ...
+
+    def apply_part(self, values: Sequence[bytes]) -> None:
+        """More values of the snapshot, or the first ones of the batch whose last ones `apply` brings."""
         ...
 
     def apply(self, batch: LoadedBatch) -> None:

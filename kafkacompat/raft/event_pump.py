@@ -45,8 +45,8 @@ class EventPump:
         self._events: deque[effect.Event] = deque()
         self._outbox: deque[Callable[[], None]] = deque()
         """Bounded by what one step asks for, and what its calls ask for in turn."""
-        self._held: list[effect.Effect] = []
-        """What is left of a step whose next effect waits for room."""
+        self._held: list[effect.Effect] | None = None
+        """What is left of a step that waits for room, or for an effect that takes long."""
         self._stepping = False
         self._draining = False
         self.is_starting = False
@@ -54,7 +54,7 @@ class EventPump:
 
     @property
     def is_held(self) -> bool:
-        return bool(self._held)
+        return self._held is not None
 
     def boot(self, core: QuorumCore, effects: list[effect.Effect], calls: Callable[[], None]) -> None:
         """Carry out the core's first effects, then what waits in the outbox behind `calls`. What goes wrong here passes through:
@@ -95,23 +95,25 @@ class EventPump:
             self.halt(problem)
         self.run()
 
-    def hold(self, effects: list[effect.Effect]) -> None:
-        """Out of a list of effects: the first of these waits for room, and is tried again until it is carried out.
+    def hold(self, effects: list[effect.Effect], try_again_ms: int | None = TRY_AGAIN_MS) -> None:
+        """Out of a list of effects: what is left of it waits, and is tried again in a while, or when `go_on` says so.
 
         Events wait meanwhile. They are bounded by the connections they came by, as each has one answer coming.
         """
         self._held = effects
-        self._timers.call_after(TRY_AGAIN_MS, self._try_again)
+        if try_again_ms is not None:
+            self._timers.call_after(try_again_ms, self.go_on)
 
-    def _try_again(self) -> None:
-        if not self.is_closed:
-            self._step(None)
+    def go_on(self, first: Callable[[], None] | None = None) -> None:
+        """With what is held; `first` belongs to the same step."""
+        if self._held is not None and not self.is_closed:
+            self._step(None, first)
             self.run()
 
     def run(self) -> None:
         if self._stepping or self.is_closed:
             return
-        while self._events and not self._held and not self.is_closed:
+        while self._events and self._held is None and not self.is_closed:
             self._step(self._events.popleft())
         self._plan_tick()
         if self._draining:
@@ -125,12 +127,14 @@ class EventPump:
         finally:
             self._draining = False
 
-    def _step(self, event: effect.Event | None) -> None:
+    def _step(self, event: effect.Event | None, first: Callable[[], None] | None = None) -> None:
         """None: what is held."""
         self._stepping = True
         try:
+            if first is not None:
+                first()
             if event is None:
-                effects, self._held = self._held, []
+                effects, self._held = self._held or [], None
             else:
                 effects = self.core.step(event, self._clock.monotonic_ms())
             self._carry_out(effects)
@@ -141,7 +145,7 @@ class EventPump:
 
     def _plan_tick(self) -> None:
         """An earlier timer stays: when it fires, the next one is set."""
-        wake_ms = NEVER_MS if self.is_closed or self._held else self.core.wake_ms
+        wake_ms = NEVER_MS if self.is_closed or self.is_held else self.core.wake_ms
         if wake_ms >= self._timer_at_ms:
             return
         if self._timer is not None:
@@ -175,4 +179,4 @@ class EventPump:
             self._timer = None
         self._events.clear()
         self._outbox.clear()
-        self._held = []
+        self._held = None

@@ -158,6 +158,8 @@ def snapshot_installed(state: QuorumState, event: effect.SnapshotInstalled) -> N
     state.advance(event.snapshot_id.offset)
     if state.follower is not None:
         state.follower.download = None
+        # It was busy with the leader's own bytes meanwhile.
+        _heard_from_leader(state, state.follower)
 
 
 # Asking.

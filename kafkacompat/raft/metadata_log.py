@@ -16,7 +16,7 @@ from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
-from kafkacompat.raft.snapshot import MAX_BATCH_BYTES
+from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.storage import METADATA_PARTITION
 from kafkacompat.records.batch import parse_header
 from kafkacompat.records.validated import ValidatedBatch

@@ -27,6 +27,7 @@ from kafkacompat.raft.contracts import (
 )
 from kafkacompat.raft.event_pump import EventPump
 from kafkacompat.raft.messages import Response
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_calls import QuorumCalls
 from kafkacompat.raft.quorum_files import QuorumFiles
@@ -35,7 +36,8 @@ from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.quorum_view import QuorumView
 from kafkacompat.raft.roles import QuorumViolation, Role
 from kafkacompat.raft.room import RoomWatch
-from kafkacompat.raft.snapshot import BrokenSnapshot
+from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent
+from kafkacompat.raft.snapshot_work import SnapshotWork, SnapshotWriter
 from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.errors import ErrorCode
@@ -54,6 +56,7 @@ class QuorumDriver(QuorumView):
         log: MetadataLog,
         disk: Disk,
         workers: Workers,
+        snapshot_workers: Workers | None = None,
         clock: Clock,
         timers: Timers,
         random: Random,
@@ -63,7 +66,7 @@ class QuorumDriver(QuorumView):
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """`directory` is `<metadata.log.dir>/__cluster_metadata-0`; `listener_name` the default controller listener; `fail`
-        halts the node."""
+        halts the node; `workers` sync the log and nothing else where `snapshot_workers` are given."""
         self._member = member
         self._settings = settings
         self._directory = directory
@@ -76,6 +79,9 @@ class QuorumDriver(QuorumView):
         self._note = note
         self._pump = EventPump(clock, timers, self._carry_out, fail)
         self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter, note)
+        self._snapshots = SnapshotWork(
+            self._files.snapshots, snapshot_workers or workers, clock, timers, note
+        )
         self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(effect.RoomFound()))
         self._led_epoch = -1
         """The epoch this node leads as far as the machine was told; -1: none."""
@@ -101,13 +107,14 @@ class QuorumDriver(QuorumView):
         self._calls.core = core
         high_watermark = loaded.snapshot_id.offset if loaded.snapshot_id is not None else NO_OFFSET
         self._files.log.set_high_watermark(max(high_watermark, 0))
-        self._applier = Applier(self._files.log, machine, 0)
+        self._applier = Applier(self._files.log, machine, None, self._maybe_active)
         if loaded.content is not None:
             self._pump.later(partial(self._applier.load, loaded.snapshot_id, loaded.content))
         self._applier.last_timestamp_ms = loaded.last_timestamp_ms
         self._pump.boot(
             core, core.boot(stored, high_watermark, self._clock.monotonic_ms()), self._name_first_leader
         )
+        self._applier.later = self._apply_later
 
     def _name_first_leader(self) -> None:
         core = self._core
@@ -122,6 +129,9 @@ class QuorumDriver(QuorumView):
                 if self._pump.is_starting or not self._room.holds(each, error):
                     raise
                 self._pump.hold(effects[place:])
+                return
+            if type(each) is effect.InstallSnapshot:
+                self._pump.hold(effects[place + 1 :], None)
                 return
         core = self._core
         if self._led_epoch >= 0 and (core.leader is None or core.epoch != self._led_epoch):
@@ -225,22 +235,31 @@ class QuorumDriver(QuorumView):
         self._files.snapshots.write_part(each.snapshot_id, each.position, each.data)
 
     def _install(self, each: effect.InstallSnapshot) -> None:
+        """Begin to; the effects and events behind it wait until it is done."""
         snapshot_id = each.snapshot_id
-        content = self._files.install(snapshot_id)
+
+        def parsed(content: SnapshotContent | BrokenSnapshot) -> None:
+            self._pump.go_on(lambda: self._installed(each, content))
+
+        self._snapshots.install(snapshot_id, parsed, self._pump.halt)
+
+    def _installed(self, each: effect.InstallSnapshot, content: SnapshotContent | BrokenSnapshot) -> None:
+        snapshot_id = each.snapshot_id
         if isinstance(content, BrokenSnapshot):
             self._note(f"the leader's snapshot {snapshot_id} is not taken: {content}")
             self._pump.enter_next(effect.SnapshotBroken(snapshot_id))
             return
+        self._files.installed(snapshot_id)
         self._pump.later(partial(self._applier.load, snapshot_id, content))
         voters = VoterSet(content.voters) if content.voters else None
         self._pump.enter_next(
             effect.SnapshotInstalled(snapshot_id, each.size_bytes, voters, content.kraft_version)
         )
 
-    def write_snapshot(self, values: Sequence[bytes], end_offset: int, epoch: int) -> None:
+    def begin_snapshot(self, end_offset: int, epoch: int) -> SnapshotWriter | None:
         """A snapshot of everything below end_offset, which is applied and at a batch boundary; older log and snapshots may go.
 
-        Any role. OSError passes through and nothing has changed.
+        Any role. None where it is there, where another is under way, or a moment after one that could not be written.
         """
         log, voters = self._core.log, self._core.voters
         snapshot_id = OffsetAndEpoch(end_offset, epoch)
@@ -248,29 +267,46 @@ class QuorumDriver(QuorumView):
             raise ValueError(
                 f"a snapshot at {end_offset} is ahead of what is applied ({self._applier.applied})"
             )
-        if snapshot_id in log.snapshots or end_offset <= log.start:
-            return
-        previous = log.latest_snapshot
-        size = self._files.freeze(
-            snapshot_id, values, self._applier.last_timestamp_ms, *voters.at(end_offset)
+        if snapshot_id in log.snapshots or end_offset <= log.start or not self._snapshots.may_begin:
+            return None
+        counted = self._files.bytes_since_snapshot
+
+        def frozen(size: int) -> None:
+            self._pump.guarded(lambda: self._frozen(snapshot_id, size, counted))
+
+        return self._snapshots.begin(
+            snapshot_id, self._applier.last_timestamp_ms, *voters.at(end_offset), frozen
         )
+
+    def _frozen(self, snapshot_id: OffsetAndEpoch, size: int, counted: int) -> None:
+        log = self._core.log
+        if snapshot_id.offset <= log.start:
+            # The leader's own snapshot has come meanwhile, and the log begins behind this one.
+            self._files.snapshots.remove(snapshot_id)
+            return
+        files = self._files
+        files.bytes_since_snapshot = max(0, files.bytes_since_snapshot - counted)
+        previous = log.latest_snapshot
         self._pump.enter(effect.SnapshotFrozen(snapshot_id, size))
         leader = self._core.leader
-        alone = leader is not None and len(voters.latest) == 1 and not leader.observers
+        alone = leader is not None and len(self._core.voters.latest) == 1 and not leader.observers
         # Others may still fetch what the snapshot before this one does not hold.
         keep = snapshot_id if alone else previous
-        if keep is not None and log.start < keep.offset <= log.durable_end:
-            self._files.trim(keep)
+        if keep is not None and log.start < keep.offset <= log.durable_end and not self._pump.is_held:
+            files.trim(keep)
             self._pump.enter(effect.LogTrimmed(keep))
 
     # What is committed, who leads.
 
     def _advance(self, each: effect.AdvanceHighWatermark) -> None:
         self._files.log.set_high_watermark(each.offset)
-        self._pump.later(partial(self._apply, each.offset))
+        self._pump.later(partial(self._applier.advance, each.offset))
 
-    def _apply(self, offset: int) -> None:
-        self._applier.advance(offset)
+    def _apply_later(self, call: Callable[[], None]) -> None:
+        self._timers.call_after(0, lambda: self._pump.guarded(call))
+
+    def _maybe_active(self) -> None:
+        """What was in the log when leadership began is applied now, or other batches were."""
         if self._activation is None:
             return
         epoch, end_offset = self._activation
@@ -292,9 +328,7 @@ class QuorumDriver(QuorumView):
 
     # Proposals.
 
-    def propose(
-        self, values: Sequence[bytes], committed: Callable[[], None], lost: Callable[[], None]
-    ) -> int:
+    def propose(self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]) -> int:
         """Append framed values as one atomic batch; returns the first offset. Exactly one of the two is called, in order.
 
         NotLeader when this node does not lead, MetadataLogProblem when they do not fit one batch; OSError passes through and
@@ -315,7 +349,7 @@ class QuorumDriver(QuorumView):
                 self._pump.halt(problem)
             raise
         own.committed, own.lost = committed, lost
-        self._pump.enter(effect.Propose(self._remember(own), epoch, None, len(values), own.size_bytes))
+        self._pump.enter(effect.Propose(self._remember(own), epoch, None, values.count, own.size_bytes))
         return first
 
     def _remember(self, own: Own) -> int:
@@ -390,6 +424,7 @@ class QuorumDriver(QuorumView):
         """No timer, event or answer any more. The log stays open for its owner."""
         self._pump.close()
         self._room.is_closed = True
+        self._snapshots.close()
 
 
 _CARRY_OUT: dict[type, Callable[[QuorumDriver, Any], None]] = {

@@ -7,7 +7,7 @@ through; after one of them nothing is known of the disk, save where a call says 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.raft import control_records
@@ -15,9 +15,8 @@ from kafkacompat.raft import effects as effect
 from kafkacompat.raft.applier import Own
 from kafkacompat.raft.contracts import LoadedBatch, MetadataLog, MetadataLogProblem
 from kafkacompat.raft.election_state import QUORUM_STATE_FILE, ElectionState, format_election_state
-from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, format_snapshot, pack_values
+from kafkacompat.raft.packing import MAX_BATCH_BYTES, PackedValues
 from kafkacompat.raft.snapshot_store import SnapshotStore
-from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.records.control import build_control_batch
 
 if TYPE_CHECKING:
@@ -80,17 +79,17 @@ class QuorumFiles:
         control = LoadedBatch((), end_offset - 1, epoch, kraft_version)
         return Own(base_offset, end_offset, epoch, now_ms, len(batch), control)
 
-    def append_proposal(self, values: Sequence[bytes], base_offset: int, epoch: int) -> Own:
+    def append_proposal(self, values: PackedValues, base_offset: int, epoch: int) -> Own:
         """MetadataLogProblem when they do not fit one batch; after an OSError nothing has changed."""
         now_ms = self._clock.now_ms()
-        batches = list(pack_values(values, base_offset, epoch, now_ms))
-        if len(batches) != 1:
+        if values.size_bytes > MAX_BATCH_BYTES:
             raise MetadataLogProblem(
-                f"a proposal of {len(values)} records does not fit one batch of the metadata log"
+                f"a proposal of {values.count} records does not fit one batch of the metadata log"
             )
-        self.log.append_batch(batches[0], epoch, now_ms)
-        self.bytes_since_snapshot += len(batches[0])
-        return Own(base_offset, base_offset + len(values), epoch, now_ms, len(batches[0]))
+        batch = values.batch(base_offset, epoch, now_ms)
+        self.log.append_batch(batch, epoch, now_ms)
+        self.bytes_since_snapshot += len(batch)
+        return Own(base_offset, base_offset + values.count, epoch, now_ms, len(batch))
 
     def append_fetched(self, each: effect.AppendFetched) -> None:
         # After a refusal for want of room a part of them may be there already.
@@ -148,31 +147,11 @@ class QuorumFiles:
 
     # Snapshots.
 
-    def install(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent | BrokenSnapshot:
-        """The part file, whole, takes the log's place; what is wrong with it when it is no snapshot, and nothing changed."""
-        try:
-            content = self.snapshots.install_part(snapshot_id)
-        except BrokenSnapshot as error:
-            return error
+    def installed(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The part file, whole and sound, has become a snapshot: it takes the log's place."""
         self.log.truncate_fully_and_start_at(snapshot_id.offset)
         self.snapshots.drop_older(snapshot_id)
         self.bytes_since_snapshot = 0
-        return content
-
-    def freeze(
-        self,
-        snapshot_id: OffsetAndEpoch,
-        values: Sequence[bytes],
-        timestamp_ms: int,
-        voters: VoterSet,
-        kraft_version: int,
-    ) -> int:
-        """The snapshot's size in bytes. After an OSError nothing has changed."""
-        content = SnapshotContent(values, timestamp_ms, kraft_version, voters.voters)
-        data = format_snapshot(content, snapshot_id.epoch, self._clock.now_ms())
-        self.snapshots.freeze(snapshot_id, data)
-        self.bytes_since_snapshot = 0
-        return len(data)
 
     def trim(self, snapshot_id: OffsetAndEpoch) -> None:
         """The log starts at this snapshot's end; older snapshots go."""

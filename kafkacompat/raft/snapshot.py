@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
+from kafkacompat.machine.steps import RECORDS_A_STEP, Steps, at_once
 from kafkacompat.raft import control_records
+from kafkacompat.raft.packing import MAX_BATCH_BYTES, PackedValues
 from kafkacompat.raft.voters import Voter
 from kafkacompat.records.batch import (
     HEADER_SIZE,
     BatchCorrupt,
     BatchHeader,
-    build_batch,
     has_valid_crc,
     iterate_batches,
 )
@@ -24,9 +26,6 @@ from kafkacompat.records.control import ControlType, build_control_batch, parse_
 from kafkacompat.records.record import Record, RecordMalformed, iterate_records
 from kafkacompat.wire.errors import WireError
 
-MAX_BATCH_BYTES = 8 * 1024 * 1024
-"""One atomic batch of the metadata log or a snapshot, Kafka's bound."""
-RECORD_OVERHEAD = 24
 CHECKPOINT_SUFFIX = ".checkpoint"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 
@@ -59,33 +58,70 @@ def pack_values(
     values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int
 ) -> Iterator[bytearray]:
     """Data batches of at most MAX_BATCH_BYTES, all of one timestamp."""
-    start = size = 0
-    for position, value in enumerate(values):
-        needed = len(value) + RECORD_OVERHEAD
-        if position > start and size + needed > MAX_BATCH_BYTES - HEADER_SIZE:
-            yield _data_batch(values[start:position], base_offset + start, epoch, timestamp_ms)
-            start, size = position, 0
-        size += needed
-    if start < len(values):
-        yield _data_batch(values[start:], base_offset + start, epoch, timestamp_ms)
+    while values:
+        packed = PackedValues()
+        taken = packed.add(values, max_bytes=MAX_BATCH_BYTES)
+        yield packed.batch(base_offset, epoch, timestamp_ms)
+        base_offset += taken
+        values = values[taken:]
 
 
-def _data_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytearray:
-    records = [Record(delta, timestamp_ms, None, value) for delta, value in enumerate(values)]
-    return build_batch(records, base_offset=base_offset, leader_epoch=epoch)
+class SnapshotFormat:
+    """A snapshot's bytes, put together piece by piece: `add` values in order, then `finish`."""
+
+    __slots__ = ("_epoch", "_now_ms", "_offset", "_packed", "_parts")
+
+    def __init__(
+        self,
+        epoch: int,
+        now_ms: int,
+        last_contained_timestamp_ms: int,
+        kraft_version: int,
+        voters: tuple[Voter, ...],
+    ) -> None:
+        self._epoch = epoch
+        self._now_ms = now_ms
+        head = [control_records.snapshot_header(last_contained_timestamp_ms)]
+        if kraft_version >= 1:
+            head += [control_records.kraft_version(kraft_version), control_records.voters(voters)]
+        self._parts: list[bytearray] = []
+        self._packed = PackedValues()
+        self._offset = 0
+        self._control(head)
+
+    def _control(self, values: list[tuple[int, bytes]]) -> None:
+        batch = build_control_batch(
+            values, base_offset=self._offset, leader_epoch=self._epoch, timestamp_ms=self._now_ms
+        )
+        self._parts.append(batch)
+        self._offset += len(values)
+
+    def add(self, values: Sequence[bytes]) -> None:
+        while values:
+            taken = self._packed.add(values, max_bytes=MAX_BATCH_BYTES)
+            values = values[taken:]
+            if values:
+                self._close_batch()
+
+    def _close_batch(self) -> None:
+        if self._packed.count:
+            self._parts.append(self._packed.batch(self._offset, self._epoch, self._now_ms))
+            self._offset += self._packed.count
+            self._packed = PackedValues()
+
+    def finish(self) -> list[bytearray]:
+        """The file in parts."""
+        self._close_batch()
+        self._control([control_records.snapshot_footer()])
+        return self._parts
 
 
 def format_snapshot(content: SnapshotContent, epoch: int, now_ms: int) -> bytes:
-    head = [control_records.snapshot_header(content.last_contained_timestamp_ms)]
-    if content.kraft_version >= 1:
-        head += [control_records.kraft_version(content.kraft_version), control_records.voters(content.voters)]
-    out = build_control_batch(head, base_offset=0, leader_epoch=epoch, timestamp_ms=now_ms)
-    for batch in pack_values(content.values, len(head), epoch, now_ms):
-        out += batch
-    foot = [control_records.snapshot_footer()]
-    offset = len(head) + len(content.values)
-    out += build_control_batch(foot, base_offset=offset, leader_epoch=epoch, timestamp_ms=now_ms)
-    return bytes(out)
+    built = SnapshotFormat(
+        epoch, now_ms, content.last_contained_timestamp_ms, content.kraft_version, content.voters
+    )
+    built.add(content.values)
+    return b"".join(built.finish())
 
 
 def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
@@ -103,6 +139,10 @@ def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
 
 def parse_snapshot(data: bytes) -> SnapshotContent:
     """BrokenSnapshot when header or footer are missing or a batch is damaged."""
+    return at_once(parse_in_steps(data))
+
+
+def parse_in_steps(data: bytes) -> Steps[SnapshotContent]:
     view = memoryview(data)
     values: list[bytes] = []
     timestamp: int | None = None
@@ -115,11 +155,15 @@ def parse_snapshot(data: bytes) -> SnapshotContent:
             position = header.position + header.size
             if ended:
                 raise BrokenSnapshot("there is a batch after the footer")
-            for record in batch_records(view, header):
+            records = batch_records(view, header)
+            while not header.is_control:
+                part = [record.value or b"" for record in islice(records, RECORDS_A_STEP)]
+                values += part
+                if len(part) < RECORDS_A_STEP:
+                    break
+                yield
+            for record in records:
                 value = record.value or b""
-                if not header.is_control:
-                    values.append(value)
-                    continue
                 kind = parse_control_key(record.key)
                 if kind == ControlType.SNAPSHOT_HEADER:
                     timestamp = control_records.parse_snapshot_header(value)

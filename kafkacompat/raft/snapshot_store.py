@@ -6,11 +6,11 @@ Duty: files. Knows no role and no record's meaning. Names and the `.part` of a f
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.snapshot import (
-    BrokenSnapshot,
     SnapshotContent,
     parse_snapshot,
     parse_snapshot_name,
@@ -18,7 +18,7 @@ from kafkacompat.raft.snapshot import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Disk, File
+    from kafkacompat.ports import Buffer, Disk, File
 
 PART_SUFFIX = ".part"
 
@@ -62,9 +62,14 @@ class SnapshotStore:
         finally:
             file.close()
 
-    def freeze(self, snapshot_id: OffsetAndEpoch, data: bytes) -> None:
-        """Durable under its name when this returns."""
+    def freeze(self, snapshot_id: OffsetAndEpoch, parts: Sequence[Buffer]) -> int:
+        """Durable under its name when this returns its size. Blocks, for a worker."""
+        data = b"".join(parts)
         self._disk.write_atomic(self.path(snapshot_id), data)
+        return len(data)
+
+    def remove(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._disk.remove(self.path(snapshot_id))
 
     def drop_older(self, snapshot_id: OffsetAndEpoch) -> None:
         for each in self.found():
@@ -76,28 +81,21 @@ class SnapshotStore:
     def write_part(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
         """Position 0 begins anew; pieces come in order."""
         if position == 0:
-            self._close_part()
+            self.close_part()
             self.drop_parts()
             self._part = self._disk.open(self.path(snapshot_id) + PART_SUFFIX, create=True)
         if self._part is None or self._part.size() != position:
             raise ValueError(f"a piece at {position} does not follow what is there of snapshot {snapshot_id}")
         self._part.write_now(data)
 
-    def install_part(self, snapshot_id: OffsetAndEpoch) -> SnapshotContent:
-        """Freeze it, whole. BrokenSnapshot when it is none; then it is gone."""
-        self._close_part()
-        path = self.path(snapshot_id) + PART_SUFFIX
-        data = self._disk.read_bytes(path)
-        try:
-            content = parse_snapshot(data)
-        except BrokenSnapshot:
-            self._disk.remove(path)
-            raise
-        self.freeze(snapshot_id, data)
-        self._disk.remove(path)
-        return content
+    def read_part(self, snapshot_id: OffsetAndEpoch) -> bytes:
+        """What was fetched, as a whole. Blocks, for a worker."""
+        return self._disk.read_bytes(self.path(snapshot_id) + PART_SUFFIX)
 
-    def _close_part(self) -> None:
+    def close_part(self) -> None:
         if self._part is not None:
             self._part.close()
             self._part = None
+
+    def drop_part(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._disk.remove(self.path(snapshot_id) + PART_SUFFIX)

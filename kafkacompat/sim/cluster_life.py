@@ -19,6 +19,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
@@ -95,6 +96,7 @@ class Life(Host):
         self.metadata = CountedMachine(
             ControllerCore(controller_settings),
             max_bytes_between_snapshots=simulation.options.snapshot_bytes,
+            timers=self,
         )
         self.metadata.counters = simulation.counters
         self.metadata.now_us = lambda: simulation.scheduler.now_us
@@ -158,6 +160,7 @@ class Life(Host):
         simulation, config = self.simulation, self.config
         reach = Reach(self.id, BROKER_LISTENER, self._probe, self)
         self.metadata.subscribe(reach.on_image)
+        turns = Turns(self)
         self._liveness = liveness = Liveness(
             self.metadata,
             controller_settings,
@@ -165,6 +168,7 @@ class Life(Host):
             self,
             self,
             reach,
+            turns,
         )
         controller = ActiveController(
             self.metadata,
@@ -172,6 +176,7 @@ class Life(Host):
             self.driver,
             self.machine.chance,
             liveness,
+            turns,
             simulation.bootstrap_values,
         )
         node = ControllerNode(

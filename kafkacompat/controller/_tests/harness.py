@@ -17,6 +17,7 @@ from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft._tests.driver_support import World
 from kafkacompat.raft._tests.support import CountingRandom, ManualWorkers, MemoryDisk, MemoryLog
@@ -80,7 +81,9 @@ class Harness:
         settings = ServerConfig.from_properties({**defaults_without_file(), **(properties or {})})
         controller_settings = ControllerSettings(settings, node_id, CLUSTER_ID)
         self.machine = MetadataMachine(
-            ControllerCore(controller_settings), max_bytes_between_snapshots=max_bytes_between_snapshots
+            ControllerCore(controller_settings),
+            max_bytes_between_snapshots=max_bytes_between_snapshots,
+            timers=self.world,
         )
         self.driver = QuorumDriver(
             member=Member(node_id, directory_id, listeners, True, CLUSTER_ID),
@@ -100,6 +103,7 @@ class Harness:
         self.machine.attach(self.driver)
         self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
         self.machine.subscribe(self.reach.on_image)
+        turns = Turns(self.world)
         self.liveness = Liveness(
             self.machine,
             controller_settings,
@@ -107,9 +111,16 @@ class Harness:
             self.world,
             self.world,
             self.reach,
+            turns,
         )
         self.controller = ActiveController(
-            self.machine, controller_settings, self.driver, self.random, self.liveness, bootstrap_values()
+            self.machine,
+            controller_settings,
+            self.driver,
+            self.random,
+            self.liveness,
+            turns,
+            bootstrap_values(),
         )
         self.machine.subscribe(lambda old, new: self.images.append(new))
 
@@ -169,6 +180,11 @@ class Harness:
         is_own = getattr(request, "broker_id", None) == 1
         answer = command(request, context(connection_id=NO_CONNECTION if is_own else HEARD_ON))
         self.workers.run_all()
+        turns = 0
+        while not answer.done and turns < 1_000:
+            turns += 1
+            self.world.run(0)  # the steps of a large command
+            self.workers.run_all()
         return answer.result()
 
 

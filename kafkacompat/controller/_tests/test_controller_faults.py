@@ -14,6 +14,7 @@ from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.raft._tests.support import MemoryDisk, MemoryLog
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -248,11 +249,12 @@ def test_all_preferred_leaders_are_elected_in_one_interval(monkeypatch: pytest.M
 def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch, faults: Any) -> None:
     rounds: list[int] = []
 
-    def broken(image: MetadataImage, settings: object) -> None:
+    def broken(image: MetadataImage, settings: object) -> Steps[None]:
         rounds.append(1)
         raise ZeroDivisionError
+        yield
 
-    monkeypatch.setattr(liveness, "preferred_elections", broken)
+    monkeypatch.setattr(liveness, "preferred_elections", Stepped(broken))
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")
     run(harness, 3_500)
     assert len(rounds) == 3 == len(faults.take())

@@ -16,6 +16,9 @@ from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.machine.result import Result
 from kafkacompat.raft.contracts import LoadedBatch
+from kafkacompat.raft.packing import PackedValues
+from kafkacompat.raft.snapshot import SnapshotFormat, parse_snapshot
+from kafkacompat.raft.snapshot_work import SnapshotWriter
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 
@@ -28,12 +31,11 @@ class FakeQuorum:
         self.bytes_since_snapshot = 0
         self.waiting: list[tuple[Callable[[], None], Callable[[], None]]] = []
         self.snapshots: list[tuple[int, int]] = []
+        self.written: Sequence[bytes] = ()
 
-    def propose(
-        self, values: Sequence[bytes], committed: Callable[[], None], lost: Callable[[], None]
-    ) -> int:
+    def propose(self, values: PackedValues, committed: Callable[[], None], lost: Callable[[], None]) -> int:
         first = self.next_offset
-        self.next_offset += len(values)
+        self.next_offset += values.count
         self.waiting.append((committed, lost))
         return first
 
@@ -43,9 +45,16 @@ class FakeQuorum:
         else:
             call()
 
-    def write_snapshot(self, values: Sequence[bytes], end_offset: int, epoch: int) -> None:
-        self.snapshots.append((end_offset, epoch))
-        self.bytes_since_snapshot = 0
+    def resign_for_room(self, size_bytes: int, error: OSError) -> bool:
+        return False
+
+    def begin_snapshot(self, end_offset: int, epoch: int) -> SnapshotWriter:
+        def write(parts: Sequence[bytearray]) -> None:
+            self.snapshots.append((end_offset, epoch))
+            self.bytes_since_snapshot = 0
+            self.written = parse_snapshot(b"".join(parts)).values
+
+        return SnapshotWriter(SnapshotFormat(epoch, 0, 0, 0, ()), write, lambda: None)
 
     def commit(self, count: int | None = None) -> None:
         for committed, _ in self.waiting[:count]:

@@ -23,6 +23,7 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.raft._tests.support import FixedClock, MemoryDisk, MemoryLog
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
 from kafkacompat.raft.voters import Voter
 from kafkacompat.records.batch import BatchHeader, iterate_batches
@@ -584,7 +585,7 @@ def test_a_transaction_left_open_is_aborted_at_activation() -> None:
         MetadataRecord(BeginTransactionRecord(name="x"), 0),
         MetadataRecord(TopicRecord(name="half", topic_id=b"\x42" * 16), 0),
     ]
-    first.driver.propose(frame_all(open_records), lambda: None, lambda: None)
+    first.driver.propose(PackedValues(frame_all(open_records)), lambda: None, lambda: None)
     first.workers.run_all()
     second = Harness(first.log, first.disk)
     start = first.log.log_end_offset

@@ -5,7 +5,7 @@ Nothing sleeps: `run` delivers, syncs and fires timers in the order of their ins
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkacompat.config import LogConfig
@@ -13,6 +13,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.raft.contracts import LoadedBatch, PeerUnavailable, PeerUnsupported
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
@@ -169,6 +170,8 @@ class RecordingMachine:
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
+        self.parts: list[int] = []
+        """Sizes of what came in parts."""
         self.events: list[Any] = []
         self.leader: tuple[int, int] = (-1, -1)
         self.active_epochs: list[int] = []
@@ -181,6 +184,10 @@ class RecordingMachine:
         self.values = list(batch.values)
         self._note(batch)
         self.events.append(("snapshot", batch.last_offset))
+
+    def apply_part(self, values: Sequence[bytes]) -> None:
+        self.values += values
+        self.parts.append(len(values))
 
     def apply(self, batch: LoadedBatch) -> None:
         assert batch.last_offset > self.last_offset
@@ -288,6 +295,17 @@ class Node:
         self.driver = None
         self.disk = self.disk.lose_power()
 
+    def begin_snapshot(self) -> None:
+        """Of all that is applied here; it is there once a worker has written it."""
+        writer = self.up.begin_snapshot(self.up.applied_offset, self.machine.last_epoch)
+        assert writer is not None
+        writer.add(self.machine.values)
+        writer.finish()
+
+    def write_snapshot(self) -> None:
+        self.begin_snapshot()
+        self.cluster.run(3)
+
     def propose(self, value: bytes) -> list[str]:
         """What became of it, once that is known."""
         outcome: list[str] = []
@@ -296,7 +314,7 @@ class Node:
             self.machine.values.append(value)
             outcome.append("committed")
 
-        self.up.propose([value], committed, lambda: outcome.append("lost"))
+        self.up.propose(PackedValues([value]), committed, lambda: outcome.append("lost"))
         return outcome
 
 

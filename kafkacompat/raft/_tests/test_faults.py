@@ -24,6 +24,7 @@ from kafkacompat.raft._tests.driver_support import (
 )
 from kafkacompat.raft.election_state import QUORUM_STATE_FILE, parse_election_state
 from kafkacompat.raft.event_pump import EventPump
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum_driver import _CARRY_OUT, QuorumDriver
 from kafkacompat.wire.messages import vote_request
 
@@ -160,7 +161,7 @@ def work(cluster: Cluster, fault: Fault, votes: Votes) -> list[bytes]:
                 machine.values.append(value)
                 acknowledged.append(value)
 
-            leads.up.propose([value], committed, lambda: None)
+            leads.up.propose(PackedValues([value]), committed, lambda: None)
         cluster.world.run(30)
         stop_halted()
         if turn % 2 == 0 and leads.driver is not None:

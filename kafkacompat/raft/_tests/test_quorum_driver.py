@@ -18,6 +18,7 @@ from kafkacompat.raft._tests.driver_support import (
 )
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.leader_state import OBSERVER_MEMORY_MS
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request
 
@@ -76,7 +77,9 @@ def test_several_proposals_share_an_fsync_and_come_back_in_order() -> None:
     node.workers.stopped = True
     order: list[int] = []
     for index in range(5):
-        node.up.propose([b"x"], lambda index=index: order.append(index), lambda: order.append(-1))
+        node.up.propose(
+            PackedValues([b"x"]), lambda index=index: order.append(index), lambda: order.append(-1)
+        )
     node.up.when_committed(lambda: order.append(5))
     cluster.run(5)
     node.workers.resume()
@@ -157,7 +160,9 @@ def test_a_state_machine_may_propose_from_within_its_calls() -> None:
 
         def begin(node: Node = node) -> None:
             node.propose(b"first")
-            node.up.when_committed(lambda: node.up.propose([b"second"], lambda: None, lambda: None) and None)
+            node.up.when_committed(
+                lambda: node.up.propose(PackedValues([b"second"]), lambda: None, lambda: None) and None
+            )
 
         node.machine.when_active = begin
     leader = cluster.leader()
@@ -220,7 +225,7 @@ def test_a_node_far_behind_fetches_the_snapshot() -> None:
         machine = leader.machine
         leader.propose(b"more")
         cluster.settle()
-        leader.up.write_snapshot(machine.values, leader.up.next_offset, leader.up.epoch)
+        leader.write_snapshot()
     assert leader.log.log_start_offset > 0
     assert leader.up.bytes_since_snapshot == 0
     behind.start()
@@ -247,7 +252,7 @@ def test_a_snapshot_comes_in_pieces() -> None:
     behind.kill()
     leader.propose(b"v" * 1000)
     cluster.settle()
-    leader.up.write_snapshot(leader.machine.values, leader.up.next_offset, leader.up.epoch)
+    leader.write_snapshot()
     behind.disk = type(behind.disk)()
     behind.disk.make_directory(DIRECTORY)
     behind.start()
@@ -474,7 +479,7 @@ def test_a_sole_voter_drops_the_log_below_its_snapshot() -> None:
     node = cluster.settle()
     node.propose(b"a")
     cluster.settle()
-    node.up.write_snapshot(node.machine.values, node.up.next_offset, node.up.epoch)
+    node.write_snapshot()
     assert node.log.log_start_offset == node.up.next_offset
     node.propose(b"b")
     cluster.settle()

@@ -104,7 +104,7 @@ def test_a_snapshot_that_is_broken_is_left_aside_while_the_log_is_whole() -> Non
 
 def test_a_log_without_the_snapshot_it_rests_on_does_not_start() -> None:
     node = grown()
-    node.up.write_snapshot(node.machine.values, node.up.next_offset, node.up.epoch)
+    node.write_snapshot()
     path = next(path for path in node.disk.files if path.endswith("1.checkpoint"))
     node.kill()
     whole = node.disk.files.pop(path)

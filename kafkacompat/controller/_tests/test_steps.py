@@ -1,0 +1,232 @@
+"""What a cluster of many partitions costs at one stretch: no command, replay, snapshot or fencing does more than a step's records
+between two turns of the loop, and nothing is decided in between on what is not decided yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.api.context import NotController
+from kafkacompat.controller import records
+from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context
+from kafkacompat.controller.partition_change import PartitionChange
+from kafkacompat.controller.reach import Probed
+from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.turns import Turns
+from kafkacompat.deferred import Deferred
+from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
+from kafkacompat.raft._tests.driver_support import World
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+
+PARTITIONS = 1_500
+
+
+class Turn:
+    """Counts what is done between two turns of a world's timers."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, world: World) -> None:
+        self.counts: dict[str, int] = {}
+        self.most: dict[str, int] = {}
+        self.totals: dict[str, int] = {}
+        for name, owner, method in (
+            ("changes", PartitionChange, "record"),
+            ("replayed", ImageBuilder, "apply"),
+            ("framed", records, "frame"),
+        ):
+            self._count(patch, name, owner, method)
+        original = world.call_at
+
+        def call_at(monotonic_ms: int, callback: Callable[[], None]) -> Any:
+            def turn() -> None:
+                self.counts.clear()
+                callback()
+
+            return original(monotonic_ms, turn)
+
+        patch.setattr(world, "call_at", call_at)
+
+    def _count(self, patch: pytest.MonkeyPatch, name: str, owner: Any, method: str) -> None:
+        original = getattr(owner, method)
+
+        def counted(*arguments: Any) -> Any:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            self.totals[name] = self.totals.get(name, 0) + 1
+            self.most[name] = max(self.most.get(name, 0), self.counts[name])
+            return original(*arguments)
+
+        patch.setattr(owner, method, counted)
+
+    def check(self, **least: int) -> None:
+        """Nothing was too much, and all of it was done."""
+        for name, count in least.items():
+            assert self.totals[name] >= count
+        assert {name: most for name, most in self.most.items() if most > RECORDS_A_STEP + 2} == {}
+
+
+def with_partitions(count: int = PARTITIONS, **options: Any) -> Harness:
+    """Two brokers, and one topic that both have."""
+    harness = Harness(**options).start()
+    harness.serve()
+    harness.serve(broker_id=2, incarnation=9)
+    topic = CreatableTopic(name="t", num_partitions=count, replication_factor=2)
+    answer = harness.call(harness.controller.create_topics, CreateTopicsRequest(topics=[topic]))
+    assert answer.topics[0].error_code == 0
+    return harness
+
+
+def settle(harness: Harness) -> None:
+    for _ in range(200):
+        harness.world.run(0)
+        harness.workers.run_all()
+
+
+def test_a_large_topic_is_made_in_steps_and_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness().start()
+    harness.serve()
+    turn = Turn(monkeypatch, harness.world)
+    batches = len(harness.log.batches)
+    topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
+    answer = harness.controller.create_topics(CreateTopicsRequest(topics=[topic]), context())
+    assert not answer.done
+    settle(harness)
+    assert answer.result().topics[0].error_code == 0
+    turn.check(framed=PARTITIONS, replayed=PARTITIONS)
+    assert len(harness.log.batches) == batches + 1
+    assert len(harness.image.topics["t"].partitions) == PARTITIONS
+
+
+def test_others_lead_many_partitions_of_a_broker_that_is_gone_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = with_partitions()
+    turn = Turn(monkeypatch, harness.world)
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    assert not harness.machine.core.image.brokers[2].in_controlled_shutdown
+    settle(harness)
+    assert harness.image.brokers[2].in_controlled_shutdown
+    assert {each.leader for each in harness.image.topics["t"].partitions.values()} == {1}
+    turn.check(changes=PARTITIONS, framed=PARTITIONS, replayed=PARTITIONS)
+
+
+def test_very_many_changes_are_several_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from kafkacompat.controller import metadata_machine
+
+    monkeypatch.setattr(metadata_machine, "MAX_RECORDS_PER_BATCH", 1_000)
+    harness = with_partitions()
+    before = len(harness.log.batches)
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    settle(harness)
+    assert {each.leader for each in harness.image.topics["t"].partitions.values()} == {1}
+    assert len(harness.log.batches) == before + 2
+
+
+def test_a_command_waits_for_the_one_before_it_and_sees_what_it_decided() -> None:
+    harness = with_partitions()
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    topic = CreatableTopic(name="later", num_partitions=1, replication_factor=2)
+    made = harness.controller.create_topics(CreateTopicsRequest(topics=[topic]), context())
+    assert not made.done
+    settle(harness)
+    assert made.result().topics[0].error_code == ErrorCode.NONE
+    assert harness.image.topics["later"].partitions[0].isr == (1,)
+
+
+def test_leadership_lost_between_two_steps_ends_the_command() -> None:
+    harness = with_partitions()
+    ends = harness.log.log_end_offset
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    asked = harness.controller.delete_topics(
+        DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]), context()
+    )
+    harness.machine.leader_changed(99, 2)
+    settle(harness)
+    with pytest.raises(NotController):
+        asked.result()
+    assert harness.log.log_end_offset == ends
+    assert not harness.machine.core.image.brokers[2].in_controlled_shutdown
+
+
+def test_a_snapshot_is_made_in_steps_while_the_image_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = with_partitions()
+    turn = Turn(monkeypatch, harness.world)
+    snapshot_of = harness.image
+    harness.machine.write_snapshot()
+    topic = CreatableTopic(name="later", num_partitions=1, replication_factor=1)
+    harness.call(harness.controller.create_topics, CreateTopicsRequest(topics=[topic]))
+    settle(harness)
+    turn.check(framed=PARTITIONS)
+    again = Harness(harness.log, harness.disk).start()
+    assert sorted(again.image.topics) == ["later", "t"]
+    assert again.image.topics["t"] == harness.image.topics["t"]
+    (name,) = [each for each in harness.disk.files if each.endswith(".checkpoint") and "0-0" not in each]
+    assert f"{snapshot_of.offset + 1:020d}" in name
+
+
+def test_a_full_disk_puts_a_snapshot_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = with_partitions(20, max_bytes_between_snapshots=500)
+    settle(harness)
+    original = harness.disk.write_atomic
+    tried: list[str] = []
+
+    def refuse(path: str, data: bytes, *, sync: bool = True) -> None:
+        if path.endswith(".checkpoint"):
+            tried.append(path)
+            raise OSError(28, "no space left on device")
+        original(path, data, sync=sync)
+
+    monkeypatch.setattr(harness.disk, "write_atomic", refuse)
+    monkeypatch.setattr(harness.workers, "run_one", harness.workers.run_one)
+    for index in range(5):
+        topic = CreatableTopic(name=f"n{index}", num_partitions=5, replication_factor=1)
+        harness.call(harness.controller.create_topics, CreateTopicsRequest(topics=[topic]))
+        settle(harness)
+    assert len(tried) == 1
+    assert harness.failures == []
+    monkeypatch.undo()
+    harness.world.run(61_000)
+    harness.call(
+        harness.controller.create_topics,
+        CreateTopicsRequest(topics=[CreatableTopic(name="z", num_partitions=1, replication_factor=1)]),
+    )
+    settle(harness)
+    assert any(each.endswith(".checkpoint") for each in harness.disk.files)
+
+
+def test_turns_keep_the_order_and_pass_failures_on() -> None:
+    world = World()
+    turns = Turns(world)
+    seen: list[str] = []
+
+    def long(name: str) -> Steps[Deferred[str]]:
+        for _ in range(3):
+            seen.append(name)
+            yield
+        if name == "fails":
+            raise ZeroDivisionError
+        return Deferred.of(name)
+
+    def short() -> Deferred[str]:
+        seen.append("short")
+        return Deferred.of("short")
+
+    first = turns.take_steps(lambda: long("a"))
+    second = turns.take(short)
+    third = turns.take_steps(lambda: long("fails"))
+    fourth = turns.take(short)
+    assert seen == ["a"]
+    world.run(10)
+    assert seen == ["a", "a", "a", "short", "fails", "fails", "fails", "short"]
+    assert (first.result(), second.result(), fourth.result()) == ("a", "short", "short")
+    with pytest.raises(ZeroDivisionError):
+        third.result()
+    assert turns.take(short).result() == "short"

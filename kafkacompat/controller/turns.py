@@ -1,0 +1,99 @@
+"""The controller's commands one after another: one that takes several steps is not overtaken by the next.
+
+The shell around commands in steps: as in Kafka's event queue every command sees all that was decided before it, while the loop
+serves others in between. Must not know what a command decides.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.api.context import ControllerTimedOut
+from kafkacompat.deferred import Deferred
+from kafkacompat.machine.steps import Stepper, Steps
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Timers
+
+T = TypeVar("T")
+
+MAX_WAITING = 10_000
+"""Commands behind one in steps; one more is refused, to be asked again."""
+
+
+class Turns:
+    """Everything that reads the image to decide on records goes through `take` or `take_steps`."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._stepper = Stepper(timers)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_serving = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self._stepper.is_busy or bool(self._waiting)
+
+    def take(self, command: Callable[[], Deferred[T]]) -> Deferred[T]:
+        """At once where nothing is under way, and then it may raise; else in its turn."""
+        if not self.is_busy:
+            return command()
+        return self._wait(lambda answer: _pass_on(command, answer))
+
+    def take_steps(self, command: Callable[[], Steps[Deferred[T]]]) -> Deferred[T]:
+        """As `take`, for a command that comes in steps; what its first step raises is raised."""
+        if self.is_busy:
+            return self._wait(partial(self._begin, command))
+        answer: Deferred[T] = Deferred()
+        self._begin(command, answer)
+        return answer
+
+    def _wait(self, begin: Callable[[Deferred[T]], None]) -> Deferred[T]:
+        if len(self._waiting) >= MAX_WAITING:
+            raise ControllerTimedOut
+        answer: Deferred[T] = Deferred()
+        self._waiting.append(lambda: begin(answer))
+        return answer
+
+    def _begin(self, command: Callable[[], Steps[Deferred[T]]], answer: Deferred[T]) -> None:
+        def ended(outcome: Callable[[], Deferred[T]]) -> None:
+            _pass_on(outcome, answer)
+            self._serve()
+
+        try:
+            steps = command()
+        except Exception as error:
+            answer.fail(error)
+            return
+        self._stepper.run(steps, ended)
+
+    def _serve(self) -> None:
+        """Those that wait, until one takes several steps."""
+        if self._is_serving:
+            return
+        self._is_serving = True
+        try:
+            while self._waiting and not self._stepper.is_busy:
+                self._waiting.popleft()()
+        finally:
+            self._is_serving = False
+
+
+def _pass_on(command: Callable[[], Deferred[T]], answer: Deferred[T]) -> None:
+    try:
+        inner = command()
+    except Exception as error:
+        answer.fail(error)
+        return
+
+    def done(result: Deferred[T]) -> None:
+        try:
+            value = result.result()
+        except Exception as error:
+            answer.fail(error)
+        else:
+            answer.resolve(value)
+
+    inner.on_done(done)

@@ -1,0 +1,113 @@
+"""Long work in steps: a generator that yields wherever others may come in between, and who drives it.
+
+Duty: nothing but turns. A step is bounded by counts that the work itself keeps, far below the 20 ms that one step may take.
+Knows no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import TimerHandle, Timers
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+
+P = ParamSpec("P")
+
+RECORDS_A_STEP = 200
+"""Records or partitions that one step makes, replays or takes over: 15 to 40 us each."""
+SCANNED_A_STEP = 20_000
+"""Partitions that one step only looks at: 0.2 us each."""
+RECORD_COST = SCANNED_A_STEP // RECORDS_A_STEP
+"""What a record counts among those that are only looked at."""
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Without anybody in between."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what the generator returns
+
+
+class Stepped(Generic[P, T]):
+    """Decorates a generator function: called, it does all at once, for callers that hold nobody up; `in_steps` is the generator."""
+
+    def __init__(self, function: Callable[P, Steps[T]]) -> None:
+        self.in_steps = function
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+
+    def __call__(self, *arguments: P.args, **options: P.kwargs) -> T:
+        return at_once(self.in_steps(*arguments, **options))
+
+
+def pieces(items: Sequence[T], size: int = RECORDS_A_STEP) -> list[Sequence[T]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+class Stepper:
+    """Drives one work after its first step by the loop's turns. Without timers all of it at once."""
+
+    def __init__(self, timers: Timers | None) -> None:
+        self._timers = timers
+        self._work: Steps[object] | None = None
+        self._timer: TimerHandle | None = None
+        self._done: Callable[[Callable[[], object]], None] = _ignore
+
+    @property
+    def is_busy(self) -> bool:
+        return self._work is not None
+
+    def run(self, work: Steps[T], done: Callable[[Callable[[], T]], None]) -> None:
+        """The first step comes now. `done` is told once, with a call that gives the value or raises what the work raised."""
+        assert self._work is None
+        self._work = work
+        self._done = done  # type: ignore[assignment]  # it is told of this work only
+        self._step()
+
+    def cancel(self) -> None:
+        """Whoever waits is told nothing."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._work is not None:
+            work, self._work = self._work, None
+            work.close()
+
+    def _step(self) -> None:
+        self._timer = None
+        work = self._work
+        assert work is not None
+        try:
+            if self._timers is not None:
+                next(work)
+                if self._work is work:
+                    self._timer = self._timers.call_after(0, self._step)
+                return
+            value = at_once(work)
+        except StopIteration as end:
+            value = end.value
+        except Exception as error:
+            if self._work is work:
+                self._work = None
+                self._done(_raiser(error))
+            return
+        if self._work is work:
+            self._work = None
+            self._done(lambda: value)
+
+
+def _raiser(error: Exception) -> Callable[[], object]:
+    def fail() -> object:
+        raise error
+
+    return fail
+
+
+def _ignore(outcome: Callable[[], object]) -> None:
+    """Nobody waits."""

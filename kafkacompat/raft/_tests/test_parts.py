@@ -1,0 +1,121 @@
+"""Large batches and snapshots reach the state machine in parts, a turn of the loop each, and nothing between is out of order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacompat.machine.steps import RECORDS_A_STEP
+from kafkacompat.raft._tests.driver_support import Cluster, Node
+from kafkacompat.raft.packing import PackedValues
+from kafkacompat.raft.snapshot import batch_records
+from kafkacompat.records.batch import build_batch, parse_header
+from kafkacompat.records.record import Record
+
+
+def numbered(count: int, name: str = "v") -> list[bytes]:
+    return [b"%b-%d" % (name.encode(), index) for index in range(count)]
+
+
+def propose(node: Node, values: list[bytes]) -> list[str]:
+    outcome: list[str] = []
+
+    def committed() -> None:
+        node.machine.values += values
+        outcome.append("committed")
+
+    node.up.propose(PackedValues(values), committed, lambda: outcome.append("lost"))
+    return outcome
+
+
+def test_a_large_batch_is_applied_in_parts_and_published_as_one() -> None:
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.settle()
+    follower = cluster.followers()[0]
+    follower.machine.events.clear()
+    values = numbered(5 * RECORDS_A_STEP + 7)
+    propose(leader, values)
+    propose(leader, [b"after"])
+    cluster.settle()
+    cluster.run(20)
+    assert follower.machine.values == [*values, b"after"] == leader.machine.values
+    assert max(follower.machine.parts) <= RECORDS_A_STEP
+    assert sum(follower.machine.parts) == 5 * RECORDS_A_STEP
+    kinds = [each if isinstance(each, str) else each[0] for each in follower.machine.events]
+    assert kinds[0] == "apply", "not published while a part of the batch is missing"
+
+
+def test_an_election_amid_a_large_batch_waits_for_it() -> None:
+    """The new leader is active only when it has applied all that was committed before."""
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.settle()
+    values = numbered(20 * RECORDS_A_STEP)
+    propose(leader, values)
+    cluster.run(4)
+    leader.kill()
+    new = cluster.leader()
+    assert new.machine.values == values
+    propose(new, [b"next"])
+    leader.start()
+    cluster.settle()
+    cluster.run(100)
+    assert [node.machine.values for node in cluster.nodes.values()] == [[*values, b"next"]] * 3
+
+
+def test_a_large_snapshot_is_installed_in_steps() -> None:
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.settle()
+    late = cluster.followers()[0]
+    late.kill()
+    values = numbered(10 * RECORDS_A_STEP)
+    propose(leader, values)
+    cluster.settle()
+    for _ in range(2):
+        # The log is let go below the one before the newest.
+        leader.write_snapshot()
+        propose(leader, [b"x"])
+        cluster.settle()
+    assert leader.log.log_start_offset > 0
+    late.start()
+    cluster.settle()
+    cluster.run(200)
+    assert late.machine.values == [*values, b"x", b"x"] == leader.machine.values
+    assert max(late.machine.parts) <= RECORDS_A_STEP
+    assert any(each[0] == "snapshot" for each in late.machine.events if isinstance(each, tuple))
+    outcome = propose(leader, [b"y"])
+    cluster.settle()
+    assert outcome == ["committed"]
+
+
+def test_a_snapshot_that_was_overtaken_by_the_leaders_is_removed() -> None:
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.settle()
+    slow = cluster.followers()[0]
+    propose(leader, numbered(10))
+    cluster.settle()
+    slow.workers.stopped = True
+    slow.begin_snapshot()
+    ((offset, epoch),) = {(slow.up.applied_offset, slow.machine.last_epoch)}
+    slow.up._core.log.start = offset + 1  # as when a newer one has taken the log's place
+    slow.workers.stopped = False
+    slow.workers.resume()
+    cluster.run(5)
+    assert not any(f"{offset:020d}" in path for path in slow.disk.files)
+    assert slow.up._core.log.snapshots.keys() & {(offset, epoch)} == set()
+
+
+@given(st.lists(st.binary(max_size=9000), min_size=1, max_size=80))
+def test_values_are_packed_as_records_are(values: list[bytes]) -> None:
+    packed = PackedValues()
+    for value in values:
+        packed.add([value])
+    batch = packed.batch(100, 7, 1_700_000_000_000)
+    records = [Record(delta, 1_700_000_000_000, None, value) for delta, value in enumerate(values)]
+    assert batch == build_batch(records, base_offset=100, leader_epoch=7)
+    assert len(batch) == packed.size_bytes
+    view = memoryview(batch)
+    assert [each.value for each in batch_records(view, parse_header(view))] == values
