@@ -7,6 +7,7 @@ metadata quorum, and keeps the order of a broker's start and stop. Knows every p
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -240,7 +241,7 @@ class BrokerSide:
         return ApiDispatcher(
             self._node,
             opening=self._opening,
-            stepping=RequestSteps(timers, doors.workers.batches),
+            stepping=RequestSteps(timers, doors.workers.batches, time.monotonic),
             elements_max=config.int("request.max.elements"),
         )
 

@@ -8,6 +8,7 @@ them; it knows no partition, no group and no client.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -187,7 +188,7 @@ class QuorumSide:
             node,
             CONTROLLER_APIS,
             liveness.connection_closed,
-            stepping=RequestSteps(doors.timers, doors.workers.batches),
+            stepping=RequestSteps(doors.timers, doors.workers.batches, time.monotonic),
             elements_max=config.int("request.max.elements"),
         )
         self.server.dispatcher = self._dispatcher

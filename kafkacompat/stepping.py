@@ -1,7 +1,8 @@
 """Work for the loop's thread that takes longer than one step of it may: done piece by piece, with the loop in between.
 
 Duty: of each piece of work one step in turn, and the jobs that a step asks for in threads. Must not know: what the work is.
-One step is done each time the timer fires, however many wait, so that the loop never does several in a row.
+One step is done each time the timer fires, however many wait, so that the loop never does several in a row; with a clock as many
+as end within STEPS_S, for small ones.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import Timers, Workers
+
+STEPS_S = 0.002
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[[], Any]
@@ -41,6 +44,7 @@ class Stepping:
         "_active",
         "_active_max",
         "_due",
+        "_monotonic",
         "_ready",
         "_timers",
         "_waiting",
@@ -48,7 +52,16 @@ class Stepping:
         "_workers",
     )
 
-    def __init__(self, timers: Timers, workers: Workers, active_max: int, waiting_max: int) -> None:
+    def __init__(
+        self,
+        timers: Timers,
+        workers: Workers,
+        active_max: int,
+        waiting_max: int,
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
+        """`monotonic`: a clock in seconds, for work whose steps are of any size."""
+        self._monotonic = monotonic
         self._timers = timers
         self._workers = workers
         self._active_max = active_max
@@ -77,11 +90,16 @@ class Stepping:
             self._timers.call_after(0, self._step)
 
     def _step(self) -> None:
-        self._due = False
-        work = self._ready.popleft()
+        self._due = True  # nobody sets the timer meanwhile
+        monotonic = self._monotonic
+        until_s = 0.0 if monotonic is None else monotonic() + STEPS_S
         try:
-            self._advance(work)
+            while self._ready:
+                self._advance(self._ready.popleft())
+                if monotonic is None or monotonic() >= until_s:
+                    break
         finally:
+            self._due = False
             if self._ready and not self._due:
                 self._due = True
                 self._timers.call_after(0, self._step)

@@ -60,9 +60,11 @@ class RequestSteps:
 
     __slots__ = ("decoding", "handling")
 
-    def __init__(self, timers: Timers, workers: Workers) -> None:
+    def __init__(
+        self, timers: Timers, workers: Workers, monotonic: Callable[[], float] | None = None
+    ) -> None:
         self.decoding = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
-        self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0)
+        self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
 
 
 class Route:

@@ -1,0 +1,128 @@
+"""Work in steps: in turn, one at a time, so many at once, and what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.stepping import STEPS_S, Overloaded, Stepping, all_steps
+
+
+class Machinery:
+    """Timers and workers that act when told to."""
+
+    def __init__(self) -> None:
+        self.due: list[Any] = []
+        self.jobs: list[tuple[Any, Deferred[Any]]] = []
+
+    def call_after(self, delay_ms: int, callback: Any) -> Any:
+        assert delay_ms == 0
+        self.due.append(callback)
+
+    call_at = call_after
+
+    def submit(self, job: Any) -> Deferred[Any]:
+        answer: Deferred[Any] = Deferred()
+        self.jobs.append((job, answer))
+        return answer
+
+    def fire(self) -> None:
+        assert len(self.due) == 1, "one step at a time"
+        self.due.pop()()
+
+
+def steps(name: str, count: int, done: list[str]) -> Generator[None, Any, str]:
+    for index in range(count):
+        done.append(f"{name}{index}")
+        yield None
+    return name
+
+
+def test_work_is_done_in_turn_one_step_each_time() -> None:
+    machinery, done = Machinery(), list[str]()
+    stepping = Stepping(machinery, machinery, 2, 2)
+    answers = [stepping.submit(steps(name, 2, done)) for name in "abc"]
+    assert done == []
+    while machinery.due:
+        before = len(done)
+        machinery.fire()
+        assert len(done) <= before + 1
+    assert done == ["a0", "b0", "a1", "b1", "c0", "c1"]
+    assert [answer.result() for answer in answers] == ["a", "b", "c"]
+
+
+def test_too_much_work_is_refused() -> None:
+    machinery = Machinery()
+    stepping = Stepping(machinery, machinery, 1, 1)
+    answers = [stepping.submit(steps(name, 1, [])) for name in "abc"]
+    assert [answer.done for answer in answers] == [False, False, True]
+    with pytest.raises(Overloaded):
+        answers[2].result()
+
+
+def test_jobs_and_what_comes_later_are_waited_for() -> None:
+    machinery = Machinery()
+    stepping = Stepping(machinery, machinery, 1, 0)
+    later: Deferred[int] = Deferred()
+
+    def work() -> Generator[Any, Any, int]:
+        first = yield lambda: 3
+        second = yield later
+        try:
+            yield lambda: 1 // 0
+        except ZeroDivisionError:
+            return first + second  # type: ignore[no-any-return]
+        return 0
+
+    answer = stepping.submit(work())
+    machinery.fire()
+    job, given = machinery.jobs.pop()
+    given.resolve(job())
+    machinery.fire()
+    assert not machinery.due
+    later.resolve(4)
+    machinery.fire()
+    _, given = machinery.jobs.pop()
+    given.fail(ZeroDivisionError())
+    machinery.fire()
+    assert answer.result() == 7
+    later_done: Deferred[int] = Deferred.of(4)
+    later = later_done
+    assert all_steps(work()) == 7
+
+
+def test_work_that_fails_makes_room_for_the_next() -> None:
+    machinery = Machinery()
+    stepping = Stepping(machinery, machinery, 1, 1)
+
+    def failing() -> Generator[None, Any, None]:
+        yield None
+        raise ValueError("a bug")
+
+    failed, done = stepping.submit(failing()), stepping.submit(steps("b", 1, []))
+    while machinery.due:
+        machinery.fire()
+    with pytest.raises(ValueError, match="a bug"):
+        failed.result()
+    assert done.result() == "b"
+
+
+def test_with_a_clock_small_steps_are_done_together() -> None:
+    machinery, done = Machinery(), list[str]()
+    now_s = 0.0
+
+    def monotonic() -> float:
+        nonlocal now_s
+        now_s += STEPS_S / 4
+        return now_s
+
+    stepping = Stepping(machinery, machinery, 10, 0, monotonic)
+    stepping.submit(steps("a", 8, done))
+    machinery.fire()
+    assert len(done) == 4
+    while machinery.due:
+        machinery.fire()
+    assert len(done) == 8
