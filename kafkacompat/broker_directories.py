@@ -94,7 +94,7 @@ class BrokerDirectories:
                 self._settings,
                 assign,
                 failed=partitions.storage_failed,
-                moved=partitions.advanced,
+                moved=partitions.log_replaced,
             )
 
         self._placement = Placement(partitions, self.logs, assign, make_moves)

@@ -293,6 +293,8 @@ class Log(Protocol):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
+    is_anchored: bool
+    """False for a new one, until its directory and its topic's id are durable: its high watermark stands still."""
 
     @property
     def last_stable_offset(self) -> int:
@@ -368,6 +370,10 @@ class Log(Protocol):
         ...
 
     def active_producers(self) -> list[ProducerStateEntry]: ...
+
+    def begin_anchoring(self) -> Any:
+        """What makes a new log durable, for log.flush.anchor in a worker, and `finish_flush` after it."""
+        ...
 
     def begin_flush(self) -> LogFlush:
         """What has to be synced as of now; the loop's thread, does not block."""

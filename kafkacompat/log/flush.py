@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ports import SyncFailed
@@ -50,6 +50,7 @@ class LogFlush:
         "_files",
         "_paths",
         "_syncs",
+        "directory",
         "end_offset",
         "newest_segment",
         "truncations",
@@ -59,6 +60,7 @@ class LogFlush:
         self,
         disk: Disk,
         syncs: Syncs,
+        directory: str,
         files: list[File],
         paths: list[str],
         directories: list[str],
@@ -66,9 +68,10 @@ class LogFlush:
         newest_segment: int,
         truncations: int,
     ) -> None:
-        """`newest_segment`: the base of the last one covered; `truncations` of the log so far."""
+        """`directory`: the log's; `newest_segment`: the base of the last one covered; `truncations` of the log so far."""
         self._disk = disk
         self._syncs = syncs
+        self.directory = directory
         self._files = files
         self._paths = paths
         self._directories = directories
@@ -78,6 +81,10 @@ class LogFlush:
 
     def run(self) -> None:
         self._syncs.carry_out(self._sync)
+
+    def sync_parent(self) -> None:
+        """The log directory above."""
+        self._syncs.carry_out(lambda: self._disk.sync_directory(posixpath.dirname(self.directory)))
 
     def _sync(self) -> None:
         for file in self._files:
@@ -103,3 +110,24 @@ class LogFlush:
 def new_names(directory: str, *, is_first: bool) -> list[str]:
     """What holds the names of a log's new files: its directory, and with the first of them the log directory above."""
     return [directory, posixpath.dirname(directory)] if is_first else [directory]
+
+
+def anchor(flushes: Sequence[LogFlush]) -> list[OSError | None]:
+    """Make new logs durable, each log directory once for all of them; what each failed with. Blocks; for a worker thread."""
+    failures = [_failure_of(flush.run) for flush in flushes]
+    parents: dict[str, OSError | None] = {}
+    for at, flush in enumerate(flushes):
+        if failures[at] is None:
+            parent = posixpath.dirname(flush.directory)
+            if parent not in parents:
+                parents[parent] = _failure_of(flush.sync_parent)
+            failures[at] = parents[parent]
+    return failures
+
+
+def _failure_of(sync: Callable[[], None]) -> OSError | None:
+    try:
+        sync()
+    except OSError as error:
+        return error
+    return None

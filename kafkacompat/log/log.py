@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.changes import change_of_many
-from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, format_epochs
+from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, format_epochs
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
 from kafkacompat.log.reading import LogParts, ReadableLog
@@ -259,7 +259,8 @@ class PartitionLog(ReadableLog):
     def set_high_watermark(self, offset: int) -> None:
         if offset > self.log_end_offset:
             offset = self.log_end_offset
-        if offset > self.high_watermark:  # which is never below the log's start
+        # It is never below the log's start. Nothing is committed in a log that a power loss may take from its topic.
+        if offset > self.high_watermark and self.is_anchored:
             self.high_watermark = offset
             self._state.on_high_watermark(offset)
 
@@ -368,14 +369,36 @@ class PartitionLog(ReadableLog):
                 paths += segment.write_indexes(create=False)
         end_offset = active.base_offset if closed_only else self.log_end_offset
         paths += self._snapshots.paths_within(recovery_point, end_offset)
+        if not self.is_anchored:
+            paths.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
+            directories = new_names(self.directory, is_first=True)
         return LogFlush(
-            self._disk, self.syncs, files, paths, directories, end_offset, newest, self._truncations
+            self._disk,
+            self.syncs,
+            self.directory,
+            files,
+            paths,
+            directories,
+            end_offset,
+            newest,
+            self._truncations,
+        )
+
+    def begin_anchoring(self) -> LogFlush:
+        """What a worker thread must sync before anything is committed in it; the directory above as well (flush.anchor)."""
+        paths = [f"{self.directory}/{PARTITION_METADATA_FILE}"]
+        return LogFlush(
+            self._disk, self.syncs, self.directory, [], paths, [self.directory], 0, -1, self._truncations
         )
 
     def finish_flush(self, flush: LogFlush) -> None:
         """The flush ran: the recovery point moves, unless a truncation has come meanwhile: what lies there now may be other
         batches, which nobody has synced. Nor does it move any more once a sync of this log has failed."""
-        if flush.truncations == self._truncations and self.syncs.failure is None:
+        if self.syncs.failure is not None:
+            return
+        if flush.directory == self.directory:
+            self.is_anchored = True
+        if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     def enforce_retention(self, now_ms: int) -> int:
@@ -429,6 +452,7 @@ class PartitionLog(ReadableLog):
     def relocate(self, directory: str, delete_later: DeleteLater) -> None:
         """Its directory was renamed. No flush may be under way: it would miss its files."""
         self.directory = directory
+        self.is_anchored = False
         self._segments.relocate(directory, delete_later)
         self._snapshots.relocate(directory)
 

@@ -29,7 +29,7 @@ from kafkacompat.log.directory import (
 from kafkacompat.log.future import DirectoryRefused, FutureLogs
 from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_partition, look_into
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.opening import LogOpener
+from kafkacompat.log.opening import LogOpener, TopicUnknown
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed
@@ -146,6 +146,8 @@ class LogManager:
                     raise OSError(
                         f"{task.name} lies in both {other.path} and {task.directory.path}; one must be removed"
                     )
+            elif isinstance(task.result, TopicUnknown):
+                self._set_unknown_aside(task, task.result)
             elif isinstance(task.result, Exception):
                 if isinstance(task.result, OSError) and not is_of_the_partition(task.result):
                     self.fail_directory(task.directory, task.result)
@@ -160,6 +162,21 @@ class LogManager:
             self._refused[task.name] = task.directory, task.path
         cause = reason if isinstance(reason, EXPECTED_DAMAGE) else "".join(traceback.format_exception(reason))
         self._note(f"{task.path} cannot be opened and is offline, the other partitions are served: {cause}")
+
+    def _set_unknown_aside(self, task: LoadTask, unknown: TopicUnknown) -> None:
+        """A crash left a directory before its topic's id was durable, or the file was lost since. Nobody can tell whose records
+        these are, so they are nobody's; and the controller must not count on what this broker had when it stopped."""
+        if not task.directory.online:
+            return
+        suffix = DELETE_SUFFIX if unknown.is_empty else STRAY_SUFFIX
+        target = self._set_aside(task.directory, task.path, task.name, suffix)
+        if target is not None and unknown.is_empty:
+            self.doomed.add_directory(target, 0)
+        elif target is not None:
+            self._note(
+                f"{task.path} does not tell its topic's id ({unknown}): it is kept as {target}, a stray"
+            )
+            self.previous_broker_epoch = NO_EPOCH
 
     def checkpoint_now(self) -> None:
         """Every checkpoint in which something has moved. Blocks."""
@@ -257,7 +274,11 @@ class LogManager:
         """
         log = self.logs.get(topic_partition)
         if log is not None:
-            return self._claimed(log, topic_id)
+            if log.topic_id != topic_id:
+                raise LogRefused(
+                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is kept under another topic id"
+                )
+            return log
         if not is_new and self.may_have(topic_partition):
             where = (
                 "could not be opened"
@@ -273,18 +294,6 @@ class LogManager:
         except OSError as error:
             self.directory_failed(directory, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _claimed(self, log: PartitionLog, topic_id: Uuid) -> PartitionLog:
-        try:
-            is_its_own = self._opener.claim(log, topic_id)
-        except OSError as error:
-            self.partition_failed(log.topic_partition, error)
-            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        if not is_its_own:
-            raise LogRefused(
-                ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.topic_partition} is kept under another topic id"
-            )
-        return log
 
     def _clear_the_way(self, directory: LogDirectory, name: TopicPartition) -> None:
         """What lies under the name of a log that is about to be made is another topic's, or half of one: it could not be renamed,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
     PARTITION_METADATA_FILE,
     CheckpointCorrupt,
@@ -18,11 +18,24 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.segment import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.log.segment_list import DeleteLater
     from kafkacompat.ports import Clock, Disk
+
+
+FIRST_LOG = f"{0:020d}{LOG_SUFFIX}"
+
+
+class TopicUnknown(Exception):
+    """A log is found that does not tell its topic's id."""
+
+    def __init__(self, reason: str, *, is_empty: bool) -> None:
+        """`is_empty`: no record was ever written to it."""
+        super().__init__(reason)
+        self.is_empty = is_empty
 
 
 class LogOpener:
@@ -58,8 +71,11 @@ class LogOpener:
         high_watermark: int = 0,
         moves: bool = False,
     ) -> PartitionLog:
-        """With topic_id None it is read from the directory. One that `moves` will get another path: what it drops goes at once."""
-        metadata = f"{path}/{PARTITION_METADATA_FILE}"
+        """With topic_id None it is found and tells its own, or TopicUnknown; else it is new. One that `moves` will get another
+        path: what it drops goes at once."""
+        is_new = topic_id is not None
+        if topic_id is None:
+            topic_id = self._id_of(path)
         parts = open_directory(
             self._disk,
             path,
@@ -70,21 +86,9 @@ class LogOpener:
             log_start_offset=log_start_offset,
             note=self._note,
         )
-        if topic_id is None:
-            topic_id = ZERO_UUID
-            if self._disk.exists(metadata):
-                try:
-                    topic_id = parse_partition_metadata(self._disk.read_bytes(metadata))
-                except CheckpointCorrupt as error:
-                    if clean:
-                        raise
-                    # A crash can leave it empty; the metadata log knows the id and `claim` writes it again.
-                    self._note(f"{metadata}: {error}; the topic's id is taken from the metadata log")
-                    # Nobody may ask for this log before the next clean stop, after which it would be an error.
-                    self._disk.remove(metadata)
-        elif not self._disk.exists(metadata):
+        if is_new and not self._disk.exists(metadata := f"{path}/{PARTITION_METADATA_FILE}"):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
-        return PartitionLog(
+        log = PartitionLog(
             self._disk,
             path,
             name,
@@ -95,17 +99,24 @@ class LogOpener:
             delete_later=None if moves else self._delete_later,
             randrange=self._randrange,
         )
+        log.is_anchored = not is_new
+        return log
 
-    def claim(self, log: PartitionLog, topic_id: Uuid) -> bool:
-        """False when the log is another topic's; one without an id gets this one."""
-        if log.topic_id == ZERO_UUID:
-            self._disk.write_atomic(
-                f"{log.directory}/{PARTITION_METADATA_FILE}",
-                format_partition_metadata(topic_id),
-                sync=False,
-            )
-            log.topic_id = topic_id
-        return log.topic_id == topic_id
+    def _id_of(self, path: str) -> Uuid:
+        """Without one, whose records these are cannot be told by the name: a topic of this name may have been deleted."""
+        metadata = f"{path}/{PARTITION_METADATA_FILE}"
+        reason = "there is no partition.metadata"
+        if self._disk.exists(metadata):
+            try:
+                return parse_partition_metadata(self._disk.read_bytes(metadata))
+            except CheckpointCorrupt as error:
+                reason = str(error)
+        raise TopicUnknown(reason, is_empty=self._is_empty(path))
+
+    def _is_empty(self, path: str) -> bool:
+        """Whether there is nothing of a log but the beginning of its files."""
+        logs = [name for name in self._disk.list_directory(path) if name.endswith(LOG_SUFFIX)]
+        return not any(name != FIRST_LOG or self._disk.file_size(f"{path}/{name}") for name in logs)
 
     def settle(self, log: PartitionLog, path: str) -> None:
         """A future log has become the current one, and its directory has this name now."""

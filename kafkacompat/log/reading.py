@@ -70,6 +70,7 @@ class ReadableLog:
         "_segments",
         "_state",
         "high_watermark",
+        "is_anchored",
         "log_end_offset",
         "log_start_offset",
         "topic_id",
@@ -86,6 +87,8 @@ class ReadableLog:
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        self.is_anchored = True
+        """Its directory and its topic's id are durable: without these nothing in it would be anybody's after a power loss."""
         self._segments = segments
         self._epochs = parts.epochs
         self._latest_epoch = parts.epochs.latest_epoch()

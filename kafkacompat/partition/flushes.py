@@ -28,8 +28,15 @@ def _raise(error: OSError) -> None:
 
 
 class Flushes:
-    def __init__(self, workers: Workers, failed: Callable[[Log, OSError], None]) -> None:
-        """`failed` is told of syncs that the disk refused."""
+    def __init__(
+        self,
+        workers: Workers,
+        failed: Callable[[Log, OSError], None],
+        anchoring: Mapping[TopicPartition, Deferred[ErrorCode]],
+    ) -> None:
+        """`failed` is told of syncs that the disk refused; `anchoring`: syncs of new logs, which produces wait for as well. A sync
+        that is begun here covers the same."""
+        self._anchoring = anchoring
         self._workers = workers
         self._failed = failed
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
@@ -94,12 +101,14 @@ class Flushes:
         self, partitions: Iterable[TopicPartition]
     ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
         """NONE or the error of each partition that has a sync to wait for; None when none has."""
-        if not self._running:
+        if not self._running and not self._anchoring:
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
         for name in partitions:
             following = self._next.get(name)
             flush = self._running.get(name) if following is None else following[1]
+            if flush is None:
+                flush = self._anchoring.get(name)
             if flush is not None:
                 pending[name] = flush
         if not pending:

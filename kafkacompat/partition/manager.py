@@ -15,6 +15,7 @@ from kafkacompat.api.context import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
+from kafkacompat.partition.anchoring import Anchoring
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
@@ -70,7 +71,10 @@ class PartitionManager:
         self.image = MetadataImage()
         self.by_name: dict[Key, PartitionCore] = {}
         self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self._flushes = Flushes(workers.log_sync, log_manager.log_failed)
+        self._anchoring = Anchoring(
+            workers.log_sync, timers, log_manager.log_failed, self._serves, self._anchored
+        )
+        self._flushes = Flushes(workers.log_sync, log_manager.log_failed, self._anchoring.answers)
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
@@ -353,8 +357,9 @@ class PartitionManager:
             self._offline.add(name)
             return
         self._offline.discard(name)
-        if changed and self._replication is not None:
+        if changed and self._replication is not None and (core.is_leader or core.log.is_anchored):
             self._replication.role_taken(core)
+        self._anchoring.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
         advanced = core.maybe_advance_high_watermark(now_ms)
@@ -362,6 +367,21 @@ class PartitionManager:
             self.wakeups.role_changed(core)
         elif advanced:
             self.advanced(core)
+
+    def _serves(self, core: PartitionCore) -> bool:
+        return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
+
+    def _anchored(self, core: PartitionCore) -> None:
+        """Its new log is durable: it may follow, and what it has may be committed."""
+        if self._replication is not None and not core.is_leader:
+            self._replication.role_taken(core)
+        if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+            self.advanced(core)
+
+    def log_replaced(self, core: PartitionCore) -> None:
+        """The partition lies in another directory now, under a name that is not durable yet."""
+        self._anchoring.add(core)
+        self.advanced(core)
 
     def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
         self._offline.discard(name)

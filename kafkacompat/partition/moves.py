@@ -184,7 +184,13 @@ class Moves:
             self._back_off(move)
             return
         if note is not None:
+            # It was cut back: what follows counts only once no checkpoint says more of it than is true.
             logger.info("the copy of %s: %s", move.topic_partition, note)
+            told = self._logs.when_true(future)
+            if not told.done:
+                move.busy = True
+                told.on_done(lambda _: self._later(move, 0))
+                return
         if future.log_end_offset >= current.log_end_offset:
             self._caught_up(move)
             return

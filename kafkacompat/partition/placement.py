@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import DIRECTORY_UNASSIGNED, ZERO_UUID
+from kafkacompat.ids import DIRECTORY_UNASSIGNED
 from kafkacompat.log.directory import can_be_marked
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -91,7 +91,7 @@ class Placement:
 
         self._logs.set_refused_aside(is_ours)
         for name, log in sorted(self._logs.logs.items()):
-            if is_ours(name) and log.topic_id in (image.topics[name.topic].id, ZERO_UUID):
+            if is_ours(name) and log.topic_id == image.topics[name.topic].id:
                 continue
             logger.warning("%s is of no replica here: a stray", log.directory)
             self._logs.mark_stray(name)

@@ -285,7 +285,7 @@ def test_a_file_of_a_log_directory(name: str, way: str, clean: bool) -> None:
 def test_things_that_are_nobodys() -> None:
     disk = stopped(clean=True)
     for path in PATHS:
-        disk.directories.add(f"{path}/lost+found")
+        disk.directories |= {f"{path}/lost+found", f"{path}/t-0"}
         disk.files[f"{path}/notes.txt"] = bytearray(b"x")
         disk.files[f"{path}/t-0/notes.txt"] = bytearray(b"x")
         disk.files[f"{path}/t-0/12345678901234567890123.log"] = bytearray(b"x")

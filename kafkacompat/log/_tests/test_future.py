@@ -29,10 +29,12 @@ def a_move(tmp_path: Path, copied: int = 10) -> tuple[LogManager, PartitionLog, 
     """A log of ten batches in directory a, and a future one in b with the first of them."""
     manager = manager_on(tmp_path)
     current = manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[0])
+    current.flush()
     for number in range(10):
         current.append_as_leader(batch_of([b"%d" % number]), 4, NOW_MS)
     current.set_high_watermark(9)
     future = manager.begin_future(NAME, manager.directories[1])
+    future.flush()
     for _ in range(copied):
         read = current.read(future.log_end_offset, 1, 10, True).records
         assert not isinstance(read, bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 import pytest
@@ -20,6 +21,7 @@ from kafkacompat.log.checkpoint import (
     parse_epochs,
     parse_offsets,
 )
+from kafkacompat.log.flush import anchor
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
@@ -44,6 +46,15 @@ def manager_on(
     )
     manager.load_all()
     return manager
+
+
+def new_log(
+    manager: LogManager, topic_id: Uuid = NEW, directory_id: Uuid = A[1], name: TopicPartition = NAME
+) -> PartitionLog:
+    """One that is durable."""
+    log = manager.get_or_create(name, topic_id, CONFIG, directory_id)
+    log.flush()
+    return log
 
 
 def fill(log: PartitionLog, first: int, end: int, epoch: int = 0) -> None:
@@ -71,8 +82,7 @@ def checkpoint_everything(manager: LogManager) -> None:
 def old_topic(disk: MemoryDisk, records: int = 100, deleted_to: int = 90) -> LogManager:
     """A topic of which every checkpoint speaks."""
     manager = manager_on(disk)
-    log = manager.get_or_create(NAME, OLD, CONFIG)
-    log.flush()
+    log = new_log(manager, OLD)
     fill(log, 0, records)
     log.increment_log_start_offset(deleted_to)
     checkpoint_everything(manager)
@@ -119,7 +129,7 @@ def test_a_checkpoint_begun_before_the_deletion_does_not_bring_the_old_topic_bac
     late.run()
     late.finish()
     assert manager.may_make(NAME)
-    fill(manager.get_or_create(NAME, NEW, CONFIG), 0, 10)
+    fill(new_log(manager), 0, 10)
     assert manager_on(disk.copy()).logs[NAME].recovery_point == 0
 
 
@@ -147,7 +157,7 @@ def test_what_a_crash_left_in_the_checkpoints_goes_at_the_start() -> None:
     for name in CHECKPOINTS:
         assert parse_offsets(found.read_bytes(f"/a/{name}")) == {}
         assert NAME not in parse_offsets(found.synced[f"/a/{name}"])
-    fill(again.get_or_create(NAME, NEW, CONFIG), 0, 50)
+    fill(new_log(again), 0, 50)
     assert numbers(manager_on(found.copy()).logs[NAME]) == list(range(50))
 
 
@@ -155,7 +165,7 @@ def test_what_a_crash_left_in_the_checkpoints_goes_at_the_start() -> None:
 def test_a_directory_that_loses_a_log_in_another_way_forgets_it_too(way: str) -> None:
     disk = MemoryDisk()
     manager = manager_on(disk, A, B)
-    log = manager.get_or_create(NAME, OLD, CONFIG, A[1])
+    log = new_log(manager, OLD)
     fill(log, 0, 50)
     if way != "stray":
         future = manager.begin_future(NAME, manager.directories[1])
@@ -179,7 +189,7 @@ def test_a_directory_that_loses_a_log_in_another_way_forgets_it_too(way: str) ->
 
 def test_no_copy_is_begun_where_checkpoints_speak_of_an_earlier_one() -> None:
     manager = manager_on(MemoryDisk(), A, B)
-    fill(manager.get_or_create(NAME, OLD, CONFIG, A[1]), 0, 50)
+    fill(new_log(manager, OLD), 0, 50)
     manager.begin_future(NAME, manager.directories[1]).append_as_follower(batch_of([b"x"]).buffer, 0)
     manager.futures.logs[NAME].flush()
     manager.checkpoint_now()
@@ -197,7 +207,7 @@ def test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on() -> N
     """The recovery point is above the cut: what is appended there unsynced would not be checked after a power loss."""
     disk = MemoryDisk()
     manager = manager_on(disk)
-    log = manager.get_or_create(NAME, OLD, CONFIG)
+    log = new_log(manager, OLD)
     fill(log, 0, 60)
     log.increment_log_start_offset(50)
     checkpoint_everything(manager)
@@ -220,7 +230,7 @@ def test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on() -> N
 
 def test_whoever_waits_for_a_log_that_goes_is_told() -> None:
     manager = manager_on(MemoryDisk())
-    log = manager.get_or_create(NAME, OLD, CONFIG)
+    log = new_log(manager, OLD)
     fill(log, 0, 60)
     checkpoint_everything(manager)
     manager.on_stale = lambda: None
@@ -249,8 +259,8 @@ class Copied(NamedTuple):
 def test_an_epoch_ends_where_it_ended_after_records_were_deleted_and_a_kill() -> None:
     """The start is told a minute later than it moves. A follower whose last records nobody else has must learn that."""
     leaders, followers = MemoryDisk(), MemoryDisk()
-    leader = manager_on(leaders).get_or_create(NAME, OLD, CONFIG)
-    follower = Copied(NAME, manager_on(followers).get_or_create(NAME, OLD, CONFIG))
+    leader = new_log(manager_on(leaders), OLD)
+    follower = Copied(NAME, new_log(manager_on(followers), OLD))
     for log in (leader, follower.log):
         fill(log, 0, 10, epoch=1)
         fill(log, 10, 20, epoch=2)
@@ -283,7 +293,7 @@ def test_epochs_that_begin_above_the_logs_start_are_taken_from_the_batches(
 ) -> None:
     """Kafka trims the file as soon as records are deleted."""
     disk = MemoryDisk()
-    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    log = new_log(manager_on(disk), OLD)
     for epoch, first, end in ((1, 0, 10), (2, 10, 20), (5, 20, 30), (6, 30, 40)):
         fill(log, first, end, epoch)
     log.flush()
@@ -304,7 +314,7 @@ def test_epochs_that_begin_above_the_logs_start_are_taken_from_the_batches(
 def test_epochs_of_before_a_truncation_do_not_outlive_the_batches() -> None:
     """A power loss leaves the file as it was: with an epoch that was cut off, in the midst of what came instead."""
     disk = MemoryDisk()
-    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    log = new_log(manager_on(disk), OLD)
     fill(log, 0, 20, epoch=3)
     fill(log, 20, 40, epoch=7)
     before = disk.read_bytes(f"{log.directory}/leader-epoch-checkpoint")
@@ -313,3 +323,112 @@ def test_epochs_of_before_a_truncation_do_not_outlive_the_batches() -> None:
     fill(log, 60, 70, epoch=8)
     disk.write_atomic(f"{log.directory}/leader-epoch-checkpoint", before)
     assert manager_on(disk.copy()).logs[NAME].epoch_entries == [(3, 0), (8, 60)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("kept", [b"", b"version: 0\ntopic_", None])
+def test_a_log_without_a_topic_id_is_no_topics(kept: bytes | None, clean: bool) -> None:
+    """After a clean stop too: the controller may count on what this broker had, so it is told that the stop was not clean."""
+    disk = MemoryDisk()
+    manager = old_topic(disk)
+    path = f"{manager.logs[NAME].directory}/partition.metadata"
+    if clean:
+        manager.shut_down(7)
+    disk.remove(path)
+    if kept is not None:
+        disk.write_atomic(path, kept)
+    notes: list[str] = []
+    again = manager_on(disk, notes=notes)
+    assert again.get(NAME) is None
+    assert again.previous_broker_epoch == -1
+    (stray,) = [name for name in disk.list_directory("/a") if name.startswith("t-0.")]
+    assert stray.endswith("-stray")
+    assert stray in notes[0]
+    assert numbers(again.get_or_create(NAME, NEW, CONFIG)) == []
+
+
+def test_a_directory_that_a_crash_left_before_it_held_anything_goes() -> None:
+    disk = MemoryDisk()
+    manager_on(disk).shut_down(7)
+    for name in ("/a/t-0", "/a/t-1"):
+        disk.make_directory(name)
+    disk.open("/a/t-1/00000000000000000000.log", create=True)
+    again = manager_on(disk)
+    assert again.logs == {}
+    assert again.previous_broker_epoch == 7
+    assert [name.rpartition("-")[2] for name in disk.list_directory("/a") if name.startswith("t-")] == [
+        "delete",
+        "delete",
+    ]
+    carry_out(LogUpkeep(again).remove_expired_deletions(0))
+    assert not [name for name in disk.list_directory("/a") if name.startswith("t-")]
+
+
+@pytest.mark.parametrize("with_id", [True, False])
+def test_no_log_is_made_over_another_one(with_id: bool) -> None:
+    """It could not be set aside."""
+    disk = MemoryDisk()
+    manager = old_topic(disk)
+    disk.failing = "-delete"
+    manager.delete_later(NAME)
+    assert manager.get(NAME) is None
+    disk.failing = None
+    if not with_id:
+        disk.remove("/a/t-0/partition.metadata")
+    assert numbers(new_log(manager)) == []
+    assert [name for name in disk.list_directory("/a") if name.endswith("-stray")]
+
+
+def test_nothing_is_committed_before_a_power_loss_would_leave_the_log_to_its_topic() -> None:
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = manager.get_or_create(NAME, OLD, CONFIG)
+    fill(log, 0, 10)
+    assert (log.is_anchored, log.high_watermark) == (False, 0)
+    assert manager_on(disk.lose_power()).get(NAME) is None
+    flush = log.begin_anchoring()
+    synced: list[tuple[str, str]] = []
+    disk.refuse = lambda operation, path: synced.append((operation, path))
+    assert anchor([flush]) == [None]
+    log.finish_flush(flush)
+    assert synced[-3:] == [
+        ("sync", "/a/t-0/partition.metadata"),
+        ("sync_directory", "/a/t-0"),
+        ("sync_directory", "/a"),
+    ]
+    fill(log, 10, 11)
+    assert (log.is_anchored, log.high_watermark, log.recovery_point) == (True, 11, 0)
+    found = manager_on(disk.lose_power())
+    assert found.logs[NAME].topic_id == OLD
+    assert found.logs[NAME].is_anchored
+
+
+def test_a_flush_makes_a_new_log_durable_as_well() -> None:
+    disk = MemoryDisk()
+    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    fill(log, 0, 10)
+    log.flush()
+    assert log.is_anchored
+    assert numbers(manager_on(disk.lose_power()).logs[NAME]) == list(range(10))
+
+
+def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> None:
+    disk = MemoryDisk()
+    manager = manager_on(disk, A, B)
+    logs = [
+        manager.get_or_create(TopicPartition("t", number), OLD, CONFIG, (A, B)[number % 2][1])
+        for number in range(6)
+    ]
+    flushes = [log.begin_anchoring() for log in logs]
+    synced: list[str] = []
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        if operation == "sync_directory":
+            synced.append(path)
+        return OSError(errno.EIO, "lost") if path == "/b" else None
+
+    disk.refuse = refuse
+    failures = anchor(flushes)
+    assert [failure is None for failure in failures] == [True, False] * 3
+    assert synced.count("/a") == 1
+    assert synced.count("/b") == 1

@@ -58,6 +58,7 @@ def carry_out(plan: Plan | None) -> None:
 def fill(manager: LogManager, partitions: int = 4) -> None:
     for number in range(partitions):
         log = manager.get_or_create(TopicPartition("t.x_y-z", number), TOPIC_ID, CONFIG)
+        log.flush()
         for i in range(30):
             log.append_as_leader(batch_of([b"%d" % i * 20]), 4, NOW_MS)
         log.set_high_watermark(20)
@@ -215,35 +216,18 @@ def test_partition_directories() -> None:
         assert parse_partition_directory(name) is None
 
 
-def test_an_empty_topic_id_file_after_a_crash_is_written_again(tmp_path: Path) -> None:
-    manager = manager_on(tmp_path)
-    fill(manager, 1)
-    name = TopicPartition("t.x_y-z", 0)
-    path = tmp_path / "a" / "t.x_y-z-0" / "partition.metadata"
-    kept = path.read_bytes()
-    path.write_bytes(b"")
-    notes: list[str] = []
-    again = manager_on(tmp_path, notes)
-    assert [status.online for status in again.log_dirs()] == [True, True]
-    assert len(notes) == 1
-    assert again.get_or_create(name, TOPIC_ID, CONFIG).log_end_offset == 30
-    assert path.read_bytes() == kept
-
-
 def test_files_that_a_crash_tore_do_not_take_the_directory_offline_after_a_clean_stop(tmp_path: Path) -> None:
     """Of a partition that nobody asked for in between: it was moved away, say."""
     manager = manager_on(tmp_path)
     manager.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
     path = tmp_path / "a" / "t-0"
-    (path / "partition.metadata").write_bytes(b"version: 0\ntopic_")
     (path / "leader-epoch-checkpoint").write_bytes(b"0\n1\n1 2")
     manager_on(tmp_path).shut_down(7)
     notes: list[str] = []
     again = manager_on(tmp_path, notes)
     assert [status.online for status in again.log_dirs()] == [True, True]
     assert notes == []
-    again.get_or_create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
-    assert (path / "partition.metadata").exists()
+    assert list(again.logs) == [TopicPartition("t", 0)]
 
 
 def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:

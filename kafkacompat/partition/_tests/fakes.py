@@ -261,6 +261,8 @@ class MemoryLog:
     def active_producers(self) -> list[ProducerStateEntry]:
         return self.producers
 
+    is_anchored = True
+
     def begin_flush(self) -> FakeFlush:
         return FakeFlush(self.log_end_offset, self.fail_flush)
 

@@ -29,6 +29,8 @@ def followed(partitions: int = 1) -> tuple[list[PartitionCore], FollowerFetches]
     cluster = Cluster((1, 2), partitions=partitions)
     cluster.cut = {frozenset((1, 2))}
     cluster.drain()
+    cluster.tick()
+    cluster.drain()
     cores = [cluster.nodes[2].manager.by_name[TopicPartition("t", index)] for index in range(partitions)]
     fetches = FollowerFetches(2, lambda: 12, FetchSettings(backoff_ms=BACKOFF_MS))
     for core in cores:

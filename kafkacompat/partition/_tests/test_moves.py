@@ -96,7 +96,7 @@ class Disks:
             self.settings,
             lambda *told: self.told.append(told),
             failed=self.manager.storage_failed,
-            moved=self.manager.advanced,
+            moved=self.manager.log_replaced,
         )
 
     def publish(self, *directories: Uuid, **changes: object) -> None:

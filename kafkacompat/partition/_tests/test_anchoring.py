@@ -1,0 +1,208 @@
+"""New logs over a disk that forgets: what is acknowledged of them, and when a follower fetches."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from kafkacompat.config import LogConfig
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.disks import refusing
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.manager import LogManager
+from kafkacompat.partition._tests.fakes import (
+    NODE_ID,
+    FakeClock,
+    FakeTimers,
+    FakeWorkers,
+    batch_of,
+    image_of,
+    partition_image,
+    topic_image,
+)
+from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
+from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.ports import WorkerPools
+from kafkacompat.wire.errors import ErrorCode
+
+T0 = TopicPartition("t", 0)
+DIRECTORIES = [("/a", b"\1" * 16), ("/b", b"\2" * 16)]
+
+
+class Followers:
+    """Notes who is to follow."""
+
+    def __init__(self) -> None:
+        self.taken: list[TopicPartition] = []
+
+    def attach(self, manager: object) -> None: ...
+
+    def on_image(self, image: object) -> None: ...
+
+    def role_taken(self, core: PartitionCore) -> None:
+        self.taken.append(core.topic_partition)
+
+    def gone(self, core: PartitionCore) -> None: ...
+
+
+class Node:
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        for path, _ in DIRECTORIES:
+            self.disk.make_directory(path)
+        self.clock = FakeClock()
+        self.timers = FakeTimers(self.clock)
+        self.workers = FakeWorkers()
+        self.followers = Followers()
+        self.logs = LogManager(self.disk, DIRECTORIES, LogConfig(), self.clock)
+        self.manager = PartitionManager(
+            NODE_ID,
+            self.logs,
+            self.clock,
+            self.timers,
+            WorkerPools.of_one(self.workers),
+            lambda topic: LogConfig(),
+            self.followers,  # type: ignore[arg-type]
+        )
+        self.image = MetadataImage()
+
+    def publish(self, image: MetadataImage) -> None:
+        old, self.image = self.image, image
+        self.manager.on_image(old, image)
+
+    def lead(self, partitions: int = 1) -> None:
+        self.publish(image_of(topic_image("t", partitions)))
+
+    def produce(self, name: TopicPartition = T0) -> Any:
+        return self.manager.append(name, batch_of(b"value", now_ms=self.clock.ms), -1, 13, False)
+
+    def work(self) -> None:
+        """Until nothing is left to do at once."""
+        for _ in range(100):
+            self.timers.advance(1)
+            self.workers.run()
+
+    def after_power_loss(self) -> list[TopicPartition]:
+        found = LogManager(self.disk.lose_power(), DIRECTORIES, LogConfig(), self.clock)
+        return sorted(found.load_all())
+
+
+def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
+    node = Node()
+    node.lead()
+    assert node.produce().error is ErrorCode.NONE
+    replicated, flushed = node.manager.when_replicated({T0: 1}, 1000), node.manager.when_flushed({T0: 1})
+    assert replicated is not None
+    assert flushed is not None
+    assert not replicated.done
+    assert not flushed.done
+    assert node.after_power_loss() == []
+    node.work()
+    assert replicated.result() == {T0: ErrorCode.NONE}
+    assert flushed.result() == {T0: ErrorCode.NONE}
+    assert node.after_power_loss() == [T0]
+    assert node.manager.when_flushed({T0: 1}) is None
+
+
+def test_a_follower_fetches_once_its_log_is_durable() -> None:
+    node = Node()
+    follower = partition_image(replicas=(NODE_ID + 1, NODE_ID), leader=NODE_ID + 1)
+    node.publish(image_of(topic_image("t", {0: follower})))
+    assert node.followers.taken == []
+    node.work()
+    assert node.followers.taken == [T0]
+    assert node.after_power_loss() == [T0]
+
+
+def test_a_large_topic_is_made_durable_slice_by_slice() -> None:
+    node = Node()
+    synced: list[str] = []
+    node.disk.refuse = lambda operation, path: synced.append(path) if operation == "sync_directory" else None
+    count = OPENED_AT_ONCE_MAX + 3 * ANCHORED_AT_ONCE
+    node.lead(count)
+    for _ in range(4):
+        node.work()
+    assert len(node.logs.logs) == count
+    assert all(log.is_anchored for log in node.logs.logs.values())
+    above = sum(path in ("/a", "/b") for path in synced)
+    assert len(synced) - above == count
+    assert len(node.after_power_loss()) == count
+
+
+def test_logs_that_one_image_opens_share_one_job() -> None:
+    node = Node()
+    synced: list[str] = []
+    node.disk.refuse = lambda operation, path: synced.append(path) if operation == "sync_directory" else None
+    node.lead(OPENED_AT_ONCE_MAX)
+    node.timers.advance(0)
+    assert len(node.workers.submitted) == 1
+    node.workers.run()
+    assert sorted(path for path in synced if path in ("/a", "/b")) == ["/a", "/b"]
+
+
+def test_a_sync_that_fails_takes_the_directory_and_the_produce_is_told() -> None:
+    node = Node()
+    node.lead()
+    node.produce()
+    flushed = node.manager.when_flushed({T0: 1})
+    assert flushed is not None
+    node.disk.refuse = refusing("sync", node.logs.logs[T0].directory)
+    node.work()
+    assert flushed.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert [directory.online for directory in node.logs.directories] == [False, True]
+    assert node.manager.leader_error(T0) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_sync_that_cannot_begin_is_tried_again() -> None:
+    node = Node()
+    node.lead()
+    node.produce()
+    flushed = node.manager.when_flushed({T0: 1})
+    assert flushed is not None
+    node.disk.refuse = refusing("open", f"{node.logs.logs[T0].directory}/partition.metadata", errno.EMFILE)
+    node.work()
+    assert flushed.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert node.logs.logs[T0].high_watermark == 0
+    node.disk.refuse = None
+    node.timers.advance(RETRY_MS)
+    node.work()
+    assert node.logs.logs[T0].high_watermark == 1
+
+
+def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    node.lead()
+
+    def busy(function: object) -> Deferred[None]:
+        answer: Deferred[None] = Deferred()
+        answer.fail(RuntimeError("jobs wait for worker threads"))
+        return answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.workers, "submit", busy)
+        node.work()
+    assert not node.logs.logs[T0].is_anchored
+    node.timers.advance(RETRY_MS)
+    node.work()
+    assert node.logs.logs[T0].is_anchored
+
+
+def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
+    node = Node()
+    node.lead()
+    node.produce()
+    flushed = node.manager.when_flushed({T0: 1})
+    assert flushed is not None
+    node.timers.advance(1)
+    node.publish(image_of())
+    node.lead()
+    node.work()
+    assert flushed.done
+    assert node.manager.when_flushed({T0: 1}) is None
+    assert node.after_power_loss() == [T0]

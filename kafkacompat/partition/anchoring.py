@@ -1,0 +1,110 @@
+"""New logs made durable, many with one job: the file that tells the topic's id, the directory, its name in the directory above.
+
+Until then a power loss would leave records that nobody can call his own. So nothing is committed in such a log (the log itself
+keeps its high watermark), whoever produces waits, and a follower does not fetch yet. Knows neither requests nor images.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.log.flush import anchor
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import TopicPartition
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Log, LogFlush, Timers, Workers
+
+logger = logging.getLogger(__name__)
+
+ANCHORED_AT_ONCE = 64
+"""Logs that one job makes durable: journals write what the first sync asks for of all of them, and the others find little to do."""
+RETRY_MS = 1000
+"""After a job that could not begin."""
+
+
+class Anchoring:
+    """Bounded by the partitions of the image. One worker is busy for it at a time."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        timers: Timers,
+        failed: Callable[[Log, OSError], None],
+        serves: Callable[[PartitionCore], bool],
+        anchored: Callable[[PartitionCore], None],
+    ) -> None:
+        """`failed` is told of syncs that the disk refused, `anchored` of each partition that is served whose log is durable now."""
+        self._workers = workers
+        self._timers = timers
+        self._failed = failed
+        self._serves = serves
+        self._anchored = anchored
+        self._waiting: dict[PartitionCore, Deferred[ErrorCode]] = {}
+        self._is_busy = False
+        """A job runs, or a timer will begin one."""
+        self.answers: dict[TopicPartition, Deferred[ErrorCode]] = {}
+        """What produces wait for."""
+
+    def add(self, core: PartitionCore) -> None:
+        if core.log.is_anchored or core in self._waiting:
+            return
+        answer: Deferred[ErrorCode] = Deferred()
+        self._waiting[core] = self.answers[core.topic_partition] = answer
+        if not self._is_busy:
+            # Together with what else comes with the same image.
+            self._begin_later(0)
+
+    def _begin_later(self, delay_ms: int) -> None:
+        self._is_busy = True
+        self._timers.call_after(delay_ms, self._begin)
+
+    def _begin(self) -> None:
+        batch = list(islice(self._waiting.items(), ANCHORED_AT_ONCE))
+        self._is_busy = bool(batch)
+        if not batch:
+            return
+        for core, _ in batch:
+            del self._waiting[core]
+        logs = [core.log for core, _ in batch]
+        flushes = [log.begin_anchoring() for log in logs]
+        job = self._workers.submit(partial(anchor, flushes))
+        job.on_done(partial(self._ended, batch, logs, flushes))
+
+    def _ended(
+        self,
+        batch: Sequence[tuple[PartitionCore, Deferred[ErrorCode]]],
+        logs: Sequence[Log],
+        flushes: Sequence[LogFlush],
+        done: Deferred[list[OSError | None]],
+    ) -> None:
+        try:
+            failures = done.result()
+        except Exception as error:  # too many jobs, or our own bug
+            logger.error("no worker made new logs durable: %s", error)
+            self._waiting.update(batch)
+            self._begin_later(RETRY_MS)
+            return
+        delay_ms = 0
+        for (core, answer), log, flush, failure in zip(batch, logs, flushes, failures, strict=True):
+            code = ErrorCode.NONE
+            if failure is None:
+                log.finish_flush(flush)
+                if core.log is log and self._serves(core):
+                    self._anchored(core)
+            else:
+                self._failed(log, failure)
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            if self.answers.get(core.topic_partition) is answer:
+                del self.answers[core.topic_partition]
+            if failure is not None and self._serves(core):
+                delay_ms = RETRY_MS
+                self.add(core)
+            answer.resolve(code)
+        self._begin_later(delay_ms)
