@@ -68,7 +68,8 @@ sys.exit(main(sys.argv[5:]))
 BEFORE_LOADING = [
     "before all else",
     "kafkacompat.broker.open_directories",
-    "kafkacompat.broker.QuorumSide",
+    "kafkacompat.quorum_side.QuorumSide.listen",
+    "kafkacompat.broker.NodeSettings",
     "kafkacompat.quorum_side.QuorumSide.start",
     "kafkacompat.net.server.Server.run",
 ]
