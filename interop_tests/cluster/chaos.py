@@ -260,7 +260,7 @@ def run(client: str, seed: int, seconds: float, root: Path, kind: str = KAFKACOM
             for killed in kills_in_turn(cluster, chance, seconds, told):
                 last_kill = killed
                 found.kills += 1
-        time.sleep(SETTLED_S)
+        time.sleep(min(SETTLED_S, seconds / 2))
         ended = time.monotonic()
         writer.stop()
         found.notes += sorted(set(writer.faults))

@@ -1,0 +1,35 @@
+"""Exactly once while nodes are killed with -9 one after another: nothing lost, nothing doubled, and nobody stands still."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from interop_tests.cluster.chaos import run
+from interop_tests.cluster.conftest import Measure
+from interop_tests.harness.broker import KAFKACOMPAT
+from interop_tests.harness.chance import seeded_chance
+
+SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
+RUNS = 10 if SOAK else 1
+SECONDS = 100.0 if SOAK else 10.0
+GOES_ON_S = 5.0
+CLIENTS = ["librdkafka", "java", "franz-go"] if SOAK else ["librdkafka"]
+
+
+@pytest.mark.parametrize("number", range(RUNS))
+@pytest.mark.parametrize("client", CLIENTS)
+def test_copiers_go_on_exactly_once_while_nodes_are_killed(
+    client: str, number: int, kind: str, tmp_path: Path, measure: Measure
+) -> None:
+    """librdkafka waits for ever when the coordinator of its group is missing from the metadata for a moment."""
+    del number
+    found = run(client, seeded_chance().randrange(1 << 20), SECONDS, tmp_path / "run", kind)
+    print(found)
+    measure(f"{client}: gap after the last kill", found.gap_s)
+    assert found.is_well, found
+    assert found.kills
+    if kind == KAFKACOMPAT:
+        assert found.gap_s < GOES_ON_S, found
