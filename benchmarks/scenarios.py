@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from benchmarks import cluster, compaction, held_up, pipeline, transactions
+from benchmarks import cluster, compaction, held_up, indexes, pipeline, transactions
 from benchmarks.measure import (
     WARM_THEN_MEASURED,
     client,
@@ -287,6 +287,11 @@ SCENARIOS = (
         compaction.producing_while_cleaning(compaction.MIXTURES[3], 4),
     ),
     *(Scenario(f"held up by: {name}", run) for name, run in held_up.LOADS),
+    Scenario("indexes: retention over 10,000 segments", indexes.retention_pass),
+    *(
+        Scenario(f"indexes: reads at {places} places of old segments in turn", indexes.reads_in_turn(places))
+        for places in (1, 2, 8)
+    ),
     Scenario("3 nodes: 1 kB, acks=all, 3 partitions", cluster.replicated_produce(1000, 200_000, 3)),
     Scenario("3 nodes: end-to-end latency at 500 records/s", cluster.replicated_latency(500, 5_000)),
     Scenario("3 nodes: failover", cluster.failover),

@@ -7,7 +7,7 @@ Whoever gives the value does not hear of those who wait for it: a callback that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from kafkacompat.faults import report
@@ -122,3 +122,31 @@ class Deferred(Generic[T]):
                     callback(self)
                 except Exception as error:
                     report("using a value that was waited for", error)
+
+
+def gather(answers: Sequence[Deferred[T]]) -> Deferred[list[T]]:
+    """All values in the order given, once the last is there; the first failure in that order goes on."""
+    together: Deferred[list[T]] = Deferred()
+    left = sum(not answer.done for answer in answers)
+
+    def finish() -> None:
+        try:
+            values = [answer.result() for answer in answers]
+        except Exception as error:
+            together.fail(error)
+        else:
+            together.resolve(values)
+
+    def one_done(_: Deferred[T]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            finish()
+
+    if left == 0:
+        finish()
+    else:
+        for answer in answers:
+            if not answer.done:
+                answer.on_done(one_done)
+    return together

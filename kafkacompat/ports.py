@@ -357,11 +357,14 @@ class Log(Protocol):
 
     def epoch_for_offset(self, offset: int) -> int: ...
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """First record at or after the timestamp, at or above log start."""
+    def begin_lookup(self, timestamp_ms: int | None) -> OffsetSearch:
+        """Of the first record at or after the timestamp and at or above log start; None: of the one with the largest timestamp."""
         ...
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None: ...
+    def finish_lookup(self, lookup: Any) -> bool:
+        """Its search ran: False when the log has changed meanwhile, so that another is needed. LogRefused, OSError, or what
+        tells of unreadable batches."""
+        ...
 
     def size_bytes(self) -> int: ...
 
@@ -381,6 +384,18 @@ class Log(Protocol):
 
     def finish_flush(self, flush: Any) -> None:
         """The LogFlush ran: the recovery point moves."""
+        ...
+
+
+class OffsetSearch(Protocol):
+    """One search by time. What it found counts once `finish_lookup` says so."""
+
+    found: TimestampOffset | None
+    abandoned: bool
+    """Set when nobody wants the answer any more: the search may end."""
+
+    def run(self) -> None:
+        """Blocks, so a worker calls it; keeps what goes wrong for `finish_lookup`."""
         ...
 
 
@@ -421,8 +436,8 @@ class Plan(Protocol):
         """The blocking part; touches nothing of the loop's."""
         ...
 
-    def finish(self) -> None:
-        """After `run`, in the loop's thread: take over what came of it."""
+    def finish(self) -> bool | None:
+        """After `run`, in the loop's thread: take over what came of it. True: more of it is to be done at once."""
         ...
 
 

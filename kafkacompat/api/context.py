@@ -209,7 +209,9 @@ class PartitionService(Protocol):
         read_committed: bool,
         current_leader_epoch: int,
         replica_id: int,
-    ) -> OffsetLookup: ...
+    ) -> OffsetLookup | Deferred[OffsetLookup]:
+        """Later where the log has to be searched for a timestamp."""
+        ...
 
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int

@@ -7,10 +7,12 @@ What the offsets are is partition/lookup's. KIP-79, KIP-207, KIP-734, KIP-1005.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup
 from kafkacompat.api.handler import Handler
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_response import (
@@ -30,7 +32,9 @@ FIRST_VERSION_WITH_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
 
-def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    node: Node, context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Deferred[ListOffsetsResponse]:
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # E26
@@ -38,25 +42,47 @@ def handle(node: Node, context: RequestContext, request: ListOffsetsRequest) -> 
         (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
     )
     topics = []
+    searches: list[Deferred[OffsetLookup]] = []
+    waits: list[Deferred[None]] = []
     for topic in request.topics:
         answers = []
         # A partition named twice is refused, and in the answer once.
         for one in {one.partition_index: one for one in topic.partitions}.values():
+            found: OffsetLookup | Deferred[OffsetLookup]
             if mentions[topic.name, one.partition_index] > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
             else:
                 found = _look_up(node, TopicPartition(topic.name, one.partition_index), one, request, version)
-            answers.append(
-                ListOffsetsPartitionResponse(
-                    partition_index=one.partition_index,
-                    error_code=found.error,
-                    timestamp=found.timestamp_ms,
-                    offset=found.offset,
-                    leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1,  # T26
-                )
-            )
+            answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
+            answers.append(answer)
+            if isinstance(found, OffsetLookup):
+                _fill(answer, version, found)
+            else:
+                # What is searched for is filled in when it is there; the rest is as of now.
+                searches.append(found)
+                waits.append(found.then(partial(_fill, answer, version)))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    if not waits:
+        return response
+    answered = gather(waits).then(lambda _: response)
+
+    def abandon() -> None:
+        for search in searches:
+            search.abandon()
+
+    answered.when_abandoned = abandon
+    return answered
+
+
+def _fill(answer: ListOffsetsPartitionResponse, version: int, found: OffsetLookup) -> None:
+    error = found.error
+    if error is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    answer.error_code = error
+    answer.timestamp = found.timestamp_ms
+    answer.offset = found.offset
+    answer.leader_epoch = found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1  # T26
 
 
 def _look_up(
@@ -65,20 +91,17 @@ def _look_up(
     one: ListOffsetsPartition,
     request: ListOffsetsRequest,
     version: int,
-) -> OffsetLookup:
+) -> OffsetLookup | Deferred[OffsetLookup]:
     first = FIRST_VERSION_OF_SPECIAL.get(one.timestamp)
     if one.timestamp < 0 and (first is None or version < first):
         return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
-    found = node.partitions.list_offset(
+    return node.partitions.list_offset(
         partition,
         one.timestamp,
         request.isolation_level == READ_COMMITTED,
         one.current_leader_epoch,
         request.replica_id,
     )
-    if found.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
-        return OffsetLookup(ErrorCode.LEADER_NOT_AVAILABLE)
-    return found
 
 
 def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -> ListOffsetsResponse:

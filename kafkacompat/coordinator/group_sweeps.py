@@ -11,9 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, Refused
-from kafkacompat.coordinator.gather import gather
 from kafkacompat.coordinator.shard import Shard, ShardState
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.classic_group import ClassicGroupState
 from kafkacompat.group.commit import delete_offsets

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
-from kafkacompat.coordinator.gather import gather
 from kafkacompat.coordinator.group_sweeps import GroupSweeps
 from kafkacompat.coordinator.group_sweeps import machine_of as _machine
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
@@ -22,7 +21,7 @@ from kafkacompat.coordinator.shards import Shards
 from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.commit import commit_offsets, fetch_offsets
 from kafkacompat.group.describe import describe_group, list_groups
 from kafkacompat.group.environment import GroupResult, GroupSettings

@@ -1,6 +1,6 @@
-"""The aborted transactions of one segment: its `.txnindex` in memory while it is needed, and else what tells whether it is.
+"""The aborted transactions of one segment: its `.txnindex`, and what tells whether it need be looked into.
 
-Duty: load, let go, answer for a range. Must not know: batches, other segments, when the file is written (segment.py).
+Duty: open, search for a range, take new ones. Must not know: batches, other segments, when the file is written (segment.py).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.index import (
+    MAX_OFFSET,
     NO_TRANSACTIONS,
     AbortedEntry,
     IndexCorrupt,
@@ -17,58 +18,105 @@ from kafkacompat.log.index import (
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
+    from kafkacompat.log.index_cache import IndexCache
     from kafkacompat.ports import Disk
 
 TXN_INDEX_SUFFIX = ".txnindex"
 
 
 def read_txn_index(disk: Disk, stem: str, base_offset: int) -> TransactionIndex:
-    """Empty without a file. BatchCorrupt when the file can be no index of this segment."""
+    """Read whole; empty without a file. BatchCorrupt when the file can be no index of this segment."""
     try:
         index = TransactionIndex(base_offset, disk.read_bytes(stem + TXN_INDEX_SUFFIX))
         index.check()
     except FileNotFoundError:
         return TransactionIndex(base_offset)
     except IndexCorrupt as damage:
-        raise BatchCorrupt(f"the aborted transactions of {stem}: {damage}") from damage
+        raise _damaged(stem, damage) from damage
     return index
+
+
+def _damaged(stem: str, damage: IndexCorrupt) -> BatchCorrupt:
+    return BatchCorrupt(f"the aborted transactions of {stem}: {damage}")
 
 
 class SegmentAborted:
     """Offsets absolute. What reads the file raises BatchCorrupt when it is damaged; OSError passes through."""
 
-    __slots__ = ("_base_offset", "_disk", "_span", "loaded", "stem")
+    __slots__ = ("_base_offset", "_cache", "_disk", "_span", "_stem", "attached")
 
-    def __init__(self, disk: Disk, stem: str, base_offset: int) -> None:
+    def __init__(self, disk: Disk, stem: str, base_offset: int, cache: IndexCache) -> None:
         self._disk = disk
-        self.stem = stem
+        self._stem = stem
         self._base_offset = base_offset
-        self.loaded: TransactionIndex | None = None
+        self._cache = cache
+        self.attached: TransactionIndex | None = None
+        """None while the file has not been looked at."""
         self._span: TransactionSpan | None = None
-        """Of the index while it is not in memory; None while nobody has looked."""
+        """None while nobody has looked; then never narrower than the entries."""
 
     @property
     def index(self) -> TransactionIndex:
-        if self.loaded is None:
-            self.loaded = read_txn_index(self._disk, self.stem, self._base_offset)
-        return self.loaded
+        index = self.attached
+        if index is None:
+            index = self._new()
+            try:
+                index.attach()
+            except FileNotFoundError:
+                self._span = NO_TRANSACTIONS
+            except IndexCorrupt as damage:
+                raise _damaged(self._stem, damage) from damage
+            self.attached = index
+        return index
 
-    @property
-    def is_held(self) -> bool:
-        """Whether entries are in memory."""
-        return self.loaded is not None and bool(self.loaded.data)
+    def _new(self) -> TransactionIndex:
+        return TransactionIndex(
+            self._base_offset, disk=self._disk, path=self._stem + TXN_INDEX_SUFFIX, cache=self._cache
+        )
+
+    def relocate(self, stem: str) -> None:
+        self._stem = stem
+        if self.attached is not None:
+            self.attached.path = stem + TXN_INDEX_SUFFIX
 
     def find(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
         """See TransactionIndex.collect. Reads the file only when it may have entries of the range."""
         span = self._span
-        if self.loaded is None and span is not None and span.first_offset >= upper_bound_offset:
+        if span is not None and span.first_offset >= upper_bound_offset:
             return [], span.stable_offset >= upper_bound_offset
-        return self.index.collect(fetch_offset, upper_bound_offset)
+        try:
+            return self.index.collect(fetch_offset, upper_bound_offset)
+        except IndexCorrupt as damage:
+            raise _damaged(self._stem, damage) from damage
+
+    def has_none(self) -> bool:
+        """Whether it is known that there are no entries."""
+        return self._span is not None and self._span.stable_offset < 0
+
+    def make_ready(self) -> None:
+        """What an append may need of the file is done now. OSError, BatchCorrupt."""
+        try:
+            self.index.make_ready()
+        except IndexCorrupt as damage:
+            raise _damaged(self._stem, damage) from damage
+
+    def append(self, entry: AbortedEntry) -> None:
+        self.index.append(entry)
+        # Of earlier entries nothing may be known: then they may begin anywhere.
+        first = 0 if self._span is None else self._span.first_offset
+        self._span = TransactionSpan(min(first, entry.first_offset), entry.last_stable_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        index = self.index
+        if index.size:
+            index.truncate_to(offset)
+            first = 0 if self._span is None else self._span.first_offset
+            self._span = TransactionSpan(first if index.size else MAX_OFFSET, index.last_stable_offset())
 
     def is_sound(self) -> bool:
         """Whether the file, if there is one, can be an index of this segment. Reads it, and keeps only its span."""
         try:
-            self._span = read_txn_index(self._disk, self.stem, self._base_offset).span()
+            self._span = read_txn_index(self._disk, self._stem, self._base_offset).span()
         except BatchCorrupt:
             return False
         return True
@@ -79,11 +127,10 @@ class SegmentAborted:
 
     def begin(self) -> None:
         """Empty, whatever the file holds, to be filled from the batches."""
-        self.loaded = TransactionIndex(self._base_offset)
+        self.attached = self._new()
+        self._span = NO_TRANSACTIONS
 
-    def forget(self) -> None:
-        """Let the entries go, if the file has them all."""
-        index = self.loaded
-        if index is not None and index.written == len(index.data):
-            self._span = index.span()
-            self.loaded = None
+    def let_go(self) -> None:
+        """Nothing is appended for now: no entry stays in memory that the file has."""
+        if self.attached is not None:
+            self.attached.let_go()

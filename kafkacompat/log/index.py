@@ -1,24 +1,33 @@
-"""The three index files of a segment, as entries in memory and as Kafka's bytes on disk.
+"""The three index files of a segment: Kafka's bytes on disk, searched page by page.
 
-Duty: hold entries in exactly the file's form, search them, tell which bytes the file still lacks. Must not know: files and
-batches (segment.py moves the bytes). Kafka preallocates these files and trims them when a segment is closed; here they
-only ever hold entries, which is the trimmed form.
+Duty: search entries, take new ones, tell which bytes the file still lacks. Must not know: batches, segments (segment.py says when
+to write). In memory are the entries after the last whole page only: whole pages go to the file once they are complete, and come
+back through the node's IndexCache. Kafka preallocates these files and trims them when a segment is closed; here they only ever
+hold entries, which is the trimmed form.
 """
 
 from __future__ import annotations
 
+import itertools
 import struct
-from bisect import bisect_left
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkacompat.log.index_cache import IndexCache
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Disk, File
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _TXN_ENTRY = struct.Struct(">hqqqq")
-OFFSET_ENTRY_SIZE = 8
-TIME_ENTRY_SIZE = 12
-TXN_ENTRY_SIZE = 34
+OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, TXN_ENTRY_SIZE = 8, 12, 34
+PAGE_BYTES = 4096
+"""What is read and kept of an index at once; the whole entries in it."""
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 MAX_OFFSET = (1 << 63) - 1
+
+_generations = itertools.count()
 
 
 class IndexCorrupt(ValueError):
@@ -26,72 +35,278 @@ class IndexCorrupt(ValueError):
 
 
 class Index:
-    """Entries of fixed size, the first `written` bytes of which are in the file."""
+    """Entries of fixed size. Of `size` bytes the first `written` are in the file, and those from `_tail_at` on in memory."""
 
-    __slots__ = ("base_offset", "data", "written")
+    __slots__ = (
+        "_cache",
+        "_disk",
+        "_file",
+        "_generation",
+        "_tail",
+        "_tail_at",
+        "base_offset",
+        "path",
+        "size",
+        "written",
+    )
+    layout = struct.Struct("x")
     entry_size = 1
+    page_size = PAGE_BYTES
 
-    def __init__(self, base_offset: int, data: bytes | bytearray = b"") -> None:
+    def __init__(
+        self,
+        base_offset: int,
+        data: bytes | bytearray = b"",
+        *,
+        disk: Disk | None = None,
+        path: str = "",
+        cache: IndexCache | None = None,
+    ) -> None:
+        """With its entries in memory; without a disk they stay there."""
         if len(data) % self.entry_size:
             raise IndexCorrupt(f"{len(data)} bytes are not whole entries of {self.entry_size}")
         self.base_offset = base_offset
-        self.data = bytearray(data)
+        self.path = path
+        self._disk = disk
+        self._cache = cache
+        self._tail = bytearray(data)
+        self._tail_at = 0
+        self.size = len(data)
         self.written = len(data)
+        self._generation = next(_generations)
+        """Names the pages in the cache; another one when entries are taken back, so that none of before is met."""
+        self._file: File | None = None
+        """Open during a search."""
+
+    def attach(self) -> None:
+        """Take the entries that the file has. FileNotFoundError, IndexCorrupt."""
+        assert self._disk is not None
+        size = self._disk.file_size(self.path)
+        if size % self.entry_size:
+            raise IndexCorrupt(f"{size} bytes are not whole entries of {self.entry_size}")
+        self.size = self.written = self._tail_at = size
+        self._tail.clear()
+        self._generation = next(_generations)
+
+    def view(self) -> Any:
+        """What it holds now, for a search in another thread."""
+        other = type(self)(self.base_offset, disk=self._disk, path=self.path, cache=self._cache)
+        other._tail = bytearray(self._tail)
+        other._tail_at, other.size, other.written = self._tail_at, self.size, self.written
+        other._generation = self._generation
+        return other
 
     def __len__(self) -> int:
-        return len(self.data) // self.entry_size
+        return self.size // self.entry_size
+
+    @property
+    def data(self) -> bytearray:
+        """Every entry, of one that has no file."""
+        return self._tail
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of entries held in memory, apart from the cache."""
+        return len(self._tail)
+
+    # -- searching
+
+    def fields(self, index: int) -> tuple[int, ...]:
+        at = index * self.entry_size
+        if at >= self._tail_at:
+            return self.layout.unpack_from(self._tail, at - self._tail_at)
+        page, inside = divmod(at, self.page_size)
+        try:
+            return self.layout.unpack_from(self._page(page), inside)
+        finally:
+            self._file = None
+
+    def rank(self, target: int, field: int) -> int:
+        """How many entries have at most this value in a field that ascends."""
+        unpack, width, tail_at = self.layout.unpack_from, self.entry_size, self._tail_at
+        if tail_at < self.size and (not tail_at or unpack(self._tail)[field] <= target):
+            data: bytes | bytearray = self._tail
+            first, high = tail_at // width, len(data) // width
+        else:
+            try:
+                page = self._pages_until(target, field) - 1
+                if page < 0:
+                    return 0
+                data = self._page(page)
+            finally:
+                self._file = None
+            start = page * self.page_size
+            first, high = start // width, min(self.page_size, tail_at - start) // width
+        low = 0
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(data, middle * width)[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return first + low
+
+    def _pages_until(self, target: int, field: int) -> int:
+        """How many pages in the file begin with an entry that has at most this value."""
+        unpack = self.layout.unpack_from
+        low, high = 0, (self._tail_at + self.page_size - 1) // self.page_size
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(self._page(middle))[field] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def all_fields(self, start: int = 0) -> Iterator[tuple[int, ...]]:
+        """The entries from one on, a page at a time."""
+        per_page = self.page_size // self.entry_size
+        in_file = self._tail_at // self.entry_size
+        try:
+            while start < in_file:
+                page, inside = divmod(start, per_page)
+                end = min((page + 1) * per_page, in_file)
+                whole = memoryview(self._page(page))
+                yield from self.layout.iter_unpack(
+                    whole[inside * self.entry_size : (inside + end - start) * self.entry_size]
+                )
+                start = end
+        finally:
+            self._file = None
+        yield from self.layout.iter_unpack(bytes(self._tail[start * self.entry_size - self._tail_at :]))
+
+    def _page(self, number: int) -> bytes:
+        start = number * self.page_size
+        length = min(self.page_size, self._tail_at - start)
+        cache = self._cache
+        page = None if cache is None else cache.get((self._generation, number))
+        # One that was read before the file had all of it is shorter.
+        if page is None or len(page) < length:
+            page = self._read(start, length)
+            if cache is not None:
+                cache.put((self._generation, number), page)
+        return page
+
+    def _read(self, start: int, length: int) -> bytes:
+        file = self._file
+        if file is None:
+            assert self._disk is not None
+            file = self._file = self._disk.open(self.path)
+        data = file.try_read(start, length)
+        if data is None:
+            data = file.read_cold(start, length)
+        if len(data) < length:
+            raise IndexCorrupt(f"{self.path} ends at {start + len(data)}")
+        return data
+
+    # -- growing and shrinking
+
+    def make_ready(self) -> None:
+        """Do what the next entry may need of the file, so that taking it cannot fail. OSError."""
+        if self._tail_at % self.page_size:
+            self._take_up()
+        elif len(self._tail) >= self.page_size and self._disk is not None:
+            self.write()
+            self._keep_last_page()
+
+    def add(self, *fields: int) -> None:
+        if self._tail_at % self.page_size:
+            self._take_up()
+        self._tail += self.layout.pack(*fields)
+        self.size += self.entry_size
+
+    def _take_up(self) -> None:
+        """The last page is not whole: from here on it grows in memory."""
+        begun = self._tail_at % self.page_size
+        try:
+            data = self._read(self._tail_at - begun, begun)
+        finally:
+            self._file = None
+        self._tail[:0] = data
+        self._tail_at -= begun
 
     def cut(self, entries: int) -> None:
-        """Keep only the first entries; the file is cut to `written` when it is next brought up to date."""
-        del self.data[entries * self.entry_size :]
-        self.written = min(self.written, len(self.data))
+        """Keep only the first entries; the file is cut when it is next brought up to date."""
+        self.size = entries * self.entry_size
+        self.written = min(self.written, self.size)
+        if self.size >= self._tail_at:
+            del self._tail[self.size - self._tail_at :]
+        else:
+            self._tail.clear()
+            self._tail_at = self.size
+        self._generation = next(_generations)
+
+    def write(self) -> None:
+        """Bring the file up to the entries, unsynced."""
+        assert self._disk is not None
+        file = self._disk.open(self.path, create=True)
+        if file.size() != self.written:
+            file.truncate(self.written)
+        if self.written < self.size:
+            file.write_now(bytes(self._tail[self.written - self._tail_at :]))
+            self.written = self.size
+        file.close()
+
+    def let_go(self) -> None:
+        """Nothing is added for now: what the file has need not stay in memory."""
+        if self.written == self.size and self._cache is not None:
+            self._keep_last_page()
+            if self._tail:
+                self._cache.put((self._generation, self._tail_at // self.page_size), bytes(self._tail))
+            self._tail.clear()
+            self._tail_at = self.size
+
+    def _keep_last_page(self) -> None:
+        """Whole pages, all of them in the file, leave memory by way of the cache: who reads the end has them at hand."""
+        if self._cache is None or self._tail_at % self.page_size:
+            return
+        whole = len(self._tail) - len(self._tail) % self.page_size
+        for start in range(0, whole, self.page_size):
+            page = bytes(self._tail[start : start + self.page_size])
+            self._cache.put((self._generation, (self._tail_at + start) // self.page_size), page)
+        del self._tail[:whole]
+        self._tail_at += whole
+
+
+def entry_type(layout: struct.Struct) -> tuple[struct.Struct, int, int]:
+    """An entry, its size, and that of the whole ones in a page."""
+    return layout, layout.size, PAGE_BYTES - PAGE_BYTES % layout.size
 
 
 class OffsetIndex(Index):
     """(last offset of a batch relative to the base, position at which that batch begins), both ascending."""
 
     __slots__ = ()
-    entry_size = OFFSET_ENTRY_SIZE
+    layout, entry_size, page_size = entry_type(_OFFSET_ENTRY)
 
     def append(self, last_offset: int, position: int) -> None:
-        self.data += _OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
+        self.add(last_offset - self.base_offset, position)
 
     def entry(self, index: int) -> tuple[int, int]:
-        relative, position = _OFFSET_ENTRY.unpack_from(self.data, index * OFFSET_ENTRY_SIZE)
+        relative, position = self.fields(index)
         return self.base_offset + relative, position
 
     def last_offset(self) -> int:
         """Of the last entry; the base offset when empty."""
-        return self.entry(len(self) - 1)[0] if self.data else self.base_offset
+        return self.entry(len(self) - 1)[0] if self.size else self.base_offset
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry at or before an offset: (last offset of a batch, where that batch begins); (-1, 0) for none."""
-        target = offset - self.base_offset
-        data, unpack = self.data, _OFFSET_ENTRY.unpack_from
-        low, high = 0, len(data) // OFFSET_ENTRY_SIZE
-        while low < high:
-            middle = (low + high) >> 1
-            if unpack(data, middle * OFFSET_ENTRY_SIZE)[0] <= target:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1) if low else (-1, 0)
+        rank = self.rank(offset - self.base_offset, 0)
+        return self.entry(rank - 1) if rank else (-1, 0)
 
     def offset_at(self, position: int) -> int:
         """Of the first entry whose batch begins at or after a position; -1 for none."""
-        at = bisect_left(range(len(self)), position, key=lambda index: self.entry(index)[1])
+        at = self.rank(position - 1, 1)
         return self.entry(at)[0] if at < len(self) else -1
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries whose offset is at or after the given one."""
-        entries = len(self)
-        while entries and self.entry(entries - 1)[0] >= offset:
-            entries -= 1
-        self.cut(entries)
+        self.cut(self.rank(offset - 1 - self.base_offset, 0))
 
     def check(self, log_size: int) -> None:
         """Raise IndexCorrupt when entries cannot belong to a log file of this size."""
-        if self.data:
+        if self.size:
             offset, position = self.entry(len(self) - 1)
             if offset < self.base_offset or not 0 <= position < max(log_size, 1):
                 raise IndexCorrupt(f"the last entry is offset {offset} at {position}")
@@ -103,42 +318,33 @@ class TimeIndex(Index):
     """(timestamp in ms, last offset of the batch that carries it, relative to the base), ascending."""
 
     __slots__ = ()
-    entry_size = TIME_ENTRY_SIZE
+    layout, entry_size, page_size = entry_type(_TIME_ENTRY)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Append unless the timestamp is no later than the last one."""
         if timestamp_ms > self.last_entry()[0]:
-            self.data += _TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
+            self.add(timestamp_ms, offset - self.base_offset)
 
     def entry(self, index: int) -> tuple[int, int]:
-        timestamp_ms, relative = _TIME_ENTRY.unpack_from(self.data, index * TIME_ENTRY_SIZE)
+        timestamp_ms, relative = self.fields(index)
         return timestamp_ms, self.base_offset + relative
 
     def last_entry(self) -> tuple[int, int]:
         """(-1, base offset) when empty."""
-        return self.entry(len(self) - 1) if self.data else (-1, self.base_offset)
+        return self.entry(len(self) - 1) if self.size else (-1, self.base_offset)
 
-    def lookup(self, timestamp_ms: int) -> int:
-        """The offset of the last entry at or before a timestamp; the base offset when there is none."""
-        data, unpack = self.data, _TIME_ENTRY.unpack_from
-        low, high = 0, len(data) // TIME_ENTRY_SIZE
-        while low < high:
-            middle = (low + high) >> 1
-            if unpack(data, middle * TIME_ENTRY_SIZE)[0] <= timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return self.base_offset + int(unpack(data, (low - 1) * TIME_ENTRY_SIZE)[1] if low else 0)
+    def around(self, timestamp_ms: int) -> tuple[tuple[int, int], tuple[int, int] | None]:
+        """The last entry at or before a timestamp ((-1, base offset) for none), and the next one, if there is one."""
+        rank = self.rank(timestamp_ms, 0)
+        before = self.entry(rank - 1) if rank else (-1, self.base_offset)
+        return before, self.entry(rank) if rank < len(self) else None
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries whose offset is at or after the given one."""
-        entries = len(self)
-        while entries and self.entry(entries - 1)[1] >= offset:
-            entries -= 1
-        self.cut(entries)
+        self.cut(self.rank(offset - 1 - self.base_offset, 1))
 
     def check(self) -> None:
-        if self.data:
+        if self.size:
             timestamp_ms, offset = self.last_entry()
             if offset < self.base_offset or timestamp_ms < self.entry(0)[0]:
                 raise IndexCorrupt(f"the last entry is timestamp {timestamp_ms} at offset {offset}")
@@ -161,56 +367,52 @@ class TransactionSpan(NamedTuple):
 
 
 NO_TRANSACTIONS = TransactionSpan(MAX_OFFSET, -1)
+_LAST_OFFSET = 3
 
 
 class TransactionIndex(Index):
     """Aborted transactions in the order of their markers, with the last stable offset when each ended."""
 
-    __slots__ = ("_first_offset",)
-    entry_size = TXN_ENTRY_SIZE
-
-    def __init__(self, base_offset: int, data: bytes | bytearray = b"") -> None:
-        super().__init__(base_offset, data)
-        self._first_offset = min(
-            (fields[2] for fields in _TXN_ENTRY.iter_unpack(self.data)), default=MAX_OFFSET
-        )
+    __slots__ = ()
+    layout, entry_size, page_size = entry_type(_TXN_ENTRY)
 
     def append(self, entry: AbortedEntry) -> None:
-        self.data += _TXN_ENTRY.pack(0, *entry)
-        self._first_offset = min(self._first_offset, entry.first_offset)
+        self.add(0, *entry)
 
     def span(self) -> TransactionSpan:
-        if not self.data:
+        """Looks at every entry."""
+        if not self.size:
             return NO_TRANSACTIONS
-        return TransactionSpan(self._first_offset, self._entry(len(self) - 1).last_stable_offset)
+        return TransactionSpan(min(fields[2] for fields in self.all_fields()), self.last_stable_offset())
 
-    def _entry(self, index: int) -> AbortedEntry:
-        return AbortedEntry(*_TXN_ENTRY.unpack_from(self.data, index * TXN_ENTRY_SIZE)[1:])
+    def last_stable_offset(self) -> int:
+        """Of the last entry; -1 when empty."""
+        return self.fields(len(self) - 1)[4] if self.size else -1
 
     def entries(self) -> list[AbortedEntry]:
-        return [AbortedEntry(*fields[1:]) for fields in _TXN_ENTRY.iter_unpack(self.data)]
+        return [AbortedEntry(*fields[1:]) for fields in self.all_fields()]
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedEntry], bool]:
-        """(entries that overlap the range, True when later segments cannot add any)."""
+        """(entries that overlap the range, True when later segments cannot add any). IndexCorrupt."""
         found: list[AbortedEntry] = []
-        if not self.data:
+        if not self.size:
             return found, False
-        entries = range(len(self))
-        for at in entries[bisect_left(entries, fetch_offset, key=lambda at: self._entry(at).last_offset) :]:
-            entry = self._entry(at)
-            if entry.first_offset < upper_bound_offset:
-                found.append(entry)
-            if entry.last_stable_offset >= upper_bound_offset:
+        for fields in self.all_fields(self.rank(fetch_offset - 1, _LAST_OFFSET)):
+            self._check(fields)
+            if fields[2] < upper_bound_offset:
+                found.append(AbortedEntry(*fields[1:]))
+            if fields[4] >= upper_bound_offset:
                 return found, True
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        entries = self.entries()
-        while entries and entries[-1].last_offset >= offset:
-            entries.pop()
-        self.cut(len(entries))
+        self.cut(self.rank(offset - 1, _LAST_OFFSET))
 
     def check(self) -> None:
-        for fields in _TXN_ENTRY.iter_unpack(self.data):
-            if fields[0] != 0 or fields[3] < self.base_offset:
-                raise IndexCorrupt(f"an entry {fields}")
+        """Looks at every entry."""
+        for fields in self.all_fields():
+            self._check(fields)
+
+    def _check(self, fields: tuple[int, ...]) -> None:
+        if fields[0] != 0 or fields[_LAST_OFFSET] < self.base_offset:
+            raise IndexCorrupt(f"an entry {fields}")

@@ -10,6 +10,7 @@ the caller's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
@@ -17,12 +18,13 @@ from kafkacompat.log.changes import change_of_many
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, format_epochs
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
+from kafkacompat.log.looks import SegmentsLook
 from kafkacompat.log.reading import LogParts, ReadableLog
 from kafkacompat.log.replay import apply_batch, follower_batches, marker_of, replay_segments
 from kafkacompat.log.retention import count_deletable
 from kafkacompat.log.rolling import roll_after_ms
-from kafkacompat.log.segment import Segment
-from kafkacompat.log.segment_list import DeleteLater, SegmentList
+from kafkacompat.log.segment import INDEX_INTERVAL_MOST, Segment
+from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList
 from kafkacompat.ports import AppendInfo, Buffer, LogRefused
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, stamp_offset_and_epoch
 from kafkacompat.records.control import EndTransactionMarker
@@ -39,7 +41,6 @@ class PartitionLog(ReadableLog):
 
     __slots__ = (
         "_config",
-        "_disk",
         "_indexes_full_from",
         "_randrange",
         "_roll_after_ms",
@@ -64,14 +65,16 @@ class PartitionLog(ReadableLog):
         *,
         high_watermark: int = 0,
         delete_later: DeleteLater | None = None,
+        mend_later: Callable[[PartitionLog, Segment], None] | None = None,
         randrange: Callable[[int], int] | None = None,
     ) -> None:
         """`delete_later(paths, delay_ms)` removes files some time later; without it they go at once.
+        `mend_later` has a segment's damaged indexes built anew; without it that is done on the spot.
         `randrange` gives the jitter of rolling by time; without it there is none.
         """
-        segments = SegmentList(disk, directory, parts.segments, delete_later)
-        super().__init__(topic_partition, topic_id, segments, parts, high_watermark)
-        self._disk = disk
+        mend = None if mend_later is None else partial(mend_later, self)
+        segments = SegmentList(disk, directory, parts.segments, parts.cache, delete_later, mend)
+        super().__init__(disk, topic_partition, topic_id, segments, parts, high_watermark)
         self.directory = directory
         self._snapshots = parts.snapshots
         self._randrange = randrange
@@ -94,7 +97,7 @@ class PartitionLog(ReadableLog):
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
         # An index gets an entry for every index.interval.bytes at most, so a smaller segment need not be asked.
         entries = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
-        self._indexes_full_from = (entries - 1) * config.index_interval_bytes
+        self._indexes_full_from = (entries - 1) * min(config.index_interval_bytes, INDEX_INTERVAL_MOST)
         self._draw_roll_time()
 
     # -- appending
@@ -139,7 +142,7 @@ class PartitionLog(ReadableLog):
         timestamp_ms = batch.max_timestamp_ms
         segment = self._segment_for(size, timestamp_ms, first_offset, last_offset, now_ms)
         if marker is not None:
-            segment.prepare_for_markers()
+            segment.make_ready_for_markers()
         segment.append(batch.buffer, size, first_offset, last_offset, timestamp_ms)
         self.log_end_offset = last_offset + 1
         state = self._state
@@ -166,7 +169,7 @@ class PartitionLog(ReadableLog):
                 )
                 if completed is not None and not completed.committed:
                     entry = AbortedEntry(*completed[:3], state.stable_offset_after(completed))
-                    segment.txn_index.append(entry)
+                    segment.aborted.append(entry)
         state.end_offset = last_offset + 1
         return AppendInfo(first_offset, last_offset, timestamp_ms if batch.log_append_time else -1)
 
@@ -199,7 +202,7 @@ class PartitionLog(ReadableLog):
             size += header.size
         taken = run[:count]
         if any(header.is_control for header in taken):
-            segment.prepare_for_markers()
+            segment.make_ready_for_markers()
         segment.append_many(view[first.position : first.position + size], taken)
         for header in taken:
             if header.magic == 2 and header.leader_epoch >= 0 and header.leader_epoch != self._latest_epoch:
@@ -302,7 +305,9 @@ class PartitionLog(ReadableLog):
         """Drop everything from an offset on. Below the log's start it starts anew there.
 
         At the end or beyond it only epochs go that begin there: led, but without a record. A batch that holds the offset
-        in its middle goes whole, and the log ends before it: Kafka would claim to have what it cut.
+        in its middle goes whole, and the log ends before it: Kafka would claim to have what it cut. Of a log of very many
+        segments one call drops only some, so that it holds nobody up: the log then ends above the offset, as if it had been cut
+        there, and a follower that asks its leader again is told again.
         """
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -322,6 +327,10 @@ class PartitionLog(ReadableLog):
         self._state.on_high_watermark(self.high_watermark)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
+        """As `truncate_to`, of everything: while that takes another step the log ends where this one has come to."""
+        if not self._segments.goes_in_one_step():
+            self.truncate_to(self._segments.items[0].base_offset, now_ms)
+            return
         with change_of_many(f"the truncation of {self.topic_partition}"):
             self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
             self.log_start_offset = self.log_end_offset = offset
@@ -401,11 +410,29 @@ class PartitionLog(ReadableLog):
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
 
+    def look_for_retention(self, now_ms: int) -> SegmentsLook | None:
+        """How old the oldest segments are, to be read in a worker thread; None when enough of that is known."""
+        if not self._retains_by_time():
+            return None
+        retention_ms = self._config.retention_ms
+        oldest = self._segments.items[: min(DROPPED_AT_ONCE, len(self._segments.items) - 1)]
+        for segment in oldest:
+            if not segment.knows_its_age():
+                return SegmentsLook(self._disk, oldest, lambda age_ms: now_ms - age_ms <= retention_ms)
+            if now_ms - segment.retention_timestamp_ms() <= retention_ms:
+                break
+        return None
+
+    def _retains_by_time(self) -> bool:
+        return self._config.delete and self._config.retention_ms >= 0
+
     def enforce_retention(self, now_ms: int) -> int:
-        """Let go of segments that time, size or the log's start allow; how many went."""
+        """Let go of segments that time, size or the log's start allow, as far as their age is known; how many went, DROPPED_AT_ONCE
+        at most."""
         config = self._config
         count = count_deletable(
-            self._segments.facts(self.log_end_offset, by_time=config.delete and config.retention_ms >= 0),
+            self._segments.facts(self.log_end_offset, by_time=self._retains_by_time()),
+            total_bytes=self._segments.size(),
             high_watermark=self.high_watermark,
             log_start_offset=self.log_start_offset,
             delete_policy=config.delete,

@@ -1,51 +1,181 @@
-"""Finding offsets by timestamp, and aborted transactions: the rare lookups that open batches.
+"""Finding offsets by timestamp, aside of the loop, and aborted transactions of a range.
 
 Duty: read-only searches over segments. Must not know: bounds that requests set. Follows KIP-79, KIP-734 (max timestamp).
+A search by time may read a file of every segment and open batches, so a worker thread does it, on what the log was when it
+began; the log compares afterwards (finish_lookup).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.log import scan
+from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt, OffsetIndex, TimeIndex
+from kafkacompat.log.segment import LOG_SUFFIX, SCAN_CHUNK, Segment
+from kafkacompat.log.segment_indexes import last_time_entry
 from kafkacompat.ports import AbortedTransaction, TimestampOffset
+from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.read import records_of
+from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
-    from kafkacompat.log.segment import Segment
     from kafkacompat.log.segment_list import SegmentList
+    from kafkacompat.ports import Disk
+
+UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 
-def offset_for_timestamp(
-    segments: Iterable[Segment], timestamp_ms: int, log_start_offset: int
-) -> TimestampOffset | None:
-    """The first record at or after a timestamp and at or above the log's start; None when there is none."""
-    for segment in segments:
-        if segment.largest_timestamp()[0] < timestamp_ms:
-            continue
-        # The index entry's timestamp is at most the target, so no earlier batch can hold the record.
-        indexed = segment.time_index.lookup(timestamp_ms)
-        start = segment.position_before(max(indexed, log_start_offset))
-        for header in segment.headers(start):
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < log_start_offset:
-                continue
-            for offset, record in records_of(segment.read_batch(header), header):
-                if record.timestamp_ms >= timestamp_ms and offset >= log_start_offset:
-                    return TimestampOffset(record.timestamp_ms, offset, header.leader_epoch)
-    return None
+class Learned(NamedTuple):
+    """The largest timestamp of a segment, of which it was not known."""
+
+    segment: Segment
+    timestamp_ms: int
+    offset: int
 
 
-def offset_of_max_timestamp(segments: Iterable[Segment]) -> TimestampOffset | None:
-    """The first record that carries the largest timestamp of the log; None when no record has one."""
-    best: Segment | None = None
-    best_timestamp_ms = -1
-    for segment in segments:
-        timestamp_ms = segment.largest_timestamp()[0]
-        if timestamp_ms > best_timestamp_ms:
-            best, best_timestamp_ms = segment, timestamp_ms
-    if best is None:
+class TimestampLookup:
+    """One search. `run` blocks and is for a worker thread; what came of it is for the loop's thread."""
+
+    __slots__ = (
+        "_active_indexes",
+        "_active_size",
+        "_active_timestamp_ms",
+        "_disk",
+        "_log_start_offset",
+        "_segments",
+        "_timestamp_ms",
+        "abandoned",
+        "changes",
+        "damaged",
+        "error",
+        "found",
+        "learned",
+        "moved",
+    )
+
+    def __init__(
+        self, disk: Disk, segments: SegmentList, timestamp_ms: int | None, log_start_offset: int
+    ) -> None:
+        """None: the first record with the largest timestamp of all."""
+        self._disk = disk
+        self._timestamp_ms = timestamp_ms
+        self._log_start_offset = log_start_offset
+        self._segments: Sequence[Segment] = list(segments.from_offset(log_start_offset))
+        self.changes = segments.changes
+        active = segments.active
+        # It grows while this runs; of closed ones nothing changes that `changes` does not tell.
+        self._active_size = active.size
+        self._active_timestamp_ms = active.largest_timestamp()[0]
+        self._active_indexes = active.index_views()
+        self.abandoned = False
+        """Set by whoever asked and wants no answer any more."""
+        self.found: TimestampOffset | None = None
+        self.learned: list[Learned] = []
+        self.moved = False
+        """A file has gone, by retention perhaps."""
+        self.damaged: Segment | None = None
+        """Whose indexes are of no use."""
+        self.error: OSError | BatchCorrupt | RecordMalformed | DecompressionFailed | None = None
+
+    def run(self) -> None:
+        try:
+            if self._timestamp_ms is None:
+                self.found = self._of_largest()
+            else:
+                self.found = self._first_at_or_after(self._segments, self._timestamp_ms)
+        except FileNotFoundError as error:
+            self.moved, self.error = True, error
+        except (OSError, *UNREADABLE) as error:
+            self.error = error
+
+    def _of_largest(self) -> TimestampOffset | None:
+        best: Segment | None = None
+        best_ms = -1
+        for segment in self._segments:
+            timestamp_ms = self._largest(segment)
+            if timestamp_ms > best_ms:
+                best, best_ms = segment, timestamp_ms
+        return None if best is None else self._first_at_or_after([best], best_ms)
+
+    def _first_at_or_after(self, segments: Sequence[Segment], timestamp_ms: int) -> TimestampOffset | None:
+        for segment in segments:
+            if self.abandoned:
+                break
+            if self._largest(segment) >= timestamp_ms:
+                found = self._within(segment, timestamp_ms)
+                if found is not None or self.damaged is not None:
+                    return found
         return None
-    return offset_for_timestamp([best], best_timestamp_ms, best.base_offset)
+
+    def _largest(self, segment: Segment) -> int:
+        if segment is self._segments[-1]:
+            return self._active_timestamp_ms
+        if segment.knows_largest_timestamp or self.abandoned or self.damaged is not None:
+            return segment.max_timestamp_ms
+        try:
+            found = last_time_entry(self._disk, segment.stem, segment.base_offset)
+        except (IndexCorrupt, FileNotFoundError):
+            self._found_damaged(segment)
+            return -1
+        self.learned.append(Learned(segment, *found))
+        return found[0]
+
+    def _within(self, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
+        try:
+            offsets, times = self._indexes(segment)
+            known, start = offsets.lookup(
+                max(before_which_none_is_as_late(times, timestamp_ms), self._log_start_offset)
+            )
+        except (IndexCorrupt, FileNotFoundError):
+            self._found_damaged(segment)
+            return None
+        size = self._active_size if segment is self._segments[-1] else segment.size
+        file = self._disk.open(segment.stem + LOG_SUFFIX)
+        try:
+            for header in scan.headers(file, start, size, SCAN_CHUNK):
+                if known >= 0:
+                    if header.last_offset > known:
+                        self.damaged = segment
+                        return None
+                    if header.last_offset == known:
+                        known = -1
+                if header.max_timestamp_ms < timestamp_ms or header.last_offset < self._log_start_offset:
+                    continue
+                for offset, record in records_of(file.read_cold(header.position, header.size), header):
+                    if record.timestamp_ms >= timestamp_ms and offset >= self._log_start_offset:
+                        return TimestampOffset(record.timestamp_ms, offset, header.leader_epoch)
+        except BatchCorrupt:
+            if not start or known < 0:
+                raise
+            self.damaged = segment
+        finally:
+            file.close()
+        return None
+
+    def _found_damaged(self, segment: Segment) -> None:
+        """FileNotFoundError when the whole segment has gone."""
+        if not self._disk.exists(segment.stem + LOG_SUFFIX):
+            raise FileNotFoundError(segment.stem + LOG_SUFFIX)
+        self.damaged = segment
+
+    def _indexes(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+        if segment is self._segments[-1]:
+            return self._active_indexes
+        return segment.indexes.views(segment.size)
+
+
+def before_which_none_is_as_late(times: TimeIndex, timestamp_ms: int) -> int:
+    """An offset: no batch that ends before its entry in the offset index has a timestamp as late as the given one.
+
+    Both indexes get their entries at the same moments, and the time index gets one whenever the largest timestamp so far has
+    grown since the moment before. So what made it grow beyond the target lies after the last moment at which it had not.
+    """
+    (before_ms, before_offset), after = times.around(timestamp_ms)
+    if before_ms == timestamp_ms:
+        return before_offset
+    return MAX_OFFSET if after is None else after[1] - 1
 
 
 def aborted_transactions(

@@ -27,8 +27,10 @@ from kafkacompat.log.directory import (
     partition_directory,
 )
 from kafkacompat.log.future import DirectoryRefused, FutureLogs
+from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_partition, look_into
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener, TopicUnknown
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.soundness import DAMAGE
@@ -76,7 +78,10 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.doomed = DeletionQueue(disk, clock, note)
-        self._opener = LogOpener(disk, clock, self.doomed.add_files, randrange, note)
+        self.mender = IndexMender(disk, note)
+        self._opener = LogOpener(
+            disk, clock, self.doomed.add_files, randrange, note, IndexCache(), self.mender.report
+        )
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.checkpoints = Checkpoints(self)
         self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}

@@ -22,6 +22,8 @@ from kafkacompat.log.segment import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
+    from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.log.segment import Segment
     from kafkacompat.log.segment_list import DeleteLater
     from kafkacompat.ports import Clock, Disk
 
@@ -41,7 +43,7 @@ class TopicUnknown(Exception):
 class LogOpener:
     """One for all logs of a node."""
 
-    __slots__ = ("_clock", "_delete_later", "_disk", "_note", "_randrange")
+    __slots__ = ("_cache", "_clock", "_delete_later", "_disk", "_mend_later", "_note", "_randrange")
 
     def __init__(
         self,
@@ -50,8 +52,13 @@ class LogOpener:
         delete_later: DeleteLater,
         randrange: Callable[[int], int] | None,
         note: Callable[[str], None],
+        cache: IndexCache,
+        mend_later: Callable[[PartitionLog, Segment], None],
     ) -> None:
-        """`delete_later` takes the files that logs have no use for any more."""
+        """`delete_later` takes the files that logs have no use for any more, `mend_later` segments whose indexes are damaged;
+        `cache` is for the indexes of all logs."""
+        self._cache = cache
+        self._mend_later = mend_later
         self._disk = disk
         self._clock = clock
         self._delete_later = delete_later
@@ -85,6 +92,7 @@ class LogOpener:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             note=self._note,
+            cache=self._cache,
         )
         if is_new and not self._disk.exists(metadata := f"{path}/{PARTITION_METADATA_FILE}"):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
@@ -97,6 +105,7 @@ class LogOpener:
             parts,
             high_watermark=high_watermark,
             delete_later=None if moves else self._delete_later,
+            mend_later=self._mend_later,
             randrange=self._randrange,
         )
         log.is_anchored = not is_new

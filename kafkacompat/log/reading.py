@@ -9,30 +9,32 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
-from kafkacompat.log import lookup
+from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.ports import (
     EMPTY_RECORDS,
     AbortedTransaction,
     LogRead,
     LogRefused,
     ProducerStateEntry,
-    TimestampOffset,
     Verification,
 )
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.log.epoch_cache import LeaderEpochCache
+    from kafkacompat.log.index_cache import IndexCache
     from kafkacompat.log.producer_state import ProducerState
     from kafkacompat.log.segment import Segment
     from kafkacompat.log.segment_list import SegmentList
     from kafkacompat.log.snapshots import SnapshotStore
+    from kafkacompat.ports import Disk
 
 
 class LogParts:
     """What opening a directory gives (recovery.open_log)."""
 
     __slots__ = (
+        "cache",
         "epochs",
         "log_end_offset",
         "log_start_offset",
@@ -51,6 +53,7 @@ class LogParts:
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
+        cache: IndexCache,
     ) -> None:
         self.segments = segments
         self.epochs = epochs
@@ -59,12 +62,14 @@ class LogParts:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
+        self.cache = cache
 
 
 class ReadableLog:
     """Offsets absolute, sizes in bytes. Expected refusals are LogRefused; OSError passes through."""
 
     __slots__ = (
+        "_disk",
         "_epochs",
         "_latest_epoch",
         "_segments",
@@ -79,12 +84,14 @@ class ReadableLog:
 
     def __init__(
         self,
+        disk: Disk,
         topic_partition: TopicPartition,
         topic_id: Uuid,
         segments: SegmentList,
         parts: LogParts,
         high_watermark: int,
     ) -> None:
+        self._disk = disk
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.is_anchored = True
@@ -149,13 +156,27 @@ class ReadableLog:
         return self._segments.readable_bytes(offset, upper_bound_offset, self.log_end_offset)
 
     def aborted_transactions(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        return lookup.aborted_transactions(self._segments, fetch_offset, upper_bound_offset)
+        return aborted_transactions(self._segments, fetch_offset, upper_bound_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        return lookup.offset_for_timestamp(self._segments.items, timestamp_ms, self.log_start_offset)
+    def begin_lookup(self, timestamp_ms: int | None) -> TimestampLookup:
+        """A search, to be run in a worker thread, for the first record at or after a timestamp; None: with the largest of all."""
+        return TimestampLookup(self._disk, self._segments, timestamp_ms, self.log_start_offset)
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        return lookup.offset_of_max_timestamp(self._segments.from_offset(self.log_start_offset))
+    def finish_lookup(self, lookup: TimestampLookup) -> bool:
+        """Take over what a search has learned. False when what it found may be wrong by now: it has to be made again.
+
+        LogRefused KAFKA_STORAGE_ERROR while damaged indexes are built anew; raises what the search ran into.
+        """
+        for segment, timestamp_ms, offset in lookup.learned:
+            segment.note_largest_timestamp(timestamp_ms, offset)
+        if lookup.changes != self._segments.changes or lookup.moved:
+            return False
+        if lookup.damaged is not None:
+            lookup.damaged.report_damage()
+            return False
+        if lookup.error is not None:
+            raise lookup.error
+        return lookup.found is None or lookup.found.offset >= self.log_start_offset
 
     def size_bytes(self) -> int:
         return self._segments.size()

@@ -20,18 +20,12 @@ from kafkacompat.log.checkpoint import (
     parse_epochs,
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
+from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.producer_state import ProducerState
 from kafkacompat.log.reading import LogParts
 from kafkacompat.log.replay import apply_batch
-from kafkacompat.log.segment import (
-    CLEANED_SUFFIX,
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-)
+from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, Segment
+from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.log.snapshots import SnapshotStore
 from kafkacompat.log.soundness import DAMAGE, check_order, end_of, replay_what_can_be_read
 from kafkacompat.records.batch import iterate_batches
@@ -42,6 +36,8 @@ if TYPE_CHECKING:
     from kafkacompat.records.batch import BatchHeader
 
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+OWN_CACHE_BYTES = 64 * 1024
+"""Index pages of a log that has no part in a node's cache."""
 Note = Callable[[str], None]
 
 
@@ -55,16 +51,19 @@ def open_directory(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     note: Note = lambda text: None,
+    cache: IndexCache | None = None,
 ) -> LogParts:
     """The parts of a PartitionLog. `clean`: the stop before was clean, only the tail is checked. `note` gets what was amiss.
+    `cache` is that of the node's indexes; without it the log has one of its own.
 
     OSError passes through.
     """
+    cache = IndexCache(OWN_CACHE_BYTES) if cache is None else cache
     disk.make_directory(directory)
     names = disk.list_directory(directory)
     if _finish_interrupted_work(disk, directory, names, note):
         names = disk.list_directory(directory)
-    segments = _load_segments(disk, directory, names, config, now_ms, note)
+    segments = _load_segments(disk, directory, names, config, now_ms, cache, note)
     snapshots = SnapshotStore(disk, directory, names)
     epochs, epochs_known = _load_epochs(disk, directory, LEADER_EPOCH_FILE in names, note)
     first_base = segments[0].base_offset if segments else log_start_offset
@@ -84,6 +83,7 @@ def open_directory(
             )
             recovery_point = 0
             _recover(disk, segments, snapshots, epochs, 0, first_base, note)
+    _make_missing_indexes(disk, segments, names, note)
     log_end_offset = segments[-1].next_offset() if segments else log_start_offset
     if log_end_offset < log_start_offset:
         if clean and durable_to >= log_start_offset:
@@ -104,7 +104,9 @@ def open_directory(
         note(f"{directory}: the log ends at {log_end_offset}, and what lay there up to {durable_to} is gone")
     if not segments:
         segments = [
-            Segment(disk, directory, log_start_offset, config.index_interval_bytes, now_ms, create=True)
+            Segment(
+                disk, directory, log_start_offset, config.index_interval_bytes, now_ms, cache, create=True
+            )
         ]
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_start(segments[0].base_offset)
@@ -122,8 +124,7 @@ def open_directory(
     for segment in segments:
         # A partition that nobody uses holds no descriptor; the file is opened again with the first read or append.
         segment.release()
-        if segment is not segments[-1]:
-            segment.forget_indexes()
+        segment.let_go()
     return LogParts(
         segments,
         epochs,
@@ -132,6 +133,7 @@ def open_directory(
         log_start_offset,
         log_end_offset,
         log_end_offset if clean and unsound is None else min(recovery_point, log_end_offset),
+        cache,
     )
 
 
@@ -182,21 +184,41 @@ def _swap_end(disk: Disk, path: str, base_offset: int) -> int:
 
 
 def _load_segments(
-    disk: Disk, directory: str, names: list[str], config: LogConfig, now_ms: int, note: Note
+    disk: Disk,
+    directory: str,
+    names: list[str],
+    config: LogConfig,
+    now_ms: int,
+    cache: IndexCache,
+    note: Note,
 ) -> list[Segment]:
     present = set(names)
     segments = []
     for name in names:
         if len(name) < 24 or not name[:20].isdigit():
             continue
-        if name[20:] in _SEGMENT_SUFFIXES[1:] and name[:20] + LOG_SUFFIX not in present:
+        if name.endswith(REBUILT_SUFFIX):
+            disk.remove(f"{directory}/{name}")
+        elif name[20:] in _SEGMENT_SUFFIXES[1:] and name[:20] + LOG_SUFFIX not in present:
             note(f"{directory}/{name}: an index without a log is removed")
             disk.remove(f"{directory}/{name}")
         elif name[20:] == LOG_SUFFIX:
-            segments.append(
-                Segment(disk, directory, int(name[:20]), config.index_interval_bytes, now_ms, create=False)
-            )
+            interval = config.index_interval_bytes
+            segments.append(Segment(disk, directory, int(name[:20]), interval, now_ms, cache, create=False))
     return segments
+
+
+def _make_missing_indexes(disk: Disk, segments: list[Segment], names: list[str], note: Note) -> None:
+    """Of segments that were not checked: those that were have theirs anew."""
+    present = set(names)
+    for segment in segments:
+        stem = f"{segment.base_offset:020d}"
+        missing = {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} - present
+        if segment.size and any(not disk.exists(f"{segment.stem}{name[20:]}") for name in missing):
+            try:
+                segment.rebuild_indexes()
+            except DAMAGE as damage:
+                note(f"{segment.stem}: the missing index cannot be made: {damage}")
 
 
 def _unsound_txn_index(segments: list[Segment], names: list[str], note: Note) -> int | None:

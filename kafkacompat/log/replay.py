@@ -83,7 +83,7 @@ def apply_batch(
                     marker.committed,
                 )
                 if completed is not None and not completed.committed and segment is not None:
-                    segment.txn_index.append(
+                    segment.aborted.append(
                         AbortedEntry(
                             completed.producer_id,
                             completed.first_offset,

@@ -6,7 +6,7 @@ only from the oldest on. Follows retention.ms, retention.bytes and KIP-107 (Dele
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -16,11 +16,17 @@ class SegmentFacts(NamedTuple):
     size: int
     next_offset: int
     largest_timestamp_ms: int
+    """NEVER_OLD where it is not known."""
+    is_last: bool
+
+
+NEVER_OLD = (1 << 63) - 1
 
 
 def count_deletable(
-    segments: Sequence[SegmentFacts],
+    segments: Iterable[SegmentFacts],
     *,
+    total_bytes: int,
     high_watermark: int,
     log_start_offset: int,
     delete_policy: bool,
@@ -28,16 +34,17 @@ def count_deletable(
     retention_bytes: int,
     now_ms: int,
 ) -> int:
-    """How many of the oldest segments go. -1 turns a limit off. All may go; the caller then begins an empty one.
+    """How many of the oldest segments go, of those that are given. -1 turns a limit off. All may go; the caller then begins an
+    empty one. No more is asked for than the first that stays.
 
     An empty last segment never goes: nothing would be gained.
     """
     count = 0
-    surplus = sum(segment.size for segment in segments) - retention_bytes
-    for at, segment in enumerate(segments):
-        if segment.next_offset > high_watermark or (at == len(segments) - 1 and not segment.size):
+    surplus = total_bytes - retention_bytes
+    for segment in segments:
+        if segment.next_offset > high_watermark or (segment.is_last and not segment.size):
             break
-        if segment.next_offset <= log_start_offset and at < len(segments) - 1:
+        if segment.next_offset <= log_start_offset and not segment.is_last:
             reason = True
         elif not delete_policy:
             reason = False

@@ -2,32 +2,46 @@
 
 Duty: append, find a batch by offset, iterate headers, cut, close, rename. Must not know: other segments, producers,
 high watermarks, retention. Of the batches appended last it remembers the offsets and positions, so reads at the tail
-touch no disk. Index bytes reach their files when the segment is flushed, rolled or closed; a crash before that costs nothing,
-because such segments are indexed anew.
+touch no disk. Index bytes reach their files page by page, and all of them when the segment is flushed, rolled or closed; a crash
+before that costs nothing, because such segments are indexed anew. Of a closed segment no index is in memory but what the
+node's cache has of it; its largest timestamp is kept once it is known.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.log import scan
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX, SegmentAborted
-from kafkacompat.log.index import Index, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.index import MAX_OFFSET, IndexCorrupt
 from kafkacompat.log.scan import ITERATE_CHUNK
+from kafkacompat.log.segment_indexes import (
+    INDEX_SUFFIX,
+    REBUILT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    SegmentIndexes,
+    last_time_entry,
+)
+from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
+from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from kafkacompat.log.index import OffsetIndex, TimeIndex
+    from kafkacompat.log.index_cache import IndexCache
     from kafkacompat.ports import Buffer, Disk, File
 
-AnyIndex = TypeVar("AnyIndex", bound=Index)
-
+T = TypeVar("T")
 TAIL_BATCHES = 1024
-"""Batches at the end of a segment whose offsets and positions are remembered (about 100 bytes each)."""
+"""Batches at the end of a segment whose offsets and positions are remembered, 16 bytes each."""
+INDEX_INTERVAL_MOST = 256 * 1024
+"""What index.interval.bytes is at most: so much of a log is walked for a read."""
 SCAN_CHUNK = 16 * 1024
 """Bytes read at once while looking for a batch: several index intervals."""
-LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".log", ".index", ".timeindex"
+LOG_SUFFIX = ".log"
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX = ".deleted", ".cleaned", ".swap"
 
@@ -42,21 +56,24 @@ class Segment:
     __slots__ = (
         "_disk",
         "_file",
-        "_offset_index",
         "_tail_offsets",
         "_tail_positions",
         "_tail_starts_after",
-        "_time_index",
         "aborted",
         "base_offset",
         "bytes_since_index_entry",
         "created_ms",
         "index_interval_bytes",
+        "indexes",
+        "knows_largest_timestamp",
         "max_timestamp_ms",
         "max_timestamp_offset",
+        "mend_later",
+        "modified_ms",
         "rolling_timestamp_ms",
         "size",
         "stem",
+        "unreadable",
     )
 
     def __init__(
@@ -66,24 +83,30 @@ class Segment:
         base_offset: int,
         index_interval_bytes: int,
         now_ms: int,
+        cache: IndexCache,
         *,
         create: bool,
     ) -> None:
         self._disk = disk
         self.stem = file_stem(directory, base_offset)
         self.base_offset = base_offset
-        self.index_interval_bytes = index_interval_bytes
+        self.index_interval_bytes = min(index_interval_bytes, INDEX_INTERVAL_MOST)
         self.created_ms = now_ms
         self.bytes_since_index_entry = 0
         self.max_timestamp_ms = -1
         self.max_timestamp_offset = base_offset
+        self.modified_ms = -1
+        """Of the file of a closed segment without timestamps, once it has been looked at."""
+        self.unreadable: BatchCorrupt | None = None
+        """Why its indexes could not be built anew."""
+        self.mend_later: Callable[[Segment], None] | None = None
+        """Told when the indexes are damaged, to have them built anew; without it that is done on the spot."""
         self.rolling_timestamp_ms: int | None = None
         """Max timestamp of the first batch; None while it has not been looked at."""
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self.aborted = SegmentAborted(disk, self.stem, base_offset)
-        self._tail_offsets: list[int] = []
-        self._tail_positions: list[int] = []
+        self.indexes = SegmentIndexes(disk, self.stem, base_offset, cache)
+        self.aborted = SegmentAborted(disk, self.stem, base_offset, cache)
+        self._tail_offsets = array("q")
+        self._tail_positions = array("q")
         self._tail_starts_after = -1
         """Last offset before the remembered tail; lookups at or below it go to the index."""
         self._file: File | None = None
@@ -92,9 +115,10 @@ class Segment:
             self.size = self._file.size()
         else:
             self.size = disk.file_size(self.stem + LOG_SUFFIX)
+        self.knows_largest_timestamp = not self.size
+        """Whether `max_timestamp_ms` is of the whole segment: of one that is opened it is in the time index."""
         if not self.size:
-            self._offset_index = OffsetIndex(base_offset)
-            self._time_index = TimeIndex(base_offset)
+            self.indexes.begin()
             self.aborted.begin()
 
     @property
@@ -104,37 +128,37 @@ class Segment:
             file = self._file = self._disk.open(self.stem + LOG_SUFFIX)
         return file
 
-    @property
-    def offset_index(self) -> OffsetIndex:
-        if self._offset_index is None:
-            self._load_indexes()
-        assert self._offset_index is not None
-        return self._offset_index
+    def _search(self, search: Callable[[OffsetIndex, TimeIndex], T]) -> T:
+        """What the indexes say, once they are sound. See `_mend`."""
+        try:
+            return search(*self.indexes.pair(self.size))
+        except (FileNotFoundError, IndexCorrupt):
+            self._mend()
+            return search(*self.indexes.pair(self.size))
 
-    @property
-    def time_index(self) -> TimeIndex:
-        if self._time_index is None:
-            self._load_indexes()
-        assert self._time_index is not None
-        return self._time_index
+    def index_views(self) -> tuple[OffsetIndex, TimeIndex]:
+        """For a search in another thread."""
+        return self._search(lambda offsets, times: (offsets.view(), times.view()))
 
-    @property
-    def txn_index(self) -> TransactionIndex:
-        return self.aborted.index
+    def make_ready_for_markers(self) -> None:
+        """Read now what a marker's append would read: once it is written nothing may fail. OSError, BatchCorrupt."""
+        self.aborted.make_ready()
 
-    def prepare_for_markers(self) -> None:
-        """Read now what a marker's append would read: once it is written nothing may fail. Raises as `txn_index` does."""
-        _ = self.aborted.index
+    def _make_ready_for_entry(self) -> None:
+        self._search(_make_ready)
 
     def append(
         self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int
     ) -> None:
         """Append one batch. On OSError nothing has changed."""
+        if self.bytes_since_index_entry > self.index_interval_bytes:
+            self._make_ready_for_entry()
         self.file.write_now(buffer)
         self._note(size, first_offset, last_offset, max_timestamp_ms)
 
     def append_many(self, buffer: Buffer, batches: Sequence[BatchHeader]) -> None:
         """Append a run of batches, whose headers are given, in one write."""
+        self._make_ready_for_entry()
         self.file.write_now(buffer)
         for header in batches:
             self._note(header.size, header.base_offset, header.last_offset, header.max_timestamp_ms)
@@ -147,8 +171,9 @@ class Segment:
             self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
         if self.bytes_since_index_entry > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self.indexes.add(
+                self.size, last_offset, position, self.max_timestamp_ms, self.max_timestamp_offset
+            )
             self.bytes_since_index_entry = size
         else:
             self.bytes_since_index_entry += size
@@ -174,7 +199,7 @@ class Segment:
             return position, following - position
         if not self.size:
             return None
-        known, start = self.offset_index.lookup(offset)
+        known, start = self._lookup(offset)
         try:
             if start and known < self.base_offset:
                 raise BatchCorrupt(f"the index of {self.stem} has offset {known} at {start}")
@@ -183,15 +208,20 @@ class Segment:
             if not start:
                 raise
             # Only a damaged index leads astray: the log itself was checked when it was written or recovered.
-            self.rebuild_indexes()
-            return self._scan(offset, *self.offset_index.lookup(offset))
+            self._mend()
+            return self._scan(offset, *self._lookup(offset))
+
+    def _lookup(self, offset: int) -> tuple[int, int]:
+        return self._search(lambda offsets, _: offsets.lookup(offset))
 
     def _scan(self, offset: int, known: int, start: int) -> tuple[int, int] | None:
+        """`known`: where the batch ends that begins at `start`, or one of the next: an entry of Kafka's may be of a run of them."""
         for header in self.headers(start, chunk=SCAN_CHUNK):
             if known >= 0:
-                if header.last_offset != known:
+                if header.last_offset > known:
                     raise BatchCorrupt(f"the index of {self.stem} has offset {known} at {start}")
-                known = -1
+                if header.last_offset == known:
+                    known = -1
             if header.last_offset >= offset:
                 return header.position, header.size
         if known >= 0:
@@ -201,25 +231,23 @@ class Segment:
     def offset_above(self, end: int) -> int:
         """An offset above those of all batches that begin before a position, not far from them; -1 for the segment's end.
 
-        Of a position at or after one that `find` gave; reads nothing.
+        Of a position at or after one that `find` gave.
         """
         positions = self._tail_positions
         if positions and end > positions[0]:
             return self._tail_offsets[bisect_left(positions, end) - 1] + 1
-        offset = self.offset_index.offset_at(end)
+        offset = self._search(lambda offsets, _: offsets.offset_at(end))
         return self._tail_starts_after + 1 if offset < 0 and positions else offset
 
     def position_before(self, offset: int) -> int:
         """The beginning of some batch at or before the one that holds an offset, not far from it."""
-        known, start = self.offset_index.lookup(offset)
+        known, start = self._lookup(offset)
         if start:
             try:
-                header = next(self.headers(start, chunk=HEADER_SIZE), None)
+                self._scan(known, known, start)
             except BatchCorrupt:
-                header = None
-            if header is None or header.last_offset != known:
-                self.rebuild_indexes()
-                start = self.offset_index.lookup(offset)[1]
+                self._mend()
+                start = self._lookup(offset)[1]
         return start
 
     def headers(
@@ -233,17 +261,19 @@ class Segment:
         return scan.checked_batches(self.file, self.size)
 
     def read_batch(self, header: BatchHeader) -> bytes:
-        """All bytes of a batch that `headers` gave."""
-        return self.file.try_read(header.position, header.size) or self.file.read_cold(
-            header.position, header.size
-        )
+        """All bytes of a batch that `headers` gave. Blocks."""
+        return self.file.read_cold(header.position, header.size)
 
     def next_offset(self) -> int:
         """The offset after the last batch, by looking from the last index entry on; the base offset when empty."""
         result = self.base_offset
-        for header in self.headers(self.position_before(self.offset_index.last_offset()), chunk=SCAN_CHUNK):
+        for header in self._last_headers():
             result = header.last_offset + 1
         return result
+
+    def _last_headers(self) -> Iterator[BatchHeader]:
+        """From the last batch on that has an index entry."""
+        return self.headers(self.position_before(MAX_OFFSET), chunk=SCAN_CHUNK)
 
     def first_batch_timestamp(self) -> int | None:
         """Max timestamp of the first batch; None when the segment is empty."""
@@ -254,30 +284,49 @@ class Segment:
         return self.rolling_timestamp_ms
 
     def largest_timestamp(self) -> tuple[int, int]:
-        """(timestamp, last offset of its batch); (-1, base offset) when no record has one."""
-        if self.max_timestamp_ms < 0 and self.size:
-            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
+        """(timestamp, last offset of its batch); (-1, base offset) when no record has one. See `note_largest_timestamp`."""
+        if not self.knows_largest_timestamp and self.size:
+            try:
+                found = last_time_entry(self._disk, self.stem, self.base_offset)
+            except (FileNotFoundError, IndexCorrupt):
+                self._mend()
+            else:
+                self.note_largest_timestamp(*found)
         return self.max_timestamp_ms, self.max_timestamp_offset
 
+    def note_largest_timestamp(self, timestamp_ms: int, offset: int) -> None:
+        """The last entry of a closed segment's time index (`last_time_entry`), read aside; of one with more since, what is more."""
+        if not self.knows_largest_timestamp:
+            self.knows_largest_timestamp = True
+            if timestamp_ms >= self.max_timestamp_ms:
+                self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
+
     def retention_timestamp_ms(self) -> int:
-        """The largest record timestamp, else when the file was last written."""
+        """The largest record timestamp, else when the file was last written. Reads files unless `knows_its_age`."""
         timestamp_ms = self.largest_timestamp()[0]
-        return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.stem + LOG_SUFFIX)
+        if timestamp_ms >= 0:
+            return timestamp_ms
+        return self.modified_ms if self.modified_ms >= 0 else self._disk.modified_ms(self.stem + LOG_SUFFIX)
+
+    def knows_its_age(self) -> bool:
+        return self.knows_largest_timestamp and (self.max_timestamp_ms >= 0 or self.modified_ms >= 0)
 
     def is_full(self, index_bytes: int) -> bool:
         """Whether an index has no room: Kafka keeps one slot of the time index for the entry made on closing."""
-        return len(self.offset_index) >= index_bytes // 8 or len(self.time_index) >= max(
-            index_bytes // 12 - 1, 1
-        )
+        offsets, times = self._search(lambda offsets, times: (len(offsets), len(times)))
+        return offsets >= index_bytes // 8 or times >= max(index_bytes // 12 - 1, 1)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop batches from the one that holds the offset on. Where the log ends then: a batch cut in its middle is gone whole."""
         found = self.find(offset)
         end = offset
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        if self.txn_index.data:
-            self.txn_index.truncate_to(offset)
+
+        def truncate(offsets: OffsetIndex, times: TimeIndex) -> None:
+            offsets.truncate_to(offset)
+            times.truncate_to(offset)
+
+        self._search(truncate)
+        self.aborted.truncate_to(offset)
         if found is not None:
             end = min(offset, next(iter(self.headers(found[0]))).base_offset)
             self.file.truncate(found[0])
@@ -285,9 +334,11 @@ class Segment:
             kept = bisect_left(self._tail_positions, found[0])
             del self._tail_offsets[kept:], self._tail_positions[kept:]
         self.bytes_since_index_entry = 0
-        self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry()
+        self.max_timestamp_ms, self.max_timestamp_offset = self._search(lambda _, times: times.last_entry())
+        self.knows_largest_timestamp = True
         if self.size:
-            for header in self.headers(self.position_before(self.max_timestamp_offset)):
+            # What lies before the last entry of the offset index is in the time index.
+            for header in self._last_headers():
                 if header.max_timestamp_ms > self.max_timestamp_ms:
                     self.max_timestamp_ms, self.max_timestamp_offset = (
                         header.max_timestamp_ms,
@@ -304,19 +355,33 @@ class Segment:
         if size < self.size:
             self.file.truncate(size)
             self.size = size
-        self._tail_offsets.clear()
-        self._tail_positions.clear()
+        self._forget_tail()
+
+    def _forget_tail(self) -> None:
+        del self._tail_offsets[:], self._tail_positions[:]
 
     def rebuild_indexes(self) -> None:
-        """Make offset and time index anew from the headers of whole batches."""
-        self.begin_reindex()
+        """Make offset and time index anew from the headers of whole batches. Blocks for as long as that takes."""
+        self.build_indexes_beside()
+        self.take_rebuilt_indexes()
+
+    def build_indexes_beside(self) -> None:
+        """Durable under other names: a kill must not leave a part of an index, which nobody would doubt. Blocks; on a segment
+        object of one's own any thread may do it."""
+        self.begin_reindex(REBUILT_SUFFIX)
         for header in self.headers():
             self.index_batch(header)
         self.finish_reindex()
+        self.indexes.sync()
 
-    def begin_reindex(self) -> None:
-        self._offset_index = OffsetIndex(self.base_offset)
-        self._time_index = TimeIndex(self.base_offset)
+    def take_rebuilt_indexes(self) -> None:
+        """In the place of those there are."""
+        self.indexes.take_rebuilt()
+
+    def begin_reindex(self, suffix: str = "") -> None:
+        """Of the names of the files, if they are to take the place of the indexes later."""
+        self.indexes.begin(suffix)
+        self.knows_largest_timestamp = True
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self.bytes_since_index_entry = 0
 
@@ -325,70 +390,56 @@ class Segment:
         if header.max_timestamp_ms > self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp_ms, header.last_offset
         if self.bytes_since_index_entry > self.index_interval_bytes:
-            self.offset_index.append(header.last_offset, header.position)
-            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._make_ready_for_entry()
+            self.indexes.add(
+                self.size,
+                header.last_offset,
+                header.position,
+                self.max_timestamp_ms,
+                self.max_timestamp_offset,
+            )
             self.bytes_since_index_entry = 0
         self.bytes_since_index_entry += header.size
 
     def finish_reindex(self) -> None:
-        if self.size:
-            self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self._note_largest()
         self.write_indexes()
 
-    def become_inactive(self) -> None:
-        """The last entry of the time index, by which retention goes, and all index bytes into their files."""
+    def _note_largest(self) -> None:
         if self.size:
-            self.time_index.maybe_append(*self.largest_timestamp())
+            timestamp_ms, offset = self.largest_timestamp()
+            self._search(lambda _, times: times.maybe_append(timestamp_ms, offset))
+
+    def become_inactive(self) -> None:
+        """The last entry of the time index, by which retention goes, and all index bytes into their files and out of memory."""
+        self._note_largest()
         self.write_indexes()
+        self.let_go()
 
     def write_indexes(self, *, create: bool = True) -> list[str]:
         """Bring the index files up to the entries in memory, unsynced; the paths of those that hold entries, or may.
 
         With create=False a file that has never had an entry is not made.
         """
-        holding = []
-        for index, suffix in (
-            (self._offset_index, INDEX_SUFFIX),
-            (self._time_index, TIME_INDEX_SUFFIX),
-            (self.aborted.loaded, TXN_INDEX_SUFFIX),
-        ):
-            path = self.stem + suffix
-            if index is None:
-                # Let go of after it was written, but perhaps not synced yet.
-                if self._disk.exists(path):
-                    holding.append(path)
-                continue
-            if index.data:
-                holding.append(path)
-            elif index is self.aborted.loaded:
-                if not self._disk.exists(path):
-                    continue
-            elif not create:
-                continue
-            file = self._disk.open(path, create=True)
-            if file.size() != index.written:
-                file.truncate(index.written)
-            if index.written < len(index.data):
-                file.write_now(memoryview(index.data)[index.written :])
-                index.written = len(index.data)
-            file.close()
+        holding = list(self.indexes.write(create=create))
+        aborted, path = self.aborted.attached, self.stem + TXN_INDEX_SUFFIX
+        if aborted is not None and (aborted.size or self._disk.exists(path)):
+            aborted.write()
+        if aborted.size if aborted is not None else self._disk.exists(path):
+            holding.append(path)
         return holding
 
     def relocate(self, directory: str) -> None:
         """The directory has another name now; open files do not notice."""
-        self.stem = self.aborted.stem = file_stem(directory, self.base_offset)
+        self.stem = file_stem(directory, self.base_offset)
+        self.aborted.relocate(self.stem)
+        self.indexes.relocate(self.stem)
 
-    def forget_indexes(self) -> None:
-        """Let an old segment's index entries go from memory; they are read again when needed."""
-        if self._offset_index is not None and self._time_index is not None:
-            self.largest_timestamp()
-            if self._offset_index.written == len(self._offset_index.data):
-                self._offset_index = None
-            if self._time_index.written == len(self._time_index.data):
-                self._time_index = None
-        self.aborted.forget()
-        self._tail_offsets.clear()
-        self._tail_positions.clear()
+    def let_go(self) -> None:
+        """Nothing is appended for now: what the index files have does not stay in memory, nor where the last batches lie."""
+        self.indexes.let_go()
+        self.aborted.let_go()
+        self._forget_tail()
 
     def paths(self) -> list[str]:
         """Those of its files that exist."""
@@ -399,16 +450,22 @@ class Segment:
         """Let go of the file; it closes when the last slice that refers to it is gone."""
         self._file = None
 
-    def _load_indexes(self) -> None:
-        try:
-            offset_index = self._read_index(OffsetIndex, INDEX_SUFFIX)
-            time_index = self._read_index(TimeIndex, TIME_INDEX_SUFFIX)
-            offset_index.check(self.size)
-            time_index.check()
-        except (FileNotFoundError, IndexCorrupt):
-            self.rebuild_indexes()
-        else:
-            self._offset_index, self._time_index = offset_index, time_index
+    def report_damage(self) -> None:
+        """As `_mend`, of indexes that somebody else found damaged. Raises LogRefused unless they are built anew on the spot."""
+        self.indexes.forget()
+        self._mend()
 
-    def _read_index(self, kind: type[AnyIndex], suffix: str) -> AnyIndex:
-        return kind(self.base_offset, self._disk.read_bytes(self.stem + suffix))
+    def _mend(self) -> None:
+        """The indexes are damaged. LogRefused KAFKA_STORAGE_ERROR while they are built anew by somebody else."""
+        if self.unreadable is not None:
+            raise self.unreadable
+        if self.mend_later is None:
+            self.rebuild_indexes()
+            return
+        self.mend_later(self)
+        raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"the indexes of {self.stem} are being built anew")
+
+
+def _make_ready(offsets: OffsetIndex, times: TimeIndex) -> None:
+    offsets.make_ready()
+    times.make_ready()

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.log.changes import change_of_many
-from kafkacompat.log.retention import SegmentFacts
+from kafkacompat.log.retention import NEVER_OLD, SegmentFacts
 from kafkacompat.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, Segment
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRead
 
 if TYPE_CHECKING:
     from kafkacompat.log.index import AbortedEntry
+    from kafkacompat.log.index_cache import IndexCache
     from kafkacompat.ports import Disk
 
-TXN_INDEXES_HELD = 8
-"""Closed segments of a log whose aborted transactions stay in memory: transactions reach over segments, and a reader comes by
-again and again."""
+DROPPED_AT_ONCE = 64
+"""Segments whose files are renamed in one step: a truncation or a pass of retention takes several for more."""
 
 DeleteLater = Callable[[Sequence[str], int], None]
 """(paths, delay in ms): remove files some time later."""
@@ -32,47 +32,57 @@ class SegmentList:
 
     __slots__ = (
         "_bases",
+        "_cache",
+        "_closed_bytes",
         "_delete_later",
         "_disk",
-        "_indexed",
-        "_rolled",
-        "_txn_indexed",
+        "_mend_later",
+        "changes",
         "directory",
         "items",
     )
 
     def __init__(
-        self, disk: Disk, directory: str, segments: list[Segment], delete_later: DeleteLater | None
+        self,
+        disk: Disk,
+        directory: str,
+        segments: list[Segment],
+        cache: IndexCache,
+        delete_later: DeleteLater | None,
+        mend_later: Callable[[Segment], None] | None = None,
     ) -> None:
+        """`mend_later` is told of segments whose indexes are damaged; without it they are built anew on the spot."""
         self._disk = disk
+        self._cache = cache
         self.directory = directory
         self.items = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._closed_bytes = sum(segment.size for segment in segments[:-1])
         self._delete_later = delete_later
-        self._indexed: Segment | None = None
-        """The one old segment whose index entries stay in memory: a bound on what readers of old data cost."""
-        self._rolled: Segment | None = None
-        """The last one closed by a roll: it has its entries in memory from when it was written, and readers at the end near it."""
-        self._txn_indexed: list[Segment] = []
-        """TXN_INDEXES_HELD at most, the one least recently read first."""
+        self._mend_later = mend_later
+        self.changes = 0
+        """Counts what takes files away or puts others in their place: who reads aside compares it afterwards."""
+        for segment in segments:
+            segment.mend_later = mend_later
 
     @property
     def active(self) -> Segment:
         return self.items[-1]
 
     def size(self) -> int:
-        return sum(segment.size for segment in self.items)
+        return self._closed_bytes + self.items[-1].size
 
-    def facts(self, log_end_offset: int, *, by_time: bool) -> list[SegmentFacts]:
-        """What retention looks at; the timestamps only if it goes by time."""
-        return [
-            SegmentFacts(
+    def facts(self, log_end_offset: int, *, by_time: bool) -> Iterator[SegmentFacts]:
+        """What retention looks at, of as many of the oldest as one step may drop; of the timestamps those that are known."""
+        last = len(self.items) - 1
+        for at, segment in enumerate(self.items[:DROPPED_AT_ONCE]):
+            known = by_time and (at == last or segment.knows_its_age())
+            yield SegmentFacts(
                 segment.size,
                 self.next_offset_of(at, log_end_offset),
-                segment.retention_timestamp_ms() if by_time else -1,
+                segment.retention_timestamp_ms() if known else NEVER_OLD,
+                at == last,
             )
-            for at, segment in enumerate(self.items)
-        ]
 
     def index_of(self, offset: int) -> int:
         """Of the segment that holds an offset (the first one for offsets below it)."""
@@ -100,7 +110,7 @@ class SegmentList:
         """A slice of one segment from the batch that holds the offset on, or nothing below the bound."""
         for index in range(self.index_of(offset), len(self.items)):
             segment = self.items[index]
-            found = self._find(index, offset)
+            found = segment.find(offset)
             if found is None:
                 continue
             position, batch_size = found
@@ -130,22 +140,11 @@ class SegmentList:
         if upper_bound_offset <= fetch_offset:
             return found
         for index in range(self.index_of(fetch_offset), len(self.items)):
-            segment = self.items[index]
-            entries, complete = segment.aborted.find(fetch_offset, upper_bound_offset)
-            if segment.aborted.is_held and index < len(self.items) - 1:
-                self._hold_aborted(segment)
+            entries, complete = self.items[index].aborted.find(fetch_offset, upper_bound_offset)
             found += entries
             if complete:
                 break
         return found
-
-    def _hold_aborted(self, segment: Segment) -> None:
-        held = self._txn_indexed
-        if segment in held:
-            held.remove(segment)
-        elif len(held) == TXN_INDEXES_HELD:
-            held.pop(0).aborted.forget()
-        held.append(segment)
 
     def readable_bytes(self, offset: int, upper_bound_offset: int, log_end_offset: int) -> int:
         """Bytes from the batch that holds the offset to the bound, over all segments."""
@@ -156,23 +155,15 @@ class SegmentList:
             limit = self._bound_position(index, upper_bound_offset, log_end_offset)
             if total:
                 total += limit
-            elif (found := self._find(index, offset)) is not None:
+            elif (found := self.items[index].find(offset)) is not None:
                 total += max(limit - found[0], 0)
         return total
-
-    def _find(self, index: int, offset: int) -> tuple[int, int] | None:
-        segment = self.items[index]
-        if index < len(self.items) - 1 and segment is not self._indexed:
-            if self._indexed is not None and self._indexed is not self.items[-1]:
-                self._indexed.forget_indexes()
-            self._indexed = segment
-        return segment.find(offset)
 
     def _bound_position(self, index: int, bound: int, log_end_offset: int) -> int:
         segment = self.items[index]
         if bound >= self.next_offset_of(index, log_end_offset):
             return segment.size
-        found = self._find(index, bound)
+        found = segment.find(bound)
         return segment.size if found is None else found[0]
 
     def roll(self, base_offset: int, index_interval_bytes: int, now_ms: int) -> Segment:
@@ -181,19 +172,26 @@ class SegmentList:
         if active.base_offset == base_offset and not active.size:
             return active
         active.become_inactive()
-        rolled = self._rolled
-        if rolled is not None and rolled is not self._indexed and rolled is not active:
-            rolled.forget_indexes()
-        self._rolled = active
-        segment = Segment(self._disk, self.directory, base_offset, index_interval_bytes, now_ms, create=True)
+        segment = self._new(base_offset, index_interval_bytes, now_ms)
+        self._closed_bytes += active.size
         self.items.append(segment)
         self._bases.append(base_offset)
+        return segment
+
+    def _new(
+        self, base_offset: int, index_interval_bytes: int, now_ms: int, *, create: bool = True
+    ) -> Segment:
+        segment = Segment(
+            self._disk, self.directory, base_offset, index_interval_bytes, now_ms, self._cache, create=create
+        )
+        segment.mend_later = self._mend_later
         return segment
 
     def relocate(self, directory: str, delete_later: DeleteLater) -> None:
         """The directory has another name now, and what is dropped from here on goes some time later."""
         self.directory = directory
         self._delete_later = delete_later
+        self.changes += 1
         for segment in self.items:
             segment.relocate(directory)
 
@@ -202,20 +200,40 @@ class SegmentList:
         self.items[self.index_of(offset)].find(offset)
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop everything from the batch that holds the offset on; files of dropped segments go at once. The end then."""
-        while len(self.items) > 1 and self.items[-1].base_offset > offset:
-            self._bases.pop()
-            self._remove(self.items.pop())
+        """Drop everything from the batch that holds the offset on. The end then.
+
+        It is above the offset when that takes more segments than one step drops: the list is then as if it had been cut there,
+        and who wants less asks again.
+        """
+        self.changes += 1
+        keep = self.index_of(offset) + 1
+        least = len(self.items) - DROPPED_AT_ONCE
+        if keep < least and self._delete_later is not None:
+            keep, offset = least, self._bases[least]
+        self._drop_newest(keep)
         return self.items[-1].truncate_to(offset, now_ms)
+
+    def goes_in_one_step(self) -> bool:
+        """Whether all segments may be dropped at once."""
+        return len(self.items) <= DROPPED_AT_ONCE or self._delete_later is None
 
     def start_anew(self, offset: int, index_interval_bytes: int, now_ms: int) -> None:
         """Remove all segments; one empty segment at the offset remains."""
-        for segment in self.items:
-            self._remove(segment)
-        self.items[:] = [
-            Segment(self._disk, self.directory, offset, index_interval_bytes, now_ms, create=True)
-        ]
-        self._bases[:] = [offset]
+        self.changes += 1
+        self._drop_newest(0)
+        self.items.append(self._new(offset, index_interval_bytes, now_ms))
+        self._bases.append(offset)
+        self._closed_bytes = 0
+
+    def _drop_newest(self, keep: int) -> None:
+        """The last one first, so that a crash leaves the beginning of the log."""
+        dropped = self.items[keep:]
+        renamed: list[str] = []
+        for segment in reversed(dropped):
+            renamed += self._set_aside(segment)
+        del self.items[keep:], self._bases[keep:]
+        self._closed_bytes = sum(segment.size for segment in self.items[:-1])
+        self.delete_later(renamed, 0)
 
     def drop_oldest(self, count: int, delay_ms: int) -> None:
         """Rename the files of the oldest segments to `.deleted` and leave them to be removed later.
@@ -230,9 +248,18 @@ class SegmentList:
                     renamed.append(path + DELETED_SUFFIX)
                     if self.items[0] is segment:
                         del self.items[0], self._bases[0]
+                        self._closed_bytes -= segment.size
                         segment.release()
         finally:
             self.delete_later(renamed, delay_ms)
+
+    def _set_aside(self, segment: Segment) -> list[str]:
+        renamed = []
+        for path in segment.paths():
+            self._disk.rename(path, path + DELETED_SUFFIX)
+            renamed.append(path + DELETED_SUFFIX)
+        segment.release()
+        return renamed
 
     def replace(
         self, replaced: Sequence[Segment], suffixes: Sequence[str], now_ms: int, delay_ms: int
@@ -245,27 +272,17 @@ class SegmentList:
         first = replaced[0]
         at = self.index_of(first.base_offset)
         self._disk.rename(first.stem + suffixes[0] + CLEANED_SUFFIX, first.stem + suffixes[0] + SWAP_SUFFIX)
+        self.changes += 1
         with change_of_many(f"the swap of {first.stem}"):
             for suffix in suffixes[1:]:
                 self._disk.rename(first.stem + suffix + CLEANED_SUFFIX, first.stem + suffix + SWAP_SUFFIX)
             renamed: list[str] = []
             for segment in replaced:
-                for path in segment.paths():
-                    self._disk.rename(path, path + DELETED_SUFFIX)
-                    renamed.append(path + DELETED_SUFFIX)
-                segment.release()
-                if segment is self._indexed:
-                    self._indexed = None
+                renamed += self._set_aside(segment)
             for suffix in suffixes:
                 self._disk.rename(first.stem + suffix + SWAP_SUFFIX, first.stem + suffix)
-            new = Segment(
-                self._disk,
-                self.directory,
-                first.base_offset,
-                first.index_interval_bytes,
-                now_ms,
-                create=False,
-            )
+            new = self._new(first.base_offset, first.index_interval_bytes, now_ms, create=False)
+        self._closed_bytes += new.size - sum(segment.size for segment in replaced)
         self.items[at : at + len(replaced)] = [new]
         self._bases[at : at + len(replaced)] = [new.base_offset]
         self.delete_later(renamed, delay_ms)
@@ -277,8 +294,3 @@ class SegmentList:
             return
         for path in paths:
             self._disk.remove(path)
-
-    def _remove(self, segment: Segment) -> None:
-        for path in segment.paths():
-            self._disk.remove(path)
-        segment.release()

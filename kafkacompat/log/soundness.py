@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.log import scan
-from kafkacompat.log.index import MAX_RELATIVE_OFFSET
+from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET
 from kafkacompat.log.replay import replay_segments
 from kafkacompat.log.segment import LOG_SUFFIX, SCAN_CHUNK
 from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc
@@ -39,7 +39,7 @@ def end_of(segment: Segment) -> int:
 
     DAMAGE when they are not, or something lies behind them.
     """
-    start = segment.position_before(segment.offset_index.last_offset())
+    start = segment.position_before(MAX_OFFSET)
     after = segment.base_offset
     for header, batch in scan.whole_batches(segment.file, segment.size, SCAN_CHUNK, start=start):
         check_order(segment, header, after)

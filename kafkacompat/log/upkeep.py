@@ -8,6 +8,7 @@ is being written to would hold appends up, and recovery reads the whole segment 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.faults import report
@@ -17,7 +18,7 @@ from kafkacompat.log.checkpoint import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
-from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.log.retaining import RetentionPass
 from kafkacompat.stepping import Steps
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.flush import LogFlush
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
+    from kafkacompat.log.mending import IndexMending
 
 NEVER = 2**63 - 1
 
@@ -71,6 +73,26 @@ class FlushPlan:
             log.finish_flush(flush)
         for log, error in self._failures:
             self._manager.log_failed(log, error)
+
+
+class MendingPlan:
+    """The indexes of one segment, built anew."""
+
+    __slots__ = ("_manager", "_mending", "run")
+
+    def __init__(self, manager: LogManager, mending: IndexMending) -> None:
+        self._manager = manager
+        self._mending = mending
+        self.run = mending.run
+
+    def finish(self) -> bool:
+        """True: there may be another."""
+        try:
+            self._mending.finish()
+        except OSError as error:
+            self._manager.log_failed(self._mending.log, error)
+        self._manager.mender.done(self._mending)
+        return True
 
 
 class RemovalPlan:
@@ -138,23 +160,17 @@ class LogUpkeep:
         """Up to where logs are clean; after each cleaning."""
         return self._manager.checkpoints.plan(CLEANER_FILE)
 
-    def enforce_retention(self, now_ms: int) -> int:
-        """log.retention.check.interval.ms: how many segments went."""
-        count = 0
-        manager = self._manager
-        for name in sorted(manager.logs):
-            log = manager.get(name)
-            if log is None:
-                continue
-            try:
-                count += log.enforce_retention(now_ms)
-            except OSError as error:
-                manager.log_failed(log, error)
-            except BatchCorrupt as damage:
-                manager.log_damaged(log, damage, "and retention leaves it as it is")
-            except Exception as error:
-                report(f"retention of {name}", error)
-        return count
+    def watch_damage(self, told: Callable[[], None]) -> None:
+        """`told` hears that there is something for `mend_indexes`."""
+        self._manager.mender.watch(told)
+
+    def mend_indexes(self) -> MendingPlan | None:
+        mending = self._manager.mender.begin()
+        return None if mending is None else MendingPlan(self._manager, mending)
+
+    def begin_retention(self, now_ms: int) -> RetentionPass:
+        """log.retention.check.interval.ms."""
+        return RetentionPass(self._manager, now_ms)
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]:
         """producer.id.expiration.check.interval.ms, in steps. A log that fails is reported and passed over."""

@@ -2,9 +2,9 @@
 
 Duty: ask the log upkeep for what is due when a setting's interval is over; what blocks goes to a worker, and the result
 back. Decides nothing about logs.
-Three lanes, for a sync or the removal of large files can take seconds and the small checkpoint files should not wait for it.
-In a lane one job runs at a time, and a job that is asked for while it waits already is not asked for twice: two writers of one
-checkpoint never meet.
+Four lanes, for a sync, the removal of large files or the reading of old ones can take seconds, and the small checkpoint files
+should not wait for it. In a lane one job runs at a time, and a job that is asked for while it waits already is not asked for
+twice: two writers of one checkpoint never meet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,18 @@ INITIAL_DELAY = "log.initial.task.delay.ms"
 class Plan(Protocol):
     def run(self) -> None: ...
 
-    def finish(self) -> None: ...
+    def finish(self) -> bool | None:
+        """True: more of it is to be done at once."""
+        ...
+
+
+class Retention(Protocol):
+    """A pass over all logs, cut into plans, because there may be many."""
+
+    removed: int
+    """Segments, so far."""
+
+    def next(self) -> Plan | None: ...
 
 
 class Upkeep(Protocol):
@@ -48,7 +59,11 @@ class Upkeep(Protocol):
 
     def checkpoint_cleaned(self) -> Plan | None: ...
 
-    def enforce_retention(self, now_ms: int) -> int: ...
+    def begin_retention(self, now_ms: int) -> Retention: ...
+
+    def watch_damage(self, told: Callable[[], None]) -> None: ...
+
+    def mend_indexes(self) -> Plan | None: ...
 
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Steps[None]: ...
 
@@ -96,16 +111,18 @@ class Lane:
                 logger.exception("%s cannot begin and is done again when its time comes", kind)
                 continue
             if plan is not None:
-                self._start(kind, plan)
+                self._start(kind, begin, plan)
 
-    def _start(self, kind: str, plan: Plan) -> None:
+    def _start(self, kind: str, begin: Begin, plan: Plan) -> None:
         self._running = True
 
         def done(finished: Deferred[None]) -> None:
             self._running = False
             try:
                 finished.result()
-                plan.finish()
+                if plan.finish():
+                    # Behind what waits already, so that small jobs need not wait for a long one.
+                    self._waiting.setdefault(kind, begin)
             except Exception:
                 logger.exception("%s failed and is done again when its time comes", kind)
             if self._idle is not None:
@@ -137,10 +154,15 @@ class PeriodicWork:
         self._removals = Lane(workers.files)
         self._stepping = Stepping(timers, workers.files, 1, 1)
         self._expiry: Deferred[None] = Deferred.of(None)
+        self._reads = Lane(workers.files)
+        self._retention: Retention | None = None
+        """The pass that is under way."""
         self._stopped = False
 
     def start(self) -> None:
         """Set every timer; they go on as long as the timers run. An interval of 0 means once, as in Kafka."""
+        upkeep = self._upkeep
+        upkeep.watch_damage(lambda: self._reads.ask("rebuilding of indexes", upkeep.mend_indexes))
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
         self._every("log.flush.offset.checkpoint.interval.ms", self._flush_closed_segments, INITIAL_DELAY)
         self._every(
@@ -157,7 +179,7 @@ class PeriodicWork:
         """Begin nothing more; there when no worker touches the logs any more."""
         self._stopped = True
         stopped: Deferred[None] = Deferred()
-        lanes = [self._syncs, self._files, self._removals]
+        lanes = [self._syncs, self._files, self._removals, self._reads]
         running = set(lanes)
 
         def ended(lane: Lane, _: Deferred[None]) -> None:
@@ -208,9 +230,19 @@ class PeriodicWork:
         self._syncs.ask("flush by flush.ms", lambda: self._upkeep.flush_overdue(self._clock.monotonic_ms()))
 
     def _retain(self) -> None:
-        removed = self._upkeep.enforce_retention(self._clock.now_ms())
-        if removed:
-            logger.info("retention removed %d segments", removed)
+        """A pass that outlasts the interval is left to its end."""
+        if self._retention is None:
+            self._retention = self._upkeep.begin_retention(self._clock.now_ms())
+        self._reads.ask("retention", self._go_on_retaining)
+
+    def _go_on_retaining(self) -> Plan | None:
+        retention = self._retention
+        plan = None if retention is None else retention.next()
+        if retention is not None and plan is None:
+            self._retention = None
+            if retention.removed:
+                logger.info("retention removed %d segments", retention.removed)
+        return plan
 
     def _forget_producers(self) -> None:
         if self._expiry.done:

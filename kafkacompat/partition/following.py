@@ -88,7 +88,7 @@ def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
     log.truncate_to(offset)
     below = "" if offset >= high_watermark else f", below its high watermark {high_watermark}"
     return (
-        f"{core.topic_partition}: truncated from {end} to {offset}{below}: "
+        f"{core.topic_partition}: truncated from {end} to {log.log_end_offset}{below}: "
         f"the leader's epoch {diverging.epoch} ended at {diverging.end_offset}"
     )
 

@@ -6,14 +6,14 @@ Special timestamps are Kafka's; there is no tiered storage, so its two answer "n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.api.context import OffsetLookup
-from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import TimestampOffset
 
 LATEST = -1
 EARLIEST = -2
@@ -24,48 +24,63 @@ EARLIEST_PENDING_UPLOAD = -6
 DEBUGGING_REPLICA = -2
 
 
-def look_up(
-    core: PartitionCore, timestamp_ms: int, read_committed: bool, current_leader_epoch: int, replica_id: int
-) -> OffsetLookup:
-    """The offset at a timestamp (ms) or special value; consumers see nothing at or past what they may fetch."""
-    error = core.check_leader(current_leader_epoch)
-    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and replica_id == DEBUGGING_REPLICA:
+class Question(NamedTuple):
+    """What a client asks of a partition. A timestamp in ms, or special."""
+
+    timestamp_ms: int
+    read_committed: bool
+    current_leader_epoch: int
+    replica_id: int
+
+    @property
+    def searched_timestamp_ms(self) -> int | None:
+        """For Log.begin_lookup."""
+        return None if self.timestamp_ms == MAX_TIMESTAMP else self.timestamp_ms
+
+
+def refusal(core: PartitionCore, question: Question) -> OffsetLookup | None:
+    error = core.check_leader(question.current_leader_epoch)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and question.replica_id == DEBUGGING_REPLICA:
         error = ErrorCode.NONE
-    if error is not ErrorCode.NONE:
-        return OffsetLookup(error)
-    log = core.log
-    if replica_id >= 0:
-        end = log.log_end_offset
-    elif read_committed:
-        end = log.last_stable_offset
-    else:
-        end = log.high_watermark
-    available = replica_id >= 0 or core.offsets_are_available()
+    return None if error is ErrorCode.NONE else OffsetLookup(error)
+
+
+def look_up(core: PartitionCore, question: Question) -> OffsetLookup | None:
+    """The offset at a special value; None when the log has to be searched for a timestamp (searches.py)."""
+    refused = refusal(core, question)
+    if refused is not None:
+        return refused
+    log, timestamp_ms = core.log, question.timestamp_ms
     if timestamp_ms == LATEST:
-        if not available:
+        if not _is_available(core, question):
             return OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return OffsetLookup(ErrorCode.NONE, -1, end, core.leader_epoch)
+        return OffsetLookup(ErrorCode.NONE, -1, _end(core, question), core.leader_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return OffsetLookup(ErrorCode.NONE, -1, start, log.epoch_for_offset(start))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return OffsetLookup(ErrorCode.NONE)
-    try:
-        if timestamp_ms == MAX_TIMESTAMP:
-            found = log.offset_of_max_timestamp()
-        elif timestamp_ms >= 0:
-            found = log.offset_for_timestamp(timestamp_ms)
-        else:
-            return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
-    except BatchCorrupt:
-        return OffsetLookup(ErrorCode.CORRUPT_MESSAGE)
-    except OSError:
-        return OffsetLookup(ErrorCode.KAFKA_STORAGE_ERROR)
-    if found is not None and found.offset < end:
+    if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP:
+        return None
+    return OffsetLookup(ErrorCode.UNSUPPORTED_VERSION)
+
+
+def answer_found(core: PartitionCore, question: Question, found: TimestampOffset | None) -> OffsetLookup:
+    """Of a search that counts now. Consumers see nothing at or past what they may fetch."""
+    if found is not None and found.offset < _end(core, question):
         return OffsetLookup(ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
-    if not available:
-        return OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE)
-    return OffsetLookup(ErrorCode.NONE)
+    return OffsetLookup(ErrorCode.NONE if _is_available(core, question) else ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def _end(core: PartitionCore, question: Question) -> int:
+    log = core.log
+    if question.replica_id >= 0:
+        return log.log_end_offset
+    return log.last_stable_offset if question.read_committed else log.high_watermark
+
+
+def _is_available(core: PartitionCore, question: Question) -> bool:
+    return question.replica_id >= 0 or core.offsets_are_available()
 
 
 def delete_to(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:

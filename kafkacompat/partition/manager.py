@@ -21,7 +21,8 @@ from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.isr import Standing
 from kafkacompat.partition.large_batches import LargeBatches
-from kafkacompat.partition.lookup import delete_to, look_up
+from kafkacompat.partition.lookup import Question, delete_to, look_up
+from kafkacompat.partition.searches import Searches
 from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.limits import BatchLimits
@@ -75,6 +76,9 @@ class PartitionManager:
             workers.log_sync, timers, log_manager.log_failed, self._serves, self._anchored
         )
         self._flushes = Flushes(workers.log_sync, log_manager.log_failed, self._anchoring.answers)
+        self._searches = Searches(
+            workers.reads, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
+        )
         self._log_manager = log_manager
         self._clock = clock
         self._log_config = log_config
@@ -241,11 +245,13 @@ class PartitionManager:
         read_committed: bool,
         current_leader_epoch: int,
         replica_id: int,
-    ) -> OffsetLookup:
+    ) -> OffsetLookup | Deferred[OffsetLookup]:
         core = self.core(partition)
         if core is None:
             return OffsetLookup(self._absent(partition))
-        return look_up(core, timestamp_ms, read_committed, current_leader_epoch, replica_id)
+        question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id)
+        found = look_up(core, question)
+        return self._searches.ask(core, question) if found is None else found
 
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int

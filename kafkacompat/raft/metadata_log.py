@@ -120,7 +120,8 @@ class PartitionMetadataLog:
         if offset == log.log_end_offset:
             # An active segment is never dropped; a fresh one lets the old bytes go.
             log.roll(offset, now_ms)
-        log.enforce_retention(now_ms)
+        while log.enforce_retention(now_ms):
+            pass
 
     def close(self) -> None:
         """Blocks on the disk: flushes all and lets go."""

@@ -182,9 +182,12 @@ class Api:
         return self.decoded(reply, type(request).API_KEY, version) if isinstance(reply, list) else reply
 
     def call(self, request: Any, version: int, **options: Any) -> Any:
-        """The decoded response; it must be immediate."""
+        """The decoded response; it must be immediate, or need no more than what worker threads do."""
         response = self.send(request, version, **options)
         assert response is not None
+        if isinstance(response, Pending) and self.world.workers.submitted:
+            self.world.workers.run()
+            return self.decoded(response.reply.result(), type(request).API_KEY, version)
         assert not isinstance(response, Pending), "the request is parked"
         return response
 

@@ -9,7 +9,7 @@ from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
-from kafkacompat.ports import Disk, FileSlice, LogRead
+from kafkacompat.ports import Disk, FileSlice, LogRead, TimestampOffset
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
@@ -30,6 +30,16 @@ def open_log(
     return PartitionLog(
         disk, directory, TopicPartition("t", 0), TOPIC_ID, config, parts, high_watermark=high_watermark
     )
+
+
+def look_up(log: PartitionLog, timestamp_ms: int | None) -> TimestampOffset | None:
+    """As a worker thread and the loop do in turn; None: the first record with the largest timestamp."""
+    for _ in range(3):
+        lookup = log.begin_lookup(timestamp_ms)
+        lookup.run()
+        if log.finish_lookup(lookup):
+            return lookup.found
+    raise AssertionError("the log does not stand still")
 
 
 def config(**changes: object) -> LogConfig:

@@ -208,6 +208,8 @@ class MemoryDisk:
     def rename(self, source: str, target: str) -> None:
         self.meet("rename", target)
         if source in self.files:
+            if target in self.directories:
+                raise IsADirectoryError(errno.EISDIR, "is a directory", target)
             self.files[target] = self.files.pop(source)
             self.ages.pop(target, None)
             if source in self.ages:
@@ -276,13 +278,37 @@ class MemoryDisk:
 
 
 class CountingDisk(MemoryDisk):
-    """Counts whole-file reads of transaction indexes, found or not."""
+    """Counts what is opened or read as a whole, and the bytes that are read."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.txn_index_reads: Counter[str] = Counter()
+        self.opened: Counter[str] = Counter()
+        self.bytes_read = 0
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        file = super().open(path, create=create)
+        self.opened[path] += 1
+        return CountingFile(self, file.path, file.data)
 
     def read_bytes(self, path: str) -> bytes:
-        if path.endswith(".txnindex"):
-            self.txn_index_reads[path] += 1
-        return super().read_bytes(path)
+        data = super().read_bytes(path)
+        self.opened[path] += 1
+        self.bytes_read += len(data)
+        return data
+
+    def file_size(self, path: str) -> int:
+        return len(super().read_bytes(path))
+
+
+class CountingFile(MemoryFile):
+    _disk: CountingDisk
+
+    def try_read(self, position: int, length: int) -> bytes | None:
+        data = super().try_read(position, length)
+        self._disk.bytes_read += len(data or b"")
+        return data
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        data = super().read_cold(position, length)
+        self._disk.bytes_read += len(data)
+        return data

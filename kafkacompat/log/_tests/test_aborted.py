@@ -13,7 +13,6 @@ from kafkacompat.log._tests.logs import NOW_MS, batch_of, config, marker, open_l
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.index import OffsetIndex
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.segment_list import TXN_INDEXES_HELD
 from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchHeader, iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.read import records_of
@@ -171,7 +170,7 @@ def test_t30_transactions_that_reach_over_a_slice_are_told_of() -> None:
 
 
 @pytest.mark.parametrize("reopened", [False, True])
-def test_reading_on_reads_few_transaction_indexes_and_keeps_few(reopened: bool) -> None:
+def test_reading_on_looks_into_few_transaction_indexes(reopened: bool) -> None:
     disk = CountingDisk()
     writer = Writer(open_log(disk, SMALL_SEGMENTS))
     for number in range(300):
@@ -186,12 +185,11 @@ def test_reading_on_reads_few_transaction_indexes_and_keeps_few(reopened: bool) 
     if reopened:
         log.close()
         log = open_log(disk, SMALL_SEGMENTS, clean=True, high_watermark=log.high_watermark)
-    disk.txn_index_reads.clear()
+    disk.opened.clear()
     assert consume(log, 0, 90) == writer.committed(0, log.last_stable_offset)
-    assert max(disk.txn_index_reads.values()) <= 2, disk.txn_index_reads
-    assert all(path in disk.files for path in disk.txn_index_reads), "none is looked for that is not there"
-    held = [segment for segment in log.segments[:-1] if segment.aborted.is_held]
-    assert len(held) <= TXN_INDEXES_HELD < len([one for one in disk.files if one.endswith(".txnindex")]) - 1
+    looked_into = {path: count for path, count in disk.opened.items() if path.endswith(".txnindex")}
+    assert max(looked_into.values(), default=0) <= 1, "each page stays in the cache"
+    assert all(path in disk.files for path in looked_into), "none is looked for that is not there"
 
 
 def test_a_flush_syncs_indexes_that_were_let_go_of_meanwhile() -> None:
@@ -202,7 +200,6 @@ def test_a_flush_syncs_indexes_that_were_let_go_of_meanwhile() -> None:
         writer.abort(7)
     writer.log.set_high_watermark(writer.log.log_end_offset)
     consume(writer.log, 0, 90)
-    assert not writer.log.segments[0].aborted.is_held
     flush = writer.log.begin_flush()
     flush.run()
     files = [path for path in disk.files if path.endswith((".txnindex", ".index"))]
@@ -223,20 +220,17 @@ def test_closed_segments_that_nobody_reads_keep_no_index_entries_in_memory() -> 
         return [
             at - len(log.segments)
             for at, segment in enumerate(log.segments)
-            if segment._offset_index
-            or segment._time_index
-            or segment._tail_offsets
-            or segment.aborted.is_held
+            if segment._tail_offsets or segment.indexes.kept_bytes() or segment.aborted.index.kept_bytes
         ]
 
     assert len(log.segments) > 10
-    assert keeping() == [-2, -1]
+    assert keeping() == [-1]
     log.read(0, 100, log.log_end_offset, True)
-    assert keeping() == [-len(log.segments), -2, -1]
+    assert keeping() == [-1]
     writer.truncate(log.segments[-2].base_offset + 2)
     writer.write(-1)
     log.roll(log.log_end_offset, NOW_MS)
-    assert keeping() == [-len(log.segments), -2]
+    assert keeping() == []
     log.set_high_watermark(log.log_end_offset)
     assert consume(log, 0, 500) == writer.committed(0, log.last_stable_offset)
 
@@ -303,10 +297,10 @@ class ShortDisk(MemoryDisk):
 
     short = False
 
-    def read_bytes(self, path: str) -> bytes:
+    def file_size(self, path: str) -> int:
         if self.short and path.endswith(".txnindex"):
             raise OSError(errno.EMFILE, "too many open files", path)
-        return super().read_bytes(path)
+        return super().file_size(path)
 
 
 @pytest.mark.parametrize("follows", [False, True])

@@ -15,10 +15,12 @@ from kafkacompat.log._tests.disks import CONFIG, PATHS, Broker, append
 from kafkacompat.log._tests.logs import NOW_MS, batch_of, marker, values_in
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.mending import IndexMending
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.ports import FileSlice, LogRefused
+from kafkacompat.ports import FileSlice, LogRead, LogRefused
 from kafkacompat.records.batch import has_valid_crc, parse_header
+from kafkacompat.wire.errors import ErrorCode
 
 NAME = TopicPartition("t", 0)
 DIRECTORY = "/a/t-0"
@@ -101,18 +103,33 @@ def stopped_once(clean: bool) -> MemoryDisk:
     return disk
 
 
+def read_mended(log: PartitionLog, offset: int) -> LogRead:
+    """Again when damaged indexes have been built anew, as the node does aside."""
+    for _ in log.segments:
+        try:
+            return log.read(offset, 1, log.log_end_offset, True)
+        except LogRefused as refused:
+            if refused.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            segment = log.segments[log._segments.index_of(offset)]
+            mending = IndexMending(log._disk, log, segment)
+            mending.run()
+            mending.finish()
+    return log.read(offset, 1, log.log_end_offset, True)
+
+
 def values_of(log: PartitionLog) -> dict[int, bytes | None]:
     """What can be read, batch by batch: a start after a clean stop leaves damage below the end as it is."""
     found: dict[int, bytes | None] = {}
     for offset in range(log.log_start_offset, min(log.log_end_offset, 2 * RECORDS)):
         try:
-            read = log.read(offset, 1, log.log_end_offset, True)
+            read = read_mended(log, offset)
             assert isinstance(read.records, FileSlice)
             data = read.records.read()
             if not has_valid_crc(data, parse_header(data)):
                 continue  # as a reader would
             values = values_in(read)
-        except (*DAMAGE, IsADirectoryError):
+        except (*DAMAGE, IsADirectoryError, LogRefused):
             continue
         found.update(values)
     return found

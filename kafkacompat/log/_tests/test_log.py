@@ -11,6 +11,7 @@ from kafkacompat.log._tests.logs import (
     batch_of,
     config,
     index_files,
+    look_up,
     marker,
     open_log,
     values_in,
@@ -99,36 +100,36 @@ def test_a_batch_cut_in_its_middle_goes_whole(offset: int) -> None:
 def test_timestamps_special_cases() -> None:
     """T33: the record's own epoch; nothing beyond the end."""
     log = three_batches()
-    found = log.offset_for_timestamp(NOW_MS + 11)
+    found = look_up(log, NOW_MS + 11)
     assert found is not None
     assert (found.offset, found.timestamp_ms, found.leader_epoch) == (5, NOW_MS + 11, 1)
-    first = log.offset_for_timestamp(0)
+    first = look_up(log, 0)
     assert first is not None
     assert first.offset == 0
-    assert log.offset_for_timestamp(NOW_MS + 24) is None
-    latest = log.offset_of_max_timestamp()
+    assert look_up(log, NOW_MS + 24) is None
+    latest = look_up(log, None)
     assert latest is not None
     assert (latest.offset, latest.timestamp_ms) == (11, NOW_MS + 23)
     log.set_high_watermark(12)
     log.increment_log_start_offset(6)
-    after = log.offset_for_timestamp(0)
+    after = look_up(log, 0)
     assert after is not None
     assert after.offset == 6
 
 
 def test_no_timestamps_at_all() -> None:
     log = open_log(MemoryDisk())
-    assert log.offset_of_max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert look_up(log, None) is None
+    assert look_up(log, 0) is None
     log.append_as_leader(batch_of([b"x"], -1), 0, NOW_MS)
-    assert log.offset_of_max_timestamp() is None
+    assert look_up(log, None) is None
 
 
 def test_the_earliest_of_equal_max_timestamps() -> None:
     log = open_log(MemoryDisk())
     for timestamp in (NOW_MS, NOW_MS + 9, NOW_MS + 9, NOW_MS + 1):
         log.append_as_leader(batch_of([b"x", b"y"], timestamp, 0), 0, NOW_MS)
-    found = log.offset_of_max_timestamp()
+    found = look_up(log, None)
     assert found is not None
     assert found.offset == 2
 
@@ -347,7 +348,7 @@ def test_the_largest_timestamp_outlives_a_clean_restart() -> None:
     log = open_log(disk, kept, clean=True)
     log.append_as_leader(batch_of([b"old"], NOW_MS - 5000), 0, NOW_MS)
     log.set_high_watermark(2)
-    found = log.offset_for_timestamp(NOW_MS)
+    found = look_up(log, NOW_MS)
     assert found is not None
     assert found.offset == 0
     assert log.enforce_retention(NOW_MS) == 0

@@ -13,6 +13,7 @@ from kafkacompat.log._tests.logs import (
     batch_of,
     config,
     index_files,
+    look_up,
     marker,
     open_log,
 )
@@ -123,7 +124,7 @@ def test_a_bad_index_of_a_clean_log_is_built_anew(damage: str) -> None:
             disk.files[path] += bytes(24)
     again = open_log(disk, clean=True)
     assert all_values(again) == values
-    found = again.offset_for_timestamp(NOW_MS + 3)
+    found = look_up(again, NOW_MS + 3)
     assert found is not None
     assert found.offset in (5, 6)
     again.close()

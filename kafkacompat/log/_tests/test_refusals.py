@@ -105,7 +105,10 @@ def claim(broker: Broker, log: PartitionLog) -> None:
 
 def retain(broker: Broker, log: PartitionLog) -> None:
     log.config = config(retention_bytes=1500)
-    LogUpkeep(broker.manager).enforce_retention(NOW_MS)
+    whole = LogUpkeep(broker.manager).begin_retention(NOW_MS)
+    while (step := whole.next()) is not None:
+        step.run()
+        step.finish()
 
 
 def drop_deleted_records(broker: Broker, log: PartitionLog) -> None:
@@ -113,7 +116,10 @@ def drop_deleted_records(broker: Broker, log: PartitionLog) -> None:
         log.increment_log_start_offset(FILLED // 2)
     except OSError as error:
         broker.manager.log_failed(log, error)
-    LogUpkeep(broker.manager).enforce_retention(NOW_MS)
+    whole = LogUpkeep(broker.manager).begin_retention(NOW_MS)
+    while (step := whole.next()) is not None:
+        step.run()
+        step.finish()
 
 
 def flush(broker: Broker, log: PartitionLog) -> None:

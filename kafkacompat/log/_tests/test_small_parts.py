@@ -89,7 +89,7 @@ def test_index_lookup_is_the_last_at_or_before(offsets: list[int], target: int) 
         times.maybe_append(NOW_MS + offset, base + offset)
     before = [offset for offset in offsets if offset <= target]
     assert index.lookup(base + target) == ((base + before[-1], before[-1] * 7) if before else (-1, 0))
-    assert times.lookup(NOW_MS + target) == base + (before[-1] if before else 0)
+    assert times.around(NOW_MS + target)[0][1] == base + (before[-1] if before else 0)
     index.truncate_to(base + target)
     times.truncate_to(base + target)
     kept = [offset for offset in offsets if offset < target]
@@ -148,7 +148,9 @@ def deletable(*segments: tuple[int, int, int], **limits: object) -> int:
         "retention_bytes": -1,
         "now_ms": NOW_MS,
     }
-    return count_deletable([SegmentFacts(*s) for s in segments], **{**settings, **limits})  # type: ignore[arg-type]
+    facts = [SegmentFacts(*one, at == len(segments) - 1) for at, one in enumerate(segments)]
+    total = sum(one.size for one in facts)
+    return count_deletable(facts, total_bytes=total, **{**settings, **limits})  # type: ignore[arg-type]
 
 
 THREE = ((100, 10, NOW_MS - 30), (100, 20, NOW_MS - 20), (100, 30, NOW_MS - 10))

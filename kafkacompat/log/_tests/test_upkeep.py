@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,7 +58,18 @@ def test_retention_goes_on_past_a_log_that_fails(faults: Any) -> None:
     def fails(now_ms: int) -> int:
         raise KeyError("of a log")
 
-    whole = SimpleNamespace(enforce_retention=lambda now_ms: 2)
-    upkeep = upkeep_of(whole, SimpleNamespace(enforce_retention=fails), whole)
-    assert upkeep.enforce_retention(NOW_MS) == 4
+    def log_that(enforce: Callable[[int], int]) -> Any:
+        return SimpleNamespace(enforce_retention=enforce, look_for_retention=lambda now_ms: None)
+
+    counts = [0, 2, 0, 2]
+    whole = log_that(lambda now_ms: counts.pop())
+    upkeep = upkeep_of(whole, log_that(fails), whole)
+    for at, log in enumerate(upkeep._manager.logs.values()):
+        log.topic_partition = at  # type: ignore[assignment]
+    retention = upkeep.begin_retention(NOW_MS)
+    retention.is_served = lambda log: True  # type: ignore[method-assign]
+    while (step := retention.next()) is not None:
+        step.run()
+        step.finish()
+    assert retention.removed == 4
     assert [type(error) for error in faults.take()] == [KeyError]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ class Search:
         except (OSError, BatchCorrupt) as error:
             self._failed(log, error)
             return
+        except LogRefused:
+            return  # its indexes are being built anew
         if (
             found is not None
             and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)

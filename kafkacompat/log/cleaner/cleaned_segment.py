@@ -12,11 +12,10 @@ from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.segment import (
     CLEANED_SUFFIX,
-    INDEX_SUFFIX,
     LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
     file_stem,
 )
+from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from kafkacompat.records.batch import BatchCorrupt
 
 if TYPE_CHECKING:
@@ -103,11 +102,11 @@ class CleanedSegment:
             (self._time_index, TIME_INDEX_SUFFIX),
             (self._txn_index, TXN_INDEX_SUFFIX),
         ):
-            if suffix == TXN_INDEX_SUFFIX and not index.data:
+            if suffix == TXN_INDEX_SUFFIX and not index.size:
                 continue
             file = self._disk.open(self._stem + suffix + CLEANED_SUFFIX, create=True)
             file.truncate(0)
-            if index.data:
+            if index.size:
                 file.write_now(index.data)
             file.sync()
             file.close()

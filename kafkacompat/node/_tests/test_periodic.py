@@ -76,6 +76,13 @@ class Plan:
         self.trace.append(f"finish {self.name}")
 
 
+class Retention:
+    removed = 0
+
+    def next(self) -> None:
+        return None
+
+
 class Upkeep:
     """Notes the time of every call."""
 
@@ -92,7 +99,7 @@ class Upkeep:
                 return Plan(name, self.trace, self.problem)
             if name == "remove_expired_producers":
                 return (None for _ in range(3))
-            return 0 if name == "enforce_retention" else None
+            return Retention() if name == "begin_retention" else None
 
         return called
 
@@ -121,12 +128,13 @@ def test_each_duty_has_its_own_interval() -> None:
         }
     )
     machinery.run_until(260)
+    assert upkeep.calls.pop("watch_damage") == [0]
     assert upkeep.calls == {
         "flush_closed_segments": [10, 110, 210],
         "checkpoint_recovery_points": [10, 110, 210],
         "checkpoint_log_starts": [10, 210],
         "flush_overdue": [10, 60, 110, 160, 210, 260],
-        "enforce_retention": [10, 160],
+        "begin_retention": [10, 160],
         "checkpoint_high_watermarks": [120, 240],
         "remove_expired_producers": [90, 180],
     }

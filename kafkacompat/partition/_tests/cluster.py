@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat.api import fetch as fetch_api
-from kafkacompat.api.context import RequestContext
+from kafkacompat.api.context import OffsetLookup, RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kafkacompat.deferred import Deferred
@@ -216,6 +216,7 @@ class ClusterNode:
             asked.current_leader_epoch,
             message.replica_id,
         )
+        assert isinstance(found, OffsetLookup)  # followers ask for the ends only
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index, error_code=found.error, offset=found.offset
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+from kafkacompat.api.context import OffsetLookup
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,
@@ -130,6 +131,23 @@ class FakeFlush:
 
 
 @dataclass
+class FakeSearch:
+    log: MemoryLog
+    timestamp_ms: int | None
+    found: TimestampOffset | None = None
+    abandoned: bool = False
+    is_outdated: bool = False
+    """The log has changed since it ran."""
+    error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self.found = self.log.search(self.timestamp_ms)
+        except Exception as error:
+            self.error = error
+
+
+@dataclass
 class MemoryLog:
     """ports.Log for tests: batches in a list, one segment each `segment_batches`."""
 
@@ -148,6 +166,7 @@ class MemoryLog:
     fail_next: OSError | None = None
     flushed_to: int = 0
     fail_flush: OSError | None = None
+    fail_search: Exception | None = None
 
     @property
     def last_stable_offset(self) -> int:
@@ -236,17 +255,25 @@ class MemoryLog:
     def epoch_for_offset(self, offset: int) -> int:
         return max((epoch for epoch, start in self.epochs if start <= offset), default=-1)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+    def begin_lookup(self, timestamp_ms: int | None) -> FakeSearch:
+        return FakeSearch(self, timestamp_ms)
+
+    def finish_lookup(self, lookup: FakeSearch) -> bool:
+        if lookup.error is not None:
+            raise lookup.error
+        return not lookup.is_outdated
+
+    def search(self, timestamp_ms: int | None) -> TimestampOffset | None:
+        if self.fail_search is not None:
+            raise self.fail_search
+        if not self.batches:
+            return None
+        if timestamp_ms is None:
+            timestamp_ms = max(stored.max_timestamp_ms for stored in self.batches)
         for stored in self.batches:
             if stored.max_timestamp_ms >= timestamp_ms and stored.last_offset >= self.log_start_offset:
                 return TimestampOffset(stored.max_timestamp_ms, stored.base_offset, stored.epoch)
         return None
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        if not self.batches:
-            return None
-        latest = max(self.batches, key=lambda stored: stored.max_timestamp_ms)
-        return TimestampOffset(latest.max_timestamp_ms, latest.base_offset, latest.epoch)
 
     def size_bytes(self) -> int:
         return sum(len(stored.data) for stored in self.batches)
@@ -484,6 +511,15 @@ class World:
         )
         self.image = MetadataImage()
         self.publish(image_of(*topics, brokers=brokers))
+
+    def found(self, asked: OffsetLookup | Deferred[OffsetLookup]) -> OffsetLookup:
+        """The answer, once the worker threads have searched for it."""
+        if isinstance(asked, OffsetLookup):
+            return asked
+        while not asked.done:
+            assert self.workers.submitted
+            self.workers.run()
+        return asked.result()
 
     def publish(self, image: MetadataImage) -> None:
         old, self.image = self.image, image

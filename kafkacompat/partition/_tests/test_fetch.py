@@ -135,11 +135,11 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
         monkeypatch.setattr(world.log(), name, fail)
         broken, whole = rows(now(world, want(world), want(world, partition=1), read_committed=True))
         assert (broken.error_code, whole.error_code) == (code, 0)
-    monkeypatch.setattr(world.log(), "offset_for_timestamp", fail)
+    monkeypatch.setattr(world.log(), "search", fail)
     broken, whole = rows(now(world, want(world), want(world, partition=1)))
     assert (broken.error_code, whole.error_code) == (code, 0)
     assert whole.records == world.log(partition=1).batches[0].data
-    assert world.manager.list_offset(TopicPartition("t", 0), 5, False, -1, -1).error is code
+    assert world.found(world.manager.list_offset(TopicPartition("t", 0), 5, False, -1, -1)).error is code
 
 
 def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:
@@ -171,7 +171,7 @@ def test_t30_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_w
     log.increment_log_start_offset(3)
     for offset in (1, 2):
         assert one(now(world, want(world, offset=offset), read_committed=True)).error_code == 1
-    latest = world.manager.list_offset(TopicPartition("t", 0), -1, True, -1, -1)
+    latest = world.found(world.manager.list_offset(TopicPartition("t", 0), -1, True, -1, -1))
     assert (latest.error, latest.offset) == (ErrorCode.NONE, 3)
     answer = parked(world, want(world, offset=3), read_committed=True)
     log.append_as_leader(marker(7, committed=True), 0, 0)

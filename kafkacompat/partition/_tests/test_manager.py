@@ -335,7 +335,8 @@ def test_partitions_of_the_first_image_are_new_unless_an_offline_directory_may_h
 def look_up(
     world: World, timestamp_ms: int, *, committed: bool = False, epoch: int = -1, replica: int = -1
 ) -> tuple[int, ...]:
-    found = world.manager.list_offset(T0, timestamp_ms, committed, epoch, replica)
+    asked = world.manager.list_offset(T0, timestamp_ms, committed, epoch, replica)
+    found = world.found(asked)
     return (found.error, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
@@ -485,5 +486,5 @@ def test_changed_settings_reach_the_logs_they_concern(key: tuple[int, str], reac
 def test_timestamp_beyond_the_high_watermark_is_hidden() -> None:
     world = two_replicas()
     world.produce()
-    assert world.log().offset_for_timestamp(0) == TimestampOffset(world.clock.ms, 0, 0)
+    assert world.log().search(0) == TimestampOffset(world.clock.ms, 0, 0)
     assert look_up(world, 0) == (0, -1, -1, -1)

@@ -417,7 +417,7 @@ def test_a_log_whose_transactions_cannot_be_read_holds_no_other_up(monkeypatch: 
     fill(good, 5)
     cleaner = cleaner_of(disk, bad)
     cleaner._manager.logs[good.topic_partition] = good  # type: ignore[index]
-    bad.segments[-1].aborted.loaded = None
+    bad.segments[-1].aborted.attached = bad.segments[-1].aborted._span = None
     disk.files[bad.segments[-1].stem + TXN_INDEX_SUFFIX] = bytearray(5)
     assert cleaner.begin(NOW_MS) is None
     assert set(cleaner.uncleanable) == {NAME}
@@ -492,12 +492,12 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
     assert last_values(log)[b"a"] == b"kept"
     assert last_values(log)[b"b"] == b"new"
     assert markers() == [(1, 1, -1), (2, 1, -1)]
-    assert [entry.producer_id for segment in log.segments for entry in segment.txn_index.entries()] == [1]
+    assert [entry.producer_id for segment in log.segments for entry in segment.aborted.index.entries()] == [1]
     fill(log, 3)
     clean(disk, log, NOW_MS)
     horizon = NOW_MS + COMPACT.delete_retention_ms
     assert markers() == [(1, 1, horizon), (2, 1, horizon)]
-    assert not [entry for segment in log.segments for entry in segment.txn_index.entries()]
+    assert not [entry for segment in log.segments for entry in segment.aborted.index.entries()]
     fill(log, 3)
     clean(disk, log, horizon)
     assert markers() == []
@@ -520,15 +520,17 @@ def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_
         fill(log, 4)
         log.append_as_leader(marker(producer_id, committed=False), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
-    holding = [at for at, segment in enumerate(log.segments) if segment.txn_index.data]
+    holding = [at for at, segment in enumerate(log.segments) if segment.aborted.index.size]
     last = len(log.segments) - 1
     assert holding[0] == 0 < holding[1] < holding[2] == last
     log.close()
     log = open_log(disk, COMPACT, clean=True, high_watermark=log.high_watermark)
-    disk.txn_index_reads.clear()
+    disk.opened.clear()
     cleaning = cleaner_of(disk, log).begin(NOW_MS)
     assert cleaning is not None
-    assert set(disk.txn_index_reads) <= {log.segments[last].stem + ".txnindex"}
+    assert {path for path in disk.opened if path.endswith(".txnindex")} <= {
+        log.segments[last].stem + ".txnindex"
+    }
     work = cleaning._work
     assert isinstance(work, CleaningWork)
     assert len(work._job.segments) <= holding[1]
@@ -536,8 +538,8 @@ def test_the_work_reads_the_aborted_transactions_wherever_their_markers_lie(own_
         job = job_from_json(json.loads(json.dumps(job_to_json(work._job))))
         cleaning._work = CleaningWork(disk, job, lambda size: None)
     carry_out(cleaning, NOW_MS)
-    assert set(disk.txn_index_reads) >= {log.segments[0].stem + ".txnindex"}
-    assert not any(segment.aborted.is_held for segment in log.segments[:-1])
+    assert set(disk.opened) >= {log.segments[0].stem + ".txnindex"}
+    assert not any(segment.aborted.index.kept_bytes for segment in log.segments[:-1])
     values = [record.value for _, record in records(log)]
     assert b"aborted" not in values
     assert values.count(b"kept") == 3

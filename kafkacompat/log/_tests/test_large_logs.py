@@ -1,0 +1,327 @@
+"""Logs of many segments: what a step of the loop reads, opens, renames and keeps does not grow with the log."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, look_up, open_log, values_in
+from kafkacompat.log._tests.memory_disk import CountingDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.manager import LogManager
+from kafkacompat.log.mending import IndexMender
+from kafkacompat.log.segment_list import DROPPED_AT_ONCE
+from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.ports import LogRefused, TimestampOffset
+from kafkacompat.wire.errors import ErrorCode
+
+SETTINGS = config(segment_bytes=700, index_interval_bytes=100)
+
+
+class LoopDisk(CountingDisk):
+    """Knows whose turn it is: the loop's thread may be forbidden to touch files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: list[str] = []
+        self.refuse = self._note
+
+    def _note(self, operation: str, path: str) -> None:
+        self.touched.append(f"{operation} {path}")
+
+    def reads(self) -> list[str]:
+        """Since the last time it was asked."""
+        touched, self.touched = self.touched, []
+        return [one for one in touched if not one.startswith(("rename", "exists"))]
+
+
+def filled(
+    disk: CountingDisk, segments: int, settings: object = SETTINGS, *, step_ms: int = 10
+) -> PartitionLog:
+    log = open_log(disk, settings)  # type: ignore[arg-type]
+    at = 0
+    while len(log.segments) < segments:
+        log.append_as_leader(batch_of([b"v%d" % at], NOW_MS + at * step_ms), 0, NOW_MS)
+        at += 1
+    log.close()
+    return open_log(disk, settings, clean=True, high_watermark=log.log_end_offset)  # type: ignore[arg-type]
+
+
+class Clock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return NOW_MS
+
+
+def manager_with(disk: CountingDisk, logs: int, segments: int, **settings: object) -> LogManager:
+    """After a clean restart."""
+    chosen = config(segment_bytes=700, index_interval_bytes=100, **settings)
+    for restart in (False, True):
+        manager = LogManager(disk, [("/logs", b"\1" * 16)], chosen, Clock())
+        disk.make_directory("/logs")
+        manager.load_all()
+        if restart:
+            return manager
+        for number in range(logs):
+            log = manager.get_or_create(TopicPartition("t", number), b"\2" * 16, chosen)
+            at = 0
+            while len(log.segments) < segments:
+                log.append_as_leader(batch_of([b"v%d" % at], NOW_MS - 1000 + at), 0, NOW_MS)
+                at += 1
+            log.set_high_watermark(log.log_end_offset)
+        manager.shut_down(1)
+    raise AssertionError
+
+
+def test_retention_reads_the_end_of_one_time_index_a_log_and_nothing_on_the_loop() -> None:
+    disk = LoopDisk()
+    manager = manager_with(disk, 20, 30, retention_ms=100_000_000)
+    whole = LogUpkeep(manager).begin_retention(NOW_MS)
+    disk.bytes_read = 0
+    disk.opened.clear()
+    disk.reads()
+    steps = 0
+    while (step := whole.next()) is not None:
+        assert disk.reads() == [], "the loop's part"
+        step.run()
+        disk.reads()
+        step.finish()
+        assert disk.reads() == [], "the loop's part"
+        steps += 1
+    assert whole.removed == 0
+    assert disk.bytes_read == 20 * 12
+    assert {path.rsplit(".", 1)[1] for path in disk.opened} == {"timeindex"}
+    assert max(disk.opened.values()) == 1
+    assert not any(segment.indexes.kept_bytes() for log in manager.logs.values() for segment in log.segments)
+    again = LogUpkeep(manager).begin_retention(NOW_MS)
+    while (step := again.next()) is not None:
+        step.run()
+        step.finish()
+    assert disk.reads() == [], "it is known by now"
+
+
+def test_a_step_of_retention_drops_a_bounded_number_of_segments() -> None:
+    disk = LoopDisk()
+    manager = manager_with(disk, 3, 2 * DROPPED_AT_ONCE + 20, retention_ms=1000)
+    whole = LogUpkeep(manager).begin_retention(NOW_MS + 10_000)
+    while (step := whole.next()) is not None:
+        before = sum(len(log.segments) for log in manager.logs.values())
+        step.run()
+        step.finish()
+        # A log may have begun an empty segment in the place of its last one.
+        assert before - sum(len(log.segments) for log in manager.logs.values()) <= 2 * DROPPED_AT_ONCE
+    assert [len(log.segments) for log in manager.logs.values()] == [1, 1, 1]
+    assert whole.removed == 3 * (2 * DROPPED_AT_ONCE + 20)
+
+
+def test_retention_asks_no_more_of_a_log_than_the_first_that_stays() -> None:
+    disk = CountingDisk()
+    manager = manager_with(disk, 1, 40, retention_ms=990)
+    disk.bytes_read = 0
+    upkeep = LogUpkeep(manager)
+    whole = upkeep.begin_retention(NOW_MS)
+    while (step := whole.next()) is not None:
+        step.run()
+        step.finish()
+    assert 0 < whole.removed < 6
+    assert disk.bytes_read <= 12 * (whole.removed + 2)
+
+
+def test_readers_of_old_segments_in_turn_read_no_index_twice() -> None:
+    """One index a log was kept, so that two consumers had each other's read anew."""
+    disk = CountingDisk()
+    log = filled(disk, 40)
+    places = [log.segments[3].base_offset + 1, log.segments[20].base_offset + 2]
+    for offset in places:
+        assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, b"v%d" % offset)]
+    disk.opened.clear()
+    for _ in range(10):
+        for offset in places:
+            log.read(offset, 1, log.log_end_offset, True)
+    assert not any(path.endswith("index") for path in disk.opened)
+
+
+@pytest.mark.parametrize("timestamp_ms", [NOW_MS + 5000, None, NOW_MS + 10**9])
+def test_a_lookup_by_time_reads_nothing_on_the_loop(timestamp_ms: int | None) -> None:
+    disk = LoopDisk()
+    log = filled(disk, 60)
+    disk.reads()
+    lookup = log.begin_lookup(timestamp_ms)
+    # The active segment's files are looked at once, when something first needs its indexes.
+    assert all(log.segments[-1].stem in one for one in disk.reads())
+    lookup.run()
+    disk.reads()
+    assert log.finish_lookup(lookup)
+    assert disk.reads() == []
+    log.begin_lookup(timestamp_ms)
+    assert disk.reads() == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_lookups_by_time_are_right_and_walk_little(seed: int) -> None:
+    """With timestamps that go up and down: the time index has few entries then, far from each other."""
+    chance = random.Random(seed)
+    disk = CountingDisk()
+    settings = config(
+        segment_bytes=chance.choice([3000, 100_000]), index_interval_bytes=chance.choice([1, 400])
+    )
+    log = open_log(disk, settings)
+    stamps: list[int] = []
+    highest = NOW_MS
+    for at in range(300):
+        step = chance.random()
+        if step < 0.1:
+            highest += chance.randrange(50)
+        stamp = highest - chance.randrange(40) if step < 0.9 else -1
+        log.append_as_leader(batch_of([b"v%d" % at], stamp), 0, NOW_MS)
+        stamps.append(stamp)
+        if step > 0.995:
+            log.close()
+            log = open_log(disk, settings, clean=True, high_watermark=log.log_end_offset)
+        elif step > 0.98:
+            log.truncate_to(max(log.log_end_offset - chance.randrange(1, 40), log.high_watermark))
+            del stamps[log.log_end_offset :]
+    log.set_high_watermark(log.log_end_offset)
+    log.increment_log_start_offset(chance.randrange(len(stamps)))
+    start = log.log_start_offset
+    for target in range(NOW_MS - 45, highest + 3, 7):
+        found = [at for at in range(start, len(stamps)) if stamps[at] >= target]
+        expected = TimestampOffset(stamps[found[0]], found[0], 0) if found else None
+        assert look_up(log, target) == expected
+    known = max(stamps[log.segments[0].base_offset :], default=-1)
+    latest = look_up(log, None)
+    if latest is not None:
+        assert latest.timestamp_ms == max(stamps[start:])
+    else:
+        assert known < 0 or max(stamps[start:]) < known
+
+
+def test_a_lookup_by_time_walks_an_index_interval_though_the_time_index_has_no_entry_nearby() -> None:
+    disk = CountingDisk()
+    settings = config(segment_bytes=1 << 20, index_interval_bytes=400)
+    log = open_log(disk, settings)
+    log.append_as_leader(batch_of([b"first"], NOW_MS), 0, NOW_MS)
+    for _ in range(3000):
+        log.append_as_leader(batch_of([b"older"], NOW_MS - 50), 0, NOW_MS)
+    log.append_as_leader(batch_of([b"later"], NOW_MS + 50), 0, NOW_MS)
+    for _ in range(10):
+        log.append_as_leader(batch_of([b"older"], NOW_MS - 50), 0, NOW_MS)
+    disk.bytes_read = 0
+    assert look_up(log, NOW_MS + 1) == TimestampOffset(NOW_MS + 50, 3001, 0)
+    assert disk.bytes_read < 40_000
+
+
+def test_what_changes_under_a_lookup_makes_it_void() -> None:
+    disk = CountingDisk()
+    log = filled(disk, 20)
+    old = log.begin_lookup(NOW_MS)
+    old.run()
+    log.set_high_watermark(log.log_end_offset)
+    log.increment_log_start_offset(5)
+    assert not log.finish_lookup(old), "what it found is deleted"
+    early = log.begin_lookup(NOW_MS + 10**6)
+    late = log.begin_lookup(None)
+    late.run()
+    log.truncate_to(log.log_end_offset - 1)
+    early.run()
+    assert not log.finish_lookup(early)
+    assert not log.finish_lookup(late)
+    gone = log.begin_lookup(NOW_MS)
+    for path in log.segments[0].paths():
+        disk.remove(path)
+    gone.run()
+    assert gone.moved
+    assert not log.finish_lookup(gone)
+
+
+def test_a_truncation_of_many_segments_takes_several_steps_each_of_which_leaves_a_whole_log() -> None:
+    disk = LoopDisk()
+    later: list[str] = []
+    log = filled(disk, 3 * DROPPED_AT_ONCE)
+    log._segments._delete_later = lambda paths, delay_ms: later.extend(paths)
+    calls = 0
+    while log.log_end_offset > 4:
+        before = len(log.segments)
+        log.truncate_to(4)
+        calls += 1
+        assert before - len(log.segments) <= DROPPED_AT_ONCE
+        again = open_log(disk.copy(), SETTINGS, clean=True)
+        assert again.log_end_offset == log.log_end_offset
+    assert calls == 3
+    assert all(path.endswith(".deleted") and path in disk.files for path in later), "nothing is unlinked here"
+    log.append_as_leader(batch_of([b"new"]), 1, NOW_MS)
+    assert values_in(log.read(4, 1000, 5, True)) == [(4, b"new")]
+
+
+def test_a_log_of_many_segments_starts_anew_in_steps() -> None:
+    disk = LoopDisk()
+    log = filled(disk, 2 * DROPPED_AT_ONCE + 3)
+    log._segments._delete_later = lambda paths, delay_ms: None
+    end = log.log_end_offset
+    calls = 0
+    while log.log_start_offset != end + 100:
+        log.truncate_fully_and_start_at(end + 100)
+        calls += 1
+    assert calls == 3
+    assert log.log_end_offset == log.high_watermark == end + 100
+    assert len(log.segments) == 1
+
+
+def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then() -> None:
+    disk = LoopDisk()
+    log = filled(disk, 10)
+    mender = IndexMender(disk, lambda line: None)
+    told: list[str] = []
+    mender.watch(lambda: told.append("damage"))
+    log._segments._mend_later = None
+    segment = log.segments[2]
+    segment.mend_later = lambda one: mender.report(log, one)
+    whole = disk.read_bytes(segment.stem + ".index")
+    disk.files[segment.stem + ".index"] = disk.files[segment.stem + ".index"][:-3]  # type: ignore[assignment]
+    offset = segment.base_offset + 3
+    for _ in range(2):
+        disk.reads()
+        with pytest.raises(LogRefused) as refused:
+            log.read(offset, 1, log.log_end_offset, True)
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not any(".log" in one for one in disk.reads()), "the batches are not walked here"
+    assert told == ["damage"]
+    mending = mender.begin()
+    assert mending is not None
+    mending.run()
+    assert mending.finish()
+    mender.done(mending)
+    assert mender.begin() is None
+    assert disk.read_bytes(segment.stem + ".index") == whole
+    assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, b"v%d" % offset)]
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
+
+
+def test_what_is_built_anew_is_dropped_when_the_segment_has_gone_meanwhile() -> None:
+    disk = CountingDisk()
+    log = filled(disk, 10)
+    segment = log.segments[5]
+    mender = IndexMender(disk, lambda line: None)
+    mender.report(log, segment)
+    mending = mender.begin()
+    assert mending is not None
+    mending.run()
+    log.truncate_to(segment.base_offset - 1)
+    names = disk.list_directory(DIRECTORY)
+    assert not mending.finish()
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
+    assert [name for name in names if not name.endswith(".rebuilt")] == disk.list_directory(DIRECTORY)
+
+
+def test_a_missing_index_is_made_when_the_log_is_opened() -> None:
+    disk = CountingDisk()
+    log = filled(disk, 6)
+    path = log.segments[1].stem + ".timeindex"
+    whole = disk.read_bytes(path)
+    disk.remove(path)
+    open_log(disk, SETTINGS, clean=True)
+    assert disk.read_bytes(path) == whole

@@ -1,0 +1,104 @@
+"""Building the damaged indexes of a segment anew, aside, while its log goes on.
+
+Duty: walk the segment in a worker thread and put the new files in place afterwards, if the segment is still the one that was
+walked. Must not know: who noticed the damage, threads. Meanwhile reads that need the indexes are refused, and clients ask again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.index_cache import IndexCache
+from kafkacompat.log.segment import Segment
+from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX
+from kafkacompat.records.batch import BatchCorrupt
+
+if TYPE_CHECKING:
+    from kafkacompat.log.log import PartitionLog
+    from kafkacompat.ports import Disk
+
+
+class IndexMending:
+    """`run` blocks and touches nothing of the loop's; `finish` is for the loop's thread."""
+
+    def __init__(self, disk: Disk, log: PartitionLog, segment: Segment) -> None:
+        self._disk = disk
+        self.log = log
+        self.segment = segment
+        self._stem = segment.stem
+        self._size = segment.size
+        self.error: OSError | BatchCorrupt | None = None
+        self._rebuilt: Segment | None = None
+
+    def run(self) -> None:
+        segment = self.segment
+        try:
+            own = Segment(
+                self._disk,
+                posixpath.dirname(self._stem),
+                segment.base_offset,
+                segment.index_interval_bytes,
+                segment.created_ms,
+                IndexCache(0),
+                create=False,
+            )
+            own.size = min(own.size, self._size)
+            own.build_indexes_beside()
+        except (OSError, BatchCorrupt) as error:
+            self.error = error
+        else:
+            self._rebuilt = own
+
+    def finish(self) -> bool:
+        """Whether the segment has its indexes again. OSError."""
+        own, segment = self._rebuilt, self.segment
+        if isinstance(self.error, OSError):
+            raise self.error
+        segment.unreadable = self.error
+        if own is not None and self.is_wanted() and segment.size == self._size:
+            segment.take_rebuilt_indexes()
+            segment.note_largest_timestamp(own.max_timestamp_ms, own.max_timestamp_offset)
+            return True
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(self._stem + suffix + REBUILT_SUFFIX)
+        return False
+
+    def is_wanted(self) -> bool:
+        """Whether the segment is still one of its log, under the same name."""
+        return self.segment.stem == self._stem and any(one is self.segment for one in self.log.segments)
+
+
+class IndexMender:
+    """The segments of a node whose indexes wait to be built anew. Bounded by the segments that there are."""
+
+    def __init__(self, disk: Disk, note: Callable[[str], None]) -> None:
+        self._disk = disk
+        self._note = note
+        self._waiting: dict[Segment, PartitionLog] = {}
+        self._told: Callable[[], None] = lambda: None
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """`told` hears when there is something to do."""
+        self._told = told
+        if self._waiting:
+            told()
+
+    def report(self, log: PartitionLog, segment: Segment) -> None:
+        if segment not in self._waiting:
+            self._note(f"{segment.stem}: the indexes are damaged and are built anew")
+            self._waiting[segment] = log
+            self._told()
+
+    def begin(self) -> IndexMending | None:
+        for segment, log in self._waiting.items():
+            return IndexMending(self._disk, log, segment)
+        return None
+
+    def done(self, mending: IndexMending) -> None:
+        self._waiting.pop(mending.segment, None)
+        if mending.error is not None:
+            self._note(f"{mending.segment.stem}: the indexes could not be built anew: {mending.error}")

@@ -1,0 +1,137 @@
+"""The offset index and the time index of one segment, as a pair: entries come at the same moments, and one without the other is of
+no use.
+
+Duty: take up what the files have, add, hand out copies for other threads, write, be let go. Must not know: batches, what follows
+when a file is damaged (segment.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkacompat.log.index import TIME_ENTRY_SIZE, IndexCorrupt, OffsetIndex, TimeIndex
+
+if TYPE_CHECKING:
+    from kafkacompat.log.index_cache import IndexCache
+    from kafkacompat.ports import Disk
+
+INDEX_SUFFIX, TIME_INDEX_SUFFIX = ".index", ".timeindex"
+REBUILT_SUFFIX = ".rebuilt"
+"""Of an index that is to take the place of a damaged one."""
+
+Pair = tuple[OffsetIndex, TimeIndex]
+
+
+class SegmentIndexes:
+    """FileNotFoundError and IndexCorrupt tell of damage."""
+
+    __slots__ = ("_base_offset", "_cache", "_disk", "_pair", "_stem")
+
+    def __init__(self, disk: Disk, stem: str, base_offset: int, cache: IndexCache) -> None:
+        self._disk = disk
+        self._stem = stem
+        self._base_offset = base_offset
+        self._cache = cache
+        self._pair: Pair | None = None
+        """None while the files have not been looked at."""
+
+    def begin(self, suffix: str = "") -> None:
+        """Empty, whatever the files hold; `suffix` of their names, if they are to take the place of others later."""
+        self._pair = self._empty(suffix)
+
+    def pair(self, log_size: int) -> Pair:
+        """Of a segment of so many bytes."""
+        if self._pair is None:
+            self._pair = self._attached(log_size)
+        return self._pair
+
+    def add(
+        self, log_size: int, last_offset: int, position: int, timestamp_ms: int, timestamp_offset: int
+    ) -> None:
+        """The entries of one moment: a batch, and the largest timestamp so far. `make_ready` before, and it cannot fail."""
+        offsets, times = self.pair(log_size)
+        offsets.append(last_offset, position)
+        times.maybe_append(timestamp_ms, timestamp_offset)
+
+    def views(self, log_size: int) -> Pair:
+        """For searches in another thread, made there of a closed segment, or in the loop's thread of any."""
+        pair = self._pair
+        if pair is None:
+            return self._attached(log_size)
+        return pair[0].view(), pair[1].view()
+
+    def _attached(self, log_size: int) -> Pair:
+        offsets, times = self._empty()
+        if log_size:
+            offsets.attach()
+            times.attach()
+            offsets.check(log_size)
+            times.check()
+        return offsets, times
+
+    def _empty(self, suffix: str = "") -> Pair:
+        base, disk, cache = self._base_offset, self._disk, self._cache
+        return (
+            OffsetIndex(base, disk=disk, path=self._stem + INDEX_SUFFIX + suffix, cache=cache),
+            TimeIndex(base, disk=disk, path=self._stem + TIME_INDEX_SUFFIX + suffix, cache=cache),
+        )
+
+    def write(self, *, create: bool) -> Iterator[str]:
+        """Bring the files up to the entries, unsynced; the paths of those that hold entries, or may. See Segment.write_indexes."""
+        if self._pair is None:
+            # Nobody has looked at them since they were written, but perhaps not synced yet.
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                if self._disk.exists(self._stem + suffix):
+                    yield self._stem + suffix
+            return
+        for index in self._pair:
+            if index.size or create:
+                index.write()
+            if index.size:
+                yield index.path
+
+    def sync(self) -> None:
+        """What has been written. Blocks."""
+        for index in self._pair or ():
+            file = self._disk.open(index.path)
+            file.sync()
+            file.close()
+
+    def take_rebuilt(self) -> None:
+        """The files that were built beside are those of this segment from now on."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._disk.rename(self._stem + suffix + REBUILT_SUFFIX, self._stem + suffix)
+        self._pair = None
+
+    def forget(self) -> None:
+        self._pair = None
+
+    def relocate(self, stem: str) -> None:
+        self._stem = stem
+        if self._pair is not None:
+            self._pair[0].path, self._pair[1].path = stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX
+
+    def let_go(self) -> None:
+        for index in self._pair or ():
+            index.let_go()
+
+    def kept_bytes(self) -> int:
+        """Bytes of entries held in memory, apart from the cache."""
+        return sum(index.kept_bytes for index in self._pair or ())
+
+
+def last_time_entry(disk: Disk, stem: str, base_offset: int) -> tuple[int, int]:
+    """The largest timestamp of a closed segment, by which retention goes, and the last offset of its batch; (-1, base offset) when
+    no record has one. Reads nothing else. FileNotFoundError, IndexCorrupt."""
+    path = stem + TIME_INDEX_SUFFIX
+    size = disk.file_size(path)
+    if size % TIME_ENTRY_SIZE:
+        raise IndexCorrupt(f"{size} bytes are not whole entries of {TIME_ENTRY_SIZE}")
+    if not size:
+        return -1, base_offset
+    file = disk.open(path)
+    try:
+        return TimeIndex(base_offset, file.read_cold(size - TIME_ENTRY_SIZE, TIME_ENTRY_SIZE)).last_entry()
+    finally:
+        file.close()

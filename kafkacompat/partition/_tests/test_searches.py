@@ -1,0 +1,152 @@
+"""ListOffsets by time while the partition, its log or the one who asked change."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.api.context import OffsetLookup
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
+from kafkacompat.partition import searches
+from kafkacompat.partition._tests.fakes import (
+    FakeSearch,
+    MemoryLog,
+    World,
+    partition_image,
+    topic_image,
+    with_partitions,
+)
+from kafkacompat.partition.searches import JOBS_MAX, SEARCHES_AT_ONCE, TRIES_MAX
+from kafkacompat.wire.errors import ErrorCode
+
+T0 = TopicPartition("t", 0)
+
+
+def world_with(partitions: int = 1, records: int = 3) -> World:
+    world = World(topic_image("t", {at: partition_image(epoch=3) for at in range(partitions)}))
+    for at in range(partitions):
+        for _ in range(records):
+            world.produce(partition=at)
+    return world
+
+
+def ask(
+    world: World, partition: int = 0, *, epoch: int = -1, timestamp_ms: int = 0
+) -> Deferred[OffsetLookup]:
+    asked = world.manager.list_offset(TopicPartition("t", partition), timestamp_ms, False, epoch, -1)
+    assert isinstance(asked, Deferred)
+    return asked
+
+
+def test_the_log_is_searched_by_a_worker() -> None:
+    world = world_with()
+    asked = ask(world)
+    assert not asked.done
+    world.workers.run()
+    assert asked.result() == OffsetLookup(ErrorCode.NONE, world.clock.ms, 0, 3)
+
+
+@pytest.mark.parametrize(("named", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (-1, ErrorCode.NONE)])
+def test_a_new_leader_epoch_in_between(named: int, code: ErrorCode) -> None:
+    """Who named the epoch is told of the next one; who did not gets the offset of a search in the new one."""
+    world = world_with()
+    asked = ask(world, epoch=named)
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=4)}))
+    world.workers.run()
+    if code is ErrorCode.NONE:
+        assert not asked.done, "it is searched again"
+    assert world.found(asked).error is code
+
+
+def test_another_leader_in_between() -> None:
+    world = world_with()
+    asked = ask(world)
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), leader=2, epoch=4)}))
+    world.workers.run()
+    assert asked.result().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_topic_deleted_in_between() -> None:
+    world = world_with()
+    asked = ask(world)
+    world.publish(type(world.image)(offset=world.image.offset + 1))
+    world.workers.run()
+    assert asked.result().error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_what_changed_under_the_search_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with()
+    tries: list[FakeSearch] = []
+
+    def finish(log: MemoryLog, lookup: FakeSearch) -> bool:
+        tries.append(lookup)
+        return len(tries) == 3
+
+    monkeypatch.setattr(MemoryLog, "finish_lookup", finish)
+    assert world.found(ask(world)).offset == 0
+    assert len(tries) == 3
+
+
+def test_a_log_that_never_stands_still_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_with()
+    tries: list[FakeSearch] = []
+    monkeypatch.setattr(MemoryLog, "finish_lookup", lambda log, lookup: tries.append(lookup))
+    assert world.found(ask(world)).error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert len(tries) == TRIES_MAX
+
+
+def test_another_log_in_its_place() -> None:
+    """It moved to another directory meanwhile."""
+    world = world_with()
+    asked = ask(world)
+    core = world.manager.by_name[T0]
+    old = world.log()
+    core.log = MemoryLog(T0, old.topic_id, old.config, log_start_offset=2, log_end_offset=3, high_watermark=3)
+    core.log.batches = old.batches
+    assert world.found(asked).offset == 2
+
+
+def test_few_jobs_at_once_each_of_several_searches() -> None:
+    world = world_with(partitions=3 * SEARCHES_AT_ONCE * JOBS_MAX, records=1)
+    asked = [ask(world, at) for at in range(3 * SEARCHES_AT_ONCE * JOBS_MAX)]
+    jobs = 0
+    while not all(one.done for one in asked):
+        assert 0 < len(world.workers.submitted) <= JOBS_MAX
+        jobs += len(world.workers.submitted)
+        world.workers.run()
+    assert {one.result().error for one in asked} == {ErrorCode.NONE}
+    assert jobs < len(asked) / 4
+
+
+def test_more_than_may_wait_are_refused_and_there_is_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "SEARCHES_MAX", 4)
+    world = world_with()
+    asked = [ask(world) for _ in range(5)]
+    assert asked[4].result().error is ErrorCode.OFFSET_NOT_AVAILABLE
+    while not all(one.done for one in asked):
+        world.workers.run()
+    assert {one.result().error for one in asked[:4]} == {ErrorCode.NONE}
+    assert world.found(ask(world)).error is ErrorCode.NONE
+
+
+def test_what_nobody_waits_for_is_not_searched() -> None:
+    world = world_with()
+    running = [ask(world) for _ in range(JOBS_MAX)]
+    waiting = ask(world)
+    waiting.abandon()
+    running[0].abandon()
+    while world.workers.submitted:
+        world.workers.run()
+    assert not waiting.done
+    assert not running[0].done
+    assert running[1].done
+    assert world.manager._searches._unanswered == 0
+
+
+def test_a_worker_that_cannot_be_had() -> None:
+    world = world_with()
+    asked = ask(world)
+    _, answer = world.workers.submitted.pop()
+    answer.fail(RuntimeError("busy"))
+    assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
+    assert world.found(ask(world)).error is ErrorCode.NONE

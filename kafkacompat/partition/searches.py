@@ -1,0 +1,177 @@
+"""ListOffsets by time: searches that read files, in worker threads, and the answer once it still holds.
+
+Duty: how many run and wait, and whether what was found counts: the partition is led as it was asked for, its log is the one that
+was searched, nothing that was found has been truncated or deleted meanwhile. Else it is searched again. Knows no versions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.api.context import OffsetLookup
+from kafkacompat.deferred import Deferred
+from kafkacompat.partition.lookup import Question, answer_found, refusal
+from kafkacompat.ports import LogRefused
+from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.record import RecordMalformed
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.ports import Log, OffsetSearch, Workers
+
+logger = logging.getLogger(__name__)
+
+SEARCHES_MAX = 20_000
+"""That wait or run; more are refused."""
+SEARCHES_AT_ONCE = 16
+"""That one job of a thread makes one after another."""
+JOBS_MAX = 2
+"""At once, so that there are threads left for other cold reads."""
+TRIES_MAX = 5
+"""Of one search, when its log changes under it: compaction may put segments in the place of others at any time."""
+
+
+class Search:
+    """One partition of one request."""
+
+    __slots__ = ("abandoned", "answer", "core", "leader_epoch", "log", "question", "running", "tries")
+
+    def __init__(self, core: PartitionCore, question: Question) -> None:
+        self.core = core
+        self.question = question
+        self.answer: Deferred[OffsetLookup] = Deferred()
+        self.answer.when_abandoned = self.abandon
+        self.tries = 0
+        self.abandoned = False
+        self.log: Log | None = None
+        self.leader_epoch = -1
+        self.running: OffsetSearch | None = None
+
+    def abandon(self) -> None:
+        self.abandoned = True
+        if self.running is not None:
+            self.running.abandoned = True
+
+
+class _Begun(NamedTuple):
+    search: Search
+    running: OffsetSearch
+
+
+class Searches:
+    """All in the loop's thread. `core_of` gives the partition's core as it is now."""
+
+    def __init__(self, workers: Workers, core_of: Callable[[PartitionCore], PartitionCore | None]) -> None:
+        self._workers = workers
+        self._core_of = core_of
+        self._waiting: deque[Search] = deque()
+        self._unanswered = 0
+        self._jobs = 0
+
+    def ask(self, core: PartitionCore, question: Question) -> Deferred[OffsetLookup]:
+        search = Search(core, question)
+        if self._unanswered >= SEARCHES_MAX:
+            return Deferred.of(OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
+        self._unanswered += 1
+        self._waiting.append(search)
+        self._start()
+        return search.answer
+
+    def _start(self) -> None:
+        while self._waiting and self._jobs < JOBS_MAX:
+            begun: list[_Begun] = []
+            while self._waiting and len(begun) < SEARCHES_AT_ONCE:
+                search = self._waiting.popleft()
+                running = self._begin(search)
+                if running is not None:
+                    begun.append(_Begun(search, running))
+            if begun:
+                self._jobs += 1
+                self._workers.submit(lambda begun=begun: _run(begun)).on_done(  # type: ignore[misc]
+                    lambda done, begun=begun: self._ran(begun, done)  # type: ignore[misc]
+                )
+
+    def _begin(self, search: Search) -> OffsetSearch | None:
+        """None when it is answered without."""
+        if search.abandoned:
+            self._unanswered -= 1
+            return None
+        refused = self._refusal(search)
+        if refused is not None:
+            self._answer(search, refused)
+            return None
+        search.tries += 1
+        search.log, search.leader_epoch = search.core.log, search.core.leader_epoch
+        try:
+            search.running = search.log.begin_lookup(search.question.searched_timestamp_ms)
+        except LogRefused as problem:
+            self._answer(search, OffsetLookup(problem.code))
+        except OSError as problem:
+            self._answer(search, self._unreadable(search, problem))
+        return search.running
+
+    def _ran(self, begun: Sequence[_Begun], done: Deferred[None]) -> None:
+        self._jobs -= 1
+        try:
+            done.result()
+        except Exception as problem:
+            logger.warning("offsets could not be looked up by time: %s", problem)
+            for search, _ in begun:
+                self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
+        else:
+            for search, running in begun:
+                self._finish(search, running)
+        self._start()
+
+    def _finish(self, search: Search, running: OffsetSearch) -> None:
+        search.running = None
+        log = search.log
+        assert log is not None
+        if search.abandoned:
+            self._unanswered -= 1
+            return
+        refused = self._refusal(search)
+        if refused is not None:
+            self._answer(search, refused)
+            return
+        try:
+            holds = log.finish_lookup(running)
+        except LogRefused as problem:
+            self._answer(search, OffsetLookup(problem.code))
+            return
+        except (BatchCorrupt, RecordMalformed, DecompressionFailed) as damage:
+            logger.error("%s is damaged on disk: %s", search.core.topic_partition, damage)
+            self._answer(search, OffsetLookup(ErrorCode.CORRUPT_MESSAGE))
+            return
+        except OSError as problem:
+            self._answer(search, self._unreadable(search, problem))
+            return
+        if holds and log is search.core.log and search.leader_epoch == search.core.leader_epoch:
+            self._answer(search, answer_found(search.core, search.question, running.found))
+        elif search.tries < TRIES_MAX:
+            self._waiting.append(search)
+        else:
+            self._answer(search, OffsetLookup(ErrorCode.OFFSET_NOT_AVAILABLE))
+
+    def _refusal(self, search: Search) -> OffsetLookup | None:
+        if self._core_of(search.core) is not search.core:
+            return OffsetLookup(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return refusal(search.core, search.question)
+
+    def _unreadable(self, search: Search, problem: OSError) -> OffsetLookup:
+        logger.error("offsets of %s could not be looked up: %s", search.core.topic_partition, problem)
+        return OffsetLookup(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _answer(self, search: Search, found: OffsetLookup) -> None:
+        self._unanswered -= 1
+        search.answer.resolve(found)
+
+
+def _run(begun: Sequence[_Begun]) -> None:
+    for _, running in begun:
+        running.run()
