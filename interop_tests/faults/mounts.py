@@ -33,6 +33,18 @@ def mounted_tmpfs(path: Path, size: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
+@contextlib.contextmanager
+def pinned(path: Path) -> Iterator[None]:
+    """A directory that can be used but not be renamed, until the block ends: it is a mount point. MissingTool as above."""
+    if not may_mount():
+        raise MissingTool("mounting a file system needs root's rights")
+    subprocess.run(["mount", "--bind", str(path), str(path)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
 def remount(path: Path, options: str) -> None:
     """Change a mount: 'ro', 'rw', 'size=16m'."""
     subprocess.run(["mount", "-o", f"remount,{options}", str(path)], check=True)

@@ -116,6 +116,43 @@ def test_recovery_cuts_the_log_at_damage(filled: Filled, which: int) -> None:
     assert_kept(broker.bootstrap, TOPIC, kept | {(0, damaged.base_offset): b"new"})
 
 
+@pytest.mark.parametrize("how", ["cut", "zeros", "length", "magic"])
+def test_a_damaged_end_after_a_clean_stop_is_recovered(filled: Filled, how: str) -> None:
+    """The log ends before the damage, the other partitions are served, and what is written next is there after another start."""
+    broker = filled.broker
+    if broker.kind == APACHE:
+        pytest.skip("Apache Kafka does not look at a log's end after a clean stop")
+    create_topic(broker.bootstrap, "sound")
+    with Connection(broker.bootstrap) as connection:
+        assert produce(connection, "sound", BatchPlan([b"v"]))["BaseOffset"] == 0
+    assert broker.stop() in (0, 143)
+    segment = filled.segments[-1]
+    last = batches_in(segment)[-1]
+    with open(segment, "r+b") as file:
+        if how == "cut":
+            file.truncate(last.position + last.size - 1000)
+        elif how == "zeros":
+            file.seek(last.position)
+            file.write(bytes(last.size))
+        elif how == "length":
+            file.seek(last.position + 8)
+            file.write(struct.pack(">i", -7))
+    if how == "magic":
+        flip(segment, last.position + 16)
+    broker.start()
+    assert "Traceback" not in broker.log_text()
+    assert str(segment) in broker.log_text()
+    assert log_end(broker.bootstrap, TOPIC) == last.base_offset
+    kept = {place: value for place, value in filled.values.items() if place[1] < last.base_offset}
+    assert_kept(broker.bootstrap, TOPIC, kept)
+    assert_kept(broker.bootstrap, "sound", {(0, 0): b"v"})
+    with Connection(broker.bootstrap) as connection:
+        assert produce(connection, TOPIC, BatchPlan([b"new"]))["BaseOffset"] == last.base_offset
+    assert broker.stop() in (0, 143)
+    broker.start()
+    assert_kept(broker.bootstrap, TOPIC, kept | {(0, last.base_offset): b"new"})
+
+
 def test_a_clean_segments_damage_is_served_as_it_is(filled: Filled) -> None:
     """After a clean stop nobody looks for damage; the reader's checksum finds it, and everything else is there."""
     broker = filled.broker
