@@ -168,6 +168,7 @@ class BrokerSide:
             self._replication,
             BatchLimits.from_config(config),
         )
+        partitions.fail = self._fail
         placement = self._disks.place(partitions, self._broker_epoch)
         fetches = FetchEngine(
             partitions,
@@ -300,6 +301,7 @@ class BrokerSide:
         if self._is_hurried or self._quorum.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
             self._requests.close()
+        self._partitions.finish_changes()
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)

@@ -17,6 +17,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.anchoring import Anchoring
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
+from kafkacompat.partition.changes import Changes
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
 from kafkacompat.partition.isr import Standing
@@ -98,7 +99,12 @@ class PartitionManager:
         self._arrivals = Arrivals(
             node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
         )
+        self._changes = Changes(timers, self._change, lambda problem: self.fail(problem))
+        self.fail: Callable[[BaseException], None] = _raise
+        """Halts the node."""
         self._offline: set[TopicPartition] = set()
+        self._opened = 0
+        """Logs that the image at hand has opened at once."""
         self.placing: Placing | None = None
         """Without it logs lie where they were made."""
         log_manager.on_offline = self._lost
@@ -124,7 +130,7 @@ class PartitionManager:
         them in steps, and what it gives is taken in their place.
         """
         core = self.by_name.get(partition)
-        if core is None:
+        if core is None or self._changes:
             core = self.core(partition)
         if partition[0] in INTERNAL_TOPICS and not internal_allowed and self._is_known(partition):
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -215,7 +221,9 @@ class PartitionManager:
     # Lookups
 
     def core(self, partition: Key) -> PartitionCore | None:
-        """The partition, its log opened now if nobody has asked for it before; None when it is not here."""
+        """The partition, its role taken and its log opened now if nobody has asked for it before; None when it is not here."""
+        if self._changes and partition in self._changes:
+            self._changes.take_now(partition)
         core = self.by_name.get(partition)
         if core is None and self._arrivals and self._arrivals.open_now(partition):
             return self.by_name.get(partition)
@@ -224,7 +232,10 @@ class PartitionManager:
     def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
         """As `core`, for clients that name topics by id."""
         core = self.by_id.get((topic_id, partition))
-        if core is None and self._arrivals:
+        if core is not None and self._changes and core.topic_partition in self._changes:
+            self._changes.take_now(core.topic_partition)
+            core = self.by_id.get((topic_id, partition))
+        if core is None and (self._arrivals or self._changes):
             topic = self.image.topics_by_id.get(topic_id)
             return None if topic is None else self.core((topic.name, partition))
         return core
@@ -297,37 +308,56 @@ class PartitionManager:
             self._replication.on_image(new)
         if self.placing is not None and old.offset < 0:
             self.placing.recover(new)
-        opened = 0
         if old.topics_by_id is not new.topics_by_id:
-            for topic_id, topic in old.topics_by_id.items():
-                if topic_id not in new.topics_by_id:
-                    for index in sorted(topic.partitions):
-                        self._drop(TopicPartition(topic.name, index), topic_id)
-            for name, topic in new.topics.items():
-                before = old.topics_by_id.get(topic.id)
-                if before is not topic:
-                    known = {} if before is None else before.partitions
-                    for index, partition in topic.partitions.items():
-                        if known.get(index) is partition:
-                            continue
-                        if self.node_id in partition.replicas:
-                            key = TopicPartition(name, index)
-                            # What the first image brings may have been here before this start.
-                            is_new = index not in known and (
-                                old.offset >= 0 or not self._log_manager.may_have(key)
-                            )
-                            if key in self._arrivals or (
-                                (is_new and opened >= OPENED_AT_ONCE_MAX)
-                                or self._has_to_wait(key, partition, is_new)
-                            ):
-                                self._arrivals.add(key, topic.id, partition)
-                            else:
-                                self._take_role(key, topic.id, partition, is_new)
-                                opened += is_new
-                        else:
-                            self._drop(TopicPartition(name, index), topic.id)
+            self._opened = 0
+            self._changes.begin()
+            self._follow(old, new)
         if old.configs is not new.configs:
             self._reconfigure(old, new)
+
+    def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Only what this node serves first has to wait for all of its roles."""
+        add, is_first = self._changes.add, old.offset < 0
+        for topic_id, topic in old.topics_by_id.items():
+            if topic_id not in new.topics_by_id:
+                is_internal = topic.name in INTERNAL_TOPICS
+                for index in sorted(topic.partitions):
+                    add(TopicPartition(topic.name, index), topic_id, None, now=is_internal)
+        for name, topic in new.topics.items():
+            before = old.topics_by_id.get(topic.id)
+            if before is topic:
+                continue
+            known = {} if before is None else before.partitions
+            # Coordinators take the same image next, and look at the logs that are led now.
+            now = is_first or name in INTERNAL_TOPICS
+            for index, partition in topic.partitions.items():
+                former = known.get(index)
+                if former is partition:
+                    continue
+                key = TopicPartition(name, index)
+                if self.node_id in partition.replicas:
+                    # What the first image brings may have been here before this start.
+                    is_new = former is None and (not is_first or not self._log_manager.may_have(key))
+                    add(key, topic.id, partition, is_new=is_new, now=now)
+                elif former is not None and self.node_id in former.replicas:
+                    add(key, topic.id, None, now=now)
+
+    def _change(
+        self, name: TopicPartition, topic_id: Uuid, image: PartitionImage | None, is_new: bool
+    ) -> None:
+        if image is None:
+            self._drop(name, topic_id)
+        elif name in self._arrivals or (
+            (is_new and self._opened >= OPENED_AT_ONCE_MAX) or self._has_to_wait(name, image, is_new)
+        ):
+            self._arrivals.add(name, topic_id, image)
+        else:
+            self._take_role(name, topic_id, image, is_new)
+            self._opened += is_new
+
+    def finish_changes(self) -> None:
+        """Take what is left of the last image's roles, before a stop: logs of topics that went are to go as well."""
+        self._changes.finish()
 
     def _has_to_wait(self, name: TopicPartition, image: PartitionImage, is_new: bool) -> bool:
         """Its log is to be made, and the checkpoints speak of another one of its name."""
@@ -470,3 +500,7 @@ class PartitionManager:
         if partition in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _raise(problem: BaseException) -> None:
+    raise problem

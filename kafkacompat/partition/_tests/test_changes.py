@@ -1,0 +1,126 @@
+"""Images that change many partitions: roles are taken a few at a time, nobody meets a stale one, and a failure halts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
+from kafkacompat.partition.changes import TAKEN_A_STEP, TAKEN_AT_ONCE_MAX
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.wire.errors import ErrorCode
+
+COUNT = 3 * TAKEN_A_STEP + TAKEN_AT_ONCE_MAX
+
+
+def following(topic: str = "t") -> World:
+    """Partitions that another node leads, with their logs open."""
+    partitions = {index: partition_image(replicas=(1, 2), leader=2, epoch=1) for index in range(COUNT)}
+    world = World(topic_image(topic, partitions))
+    for index in range(COUNT):
+        world.manager.core((topic, index))
+    world.timers.timers.clear()
+    return world
+
+
+def led_here(world: World) -> MetadataImage:
+    """As when node 2 has been fenced."""
+    topic = world.manager.image.topics["t"]
+    partitions = {
+        index: replace(each, leader=1, isr=(1,), leader_epoch=2, partition_epoch=each.partition_epoch + 1)
+        for index, each in topic.partitions.items()
+    }
+    return image_of(replace(topic, partitions=partitions))
+
+
+def turn(world: World) -> None:
+    """What one turn of the loop does."""
+    for timer in world.timers.pending():
+        if timer.at_ms <= world.clock.ms:
+            world.timers.timers.remove(timer)
+            timer.callback()
+
+
+def lead(world: World) -> int:
+    return sum(core.is_leader for core in world.manager.by_id.values())
+
+
+def test_leadership_of_many_partitions_is_taken_in_steps() -> None:
+    world = following()
+    world.manager.on_image(world.manager.image, led_here(world))
+    taken = [lead(world)]
+    assert taken == [TAKEN_AT_ONCE_MAX]
+    while taken[-1] < COUNT:
+        turn(world)
+        taken.append(lead(world))
+        assert 0 < taken[-1] - taken[-2] <= TAKEN_A_STEP
+
+
+def test_whoever_asks_for_a_partition_meets_its_newest_role() -> None:
+    world = following()
+    world.manager.on_image(world.manager.image, led_here(world))
+    last = COUNT - 1
+    assert not world.manager.by_name["t", last].is_leader
+    assert world.produce("t", last).error is ErrorCode.NONE
+    assert world.manager.leader_error(TopicPartition("t", last - 1)) is ErrorCode.NONE
+    topic_id = world.manager.image.topics["t"].id
+    core = world.manager.core_by_id(topic_id, last - 2)
+    assert core is not None
+    assert core.is_leader
+    assert lead(world) == TAKEN_AT_ONCE_MAX + 3
+
+
+def test_a_topic_that_goes_lets_go_of_its_logs_in_steps_and_is_not_met_again() -> None:
+    world = following()
+    manager = world.manager
+    gone = MetadataImage(offset=manager.image.offset + 1)
+    manager.on_image(manager.image, gone)
+    assert len(manager.by_id) == COUNT - TAKEN_AT_ONCE_MAX
+    assert world.produce("t", COUNT - 1).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(manager.by_id) == COUNT - TAKEN_AT_ONCE_MAX - 1
+    manager.finish_changes()
+    assert manager.by_id == {}
+
+
+def test_a_topic_made_anew_comes_after_the_one_of_its_name_has_gone() -> None:
+    world = following()
+    manager = world.manager
+    old = manager.image
+    manager.on_image(old, MetadataImage(offset=old.offset + 1))
+    anew = topic_image("t", {index: partition_image() for index in range(COUNT)}, generation=1)
+    manager.on_image(manager.image, image_of(anew))
+    last = TopicPartition("t", COUNT - 1)
+    core = manager.core(last)
+    assert core is not None
+    assert core.topic_id == anew.id
+    assert (old.topics["t"].id, last.partition) not in manager.by_id
+    manager.finish_changes()
+    assert {core.topic_id for core in manager.by_id.values()} == {anew.id}
+
+
+def test_what_coordinators_lean_on_is_taken_at_once() -> None:
+    world = following(OFFSETS_TOPIC)
+    topic = world.manager.image.topics[OFFSETS_TOPIC]
+    partitions = {
+        index: replace(each, leader=1, leader_epoch=9, partition_epoch=9)
+        for index, each in topic.partitions.items()
+    }
+    world.manager.on_image(world.manager.image, image_of(replace(topic, partitions=partitions)))
+    assert lead(world) == COUNT
+
+
+def test_a_role_that_cannot_be_taken_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = following()
+    halted: list[BaseException] = []
+    world.manager.fail = halted.append
+    world.manager.on_image(world.manager.image, led_here(world))
+
+    def broken(core: PartitionCore, *arguments: object) -> bool:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(PartitionCore, "become", broken)
+    turn(world)
+    assert [type(each) for each in halted] == [KeyError]

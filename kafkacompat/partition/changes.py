@@ -1,0 +1,102 @@
+"""Roles of a new image that are taken a few at a time, or when their partition is asked for.
+
+Duty: keep each partition's changes in order and have them taken, a step of the loop each. An image that changes many partitions at
+once (a broker of thousands is fenced, a large topic goes) would keep requests waiting. Until its turn a partition has its former
+role, as if this broker had heard of the image later; whoever asks for it has it take its role first. Must not know: roles, logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.ids import TopicPartition, Uuid
+    from kafkacompat.ports import Timers
+
+TAKEN_AT_ONCE_MAX = 100
+"""Changes of one image that are taken at once, in order that small ones are simple: 30 to 100 us each."""
+TAKEN_A_STEP = 100
+
+Key = tuple[str, int]
+
+
+class Changes:
+    """Bounded by the partitions of the images that brought them."""
+
+    __slots__ = ("_at_once_left", "_fail", "_is_planned", "_take", "_timers", "_waiting")
+
+    def __init__(
+        self,
+        timers: Timers,
+        take: Callable[[TopicPartition, Uuid, PartitionImage | None, bool], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`take` gets the partition, its topic's id, its image or None when it is not this node's any more, and whether it is
+        new. `fail` halts the node: an image of which a part is not taken must not be built on."""
+        self._timers = timers
+        self._take = take
+        self._fail = fail
+        self._waiting: dict[Key, list[tuple[TopicPartition, Uuid, PartitionImage | None, bool]]] = {}
+        self._is_planned = False
+        self._at_once_left = TAKEN_AT_ONCE_MAX
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def __contains__(self, name: Key) -> bool:
+        return name in self._waiting
+
+    def begin(self) -> None:
+        """Another image."""
+        self._at_once_left = TAKEN_AT_ONCE_MAX
+
+    def add(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        image: PartitionImage | None,
+        *,
+        is_new: bool = False,
+        now: bool = False,
+    ) -> None:
+        """`now`: others follow the same image and need it."""
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            if now or self._at_once_left > 0:
+                self._at_once_left -= 1
+                self._take(name, topic_id, image, is_new)
+                return
+            waiting = self._waiting[name] = []
+        if waiting and waiting[-1][1] == topic_id:
+            # The newer image says all that the older one did.
+            is_new = waiting.pop()[3] and image is not None
+        waiting.append((name, topic_id, image, is_new))
+        if now:
+            self.take_now(name)
+        elif not self._is_planned:
+            self._is_planned = True
+            self._timers.call_after(0, self._step)
+
+    def take_now(self, name: Key) -> None:
+        for change in self._waiting.pop(name, ()):
+            self._take(*change)
+
+    def finish(self) -> None:
+        """All that is left, at once."""
+        while self._waiting:
+            self.take_now(next(iter(self._waiting)))
+
+    def _step(self) -> None:
+        self._is_planned = False
+        try:
+            for _ in range(TAKEN_A_STEP):
+                if not self._waiting:
+                    return
+                self.take_now(next(iter(self._waiting)))
+        except Exception as problem:
+            self._fail(problem)
+            return
+        self._is_planned = True
+        self._timers.call_after(0, self._step)
