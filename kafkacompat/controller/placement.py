@@ -6,7 +6,7 @@ one. Two partitions of one call start one rack further each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from kafkacompat.controller.image import BrokerImage
@@ -138,6 +138,7 @@ def _shuffle(items: list[T], random: Random) -> None:
 
 def place_partitions(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, random: Random
-) -> Sequence[tuple[int, ...]]:
+) -> Iterator[tuple[int, ...]]:
+    """One after another, as they are asked for. PlacementRefused."""
     placer = StripedPlacer(brokers, random)
-    return [placer.place(replication_factor) for _ in range(partitions)]
+    return (placer.place(replication_factor) for _ in range(partitions))

@@ -22,7 +22,7 @@ def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> Bro
 
 def test_brokers_take_turns_and_racks_alternate() -> None:
     brokers = [broker(i * 10 + j, rack) for i, rack in enumerate("abc") for j in range(3)]
-    placed = place_partitions(brokers, 3, 3, CountingRandom())
+    placed = list(place_partitions(brokers, 3, 3, CountingRandom()))
     assert placed == [(0, 10, 20), (11, 21, 1), (22, 2, 12)]
 
 
@@ -40,7 +40,7 @@ def test_replicas_are_distinct_leaders_unfenced_and_evenly_spread(
         with pytest.raises(PlacementRefused, match="All brokers are currently fenced"):
             StripedPlacer(brokers, random).place(factor)
         return
-    placed = place_partitions(brokers, partitions, factor, random)
+    placed = list(place_partitions(brokers, partitions, factor, random))
     for replicas in placed:
         assert len(set(replicas)) == factor
         assert not fenced[replicas[0]]

@@ -12,6 +12,7 @@ from kafkacompat.api.context import NotController
 from kafkacompat.controller import records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context
 from kafkacompat.controller.partition_change import PartitionChange
+from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.turns import Turns
@@ -36,6 +37,7 @@ class Turn:
             ("changes", PartitionChange, "record"),
             ("replayed", ImageBuilder, "apply"),
             ("framed", records, "frame"),
+            ("placed", StripedPlacer, "place"),
         ):
             self._count(patch, name, owner, method)
         original = world.call_at
@@ -94,7 +96,7 @@ def test_a_large_topic_is_made_in_steps_and_as_one_batch(monkeypatch: pytest.Mon
     assert not answer.done
     settle(harness)
     assert answer.result().topics[0].error_code == 0
-    turn.check(framed=PARTITIONS, replayed=PARTITIONS)
+    turn.check(placed=PARTITIONS, framed=PARTITIONS, replayed=PARTITIONS)
     assert len(harness.log.batches) == batches + 1
     assert len(harness.image.topics["t"].partitions) == PARTITIONS
 
