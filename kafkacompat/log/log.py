@@ -290,12 +290,12 @@ class PartitionLog(ReadableLog):
         if start_offset < self.log_end_offset:
             self._write_epochs()
 
-    def _write_epochs(self) -> None:
-        """Unsynced: recovery finds the epochs of unflushed batches in the batches, and a flush syncs the file."""
+    def _write_epochs(self, *, sync: bool = False) -> None:
+        """Mostly unsynced: recovery finds the epochs of unflushed batches in the batches, and a flush syncs the file."""
         self._latest_epoch = self._epochs.latest_epoch()
         if self._epochs.changed:
             self._disk.write_atomic(
-                f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=False
+                f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=sync
             )
             self._epochs.changed = False
 
@@ -471,7 +471,7 @@ class PartitionLog(ReadableLog):
         self._segments.active.become_inactive()
         self._state.end_offset = self.log_end_offset
         self._snapshots.take(self._state)
-        self._write_epochs()
+        self._write_epochs(sync=True)
         if self.recovery_point < self.log_end_offset:
             self.flush()
         self.release()

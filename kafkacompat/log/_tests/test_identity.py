@@ -432,3 +432,16 @@ def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> 
     assert [failure is None for failure in failures] == [True, False] * 3
     assert synced.count("/a") == 1
     assert synced.count("/b") == 1
+
+
+def test_epochs_are_durable_beside_the_mark_of_a_clean_stop() -> None:
+    """An epoch of a leader that appended nothing is written at the close alone."""
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = new_log(manager)
+    fill(log, 0, 10, epoch=3)
+    log.flush()
+    log.assign_epoch_start(4, 10)
+    path = f"{log.directory}/leader-epoch-checkpoint"
+    manager.shut_down(7)
+    assert disk.lose_power().read_bytes(path) == disk.read_bytes(path) == format_epochs([(3, 0), (4, 10)])
