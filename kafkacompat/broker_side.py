@@ -16,7 +16,8 @@ import trio
 
 from kafkacompat.advertised import broker_addresses
 from kafkacompat.api.context import Node, RequestContext
-from kafkacompat.api.dispatch import ApiDispatcher, RequestSteps
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.broker_directories import BrokerDirectories
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage

@@ -136,7 +136,8 @@ class QuorumSide:
 
     def _build_controller(self) -> None:
         from kafkacompat.api.context import ControllerNode
-        from kafkacompat.api.dispatch import ApiDispatcher, RequestSteps
+        from kafkacompat.api.dispatch import ApiDispatcher
+        from kafkacompat.api.long_requests import RequestSteps
         from kafkacompat.api.registry import CONTROLLER_APIS
         from kafkacompat.controller.active_controller import ActiveController
         from kafkacompat.controller.liveness import Liveness

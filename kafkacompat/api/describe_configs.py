@@ -44,9 +44,13 @@ class _Refused(Exception):
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    if any(resource.resource_type not in DESCRIBED for resource in request.resources):
+    if _names_unknown_types(request):
         return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)  # all of it (G5)
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
+
+
+def _names_unknown_types(request: DescribeConfigsRequest) -> bool:
+    return any(resource.resource_type not in DESCRIBED for resource in request.resources)
 
 
 def _describe(
@@ -142,5 +146,11 @@ HANDLER = Handler(
     4,
     handle,
     error_response,
-    slices=Slices("resources", "results", 5, lambda one: (one.resource_type, one.resource_name)),
+    slices=Slices(
+        "resources",
+        "results",
+        5,
+        lambda one: (one.resource_type, one.resource_name),
+        at_once=_names_unknown_types,
+    ),
 )

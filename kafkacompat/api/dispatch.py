@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from copy import copy
 from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
+from kafkacompat.api.long_requests import EncodedAnswer, RequestSteps, answer_in_steps, is_long
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
-from kafkacompat.stepping import Stepping, Steps
 from kafkacompat.wire.apis import APIS, request_class, response_class
-from kafkacompat.wire.codec import decoder, encode_parts, encoded_element, encoder, steps_decoder
+from kafkacompat.wire.codec import decoder, encode_parts, encoder, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import RequestHeader, parse_request_header
 
@@ -31,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkacompat.api.context import AnyNode, Opening
-    from kafkacompat.api.handler import HandlerFunction, Slices
+    from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.net.dispatcher import ConnectionInfo, Reply
-    from kafkacompat.ports import Timers, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +47,6 @@ DECODED_AT_ONCE_MAX = 16 * 1024
 PRODUCE_DECODED_AT_ONCE_MAX = 64 * 1024
 ELEMENTS_MAX = 500_000
 """request.max.elements, where nobody says otherwise."""
-LARGE_REQUESTS_AT_ONCE = 4
-"""What is decoded of a request takes some hundred bytes for an element."""
-ONE_A_CONNECTION = 1 << 30
-"""Their number is the bound: a connection is not read while it waits."""
-
-
-class RequestSteps:
-    """Large requests, of which few are decoded at a time; what is handled in slices may wait for others, and holds up nobody."""
-
-    __slots__ = ("decoding", "handling")
-
-    def __init__(
-        self, timers: Timers, workers: Workers, monotonic: Callable[[], float] | None = None
-    ) -> None:
-        self.decoding = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
-        self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
 
 
 class Route:
@@ -78,6 +60,8 @@ class Route:
         "error_response",
         "function",
         "key",
+        "long",
+        "may_be_long",
         "prefix",
         "slices",
         "version",
@@ -93,6 +77,9 @@ class Route:
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
         self.slices = handler.slices
+        self.long = handler.long
+        # Produces have bounds and steps of their own.
+        self.may_be_long = key != PRODUCE
         self.decode = decoder(request_class(key), version)
         # Of a produce most bytes are records, which are not looked at here.
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
@@ -104,6 +91,11 @@ class Route:
     def reply(self, correlation_id: int, message: Message) -> Reply:
         """The message behind size and header; EncodeError when this version cannot carry it."""
         out = bytearray(self.prefix.pack(0, correlation_id))
+        if type(message) is EncodedAnswer:
+            first, *others = message.parts
+            out += first
+            SIZE.pack_into(out, 0, sum(map(len, others), len(out)) - 4)
+            return [out, *others]
         if self.encode is not None:
             self.encode(message, out)
             SIZE.pack_into(out, 0, len(out) - 4)
@@ -167,7 +159,7 @@ class ApiDispatcher:
 
         def decoded(done: Deferred[tuple[Any, int]]) -> None:
             try:
-                answer = self._handle(connection, header, route, done.result()[0])
+                answer = self._handle(connection, header, route, done.result()[0], is_large=True)
             except Exception as error:
                 reply.fail(error)
                 return
@@ -188,7 +180,12 @@ class ApiDispatcher:
         return Pending(reply, True)
 
     def _handle(
-        self, connection: ConnectionInfo, header: RequestHeader, route: Route, request: Any
+        self,
+        connection: ConnectionInfo,
+        header: RequestHeader,
+        route: Route,
+        request: Any,
+        is_large: bool = False,
     ) -> Reply | Pending | None:
         context = RequestContext(
             header.api_key,
@@ -204,11 +201,12 @@ class ApiDispatcher:
         try:
             if route.waits_for_opening and self._opening is not None and not self._opening.is_open:
                 answer = self._opening.hold(partial(called, route.function, self._node, context, request))
-            elif route.slices is not None and self._is_long(route.slices, request):
-                assert self._stepping is not None
-                answer = self._stepping.handling.submit(
-                    self._in_slices(route, route.slices, context, request)
-                )
+            elif (
+                route.may_be_long
+                and (is_long(route, self._node, request) or is_large)
+                and self._stepping is not None
+            ):
+                answer = answer_in_steps(self._stepping.handling, route, self._node, context, request)
             else:
                 answer = route.function(self._node, context, request)
             if isinstance(answer, Deferred):
@@ -222,34 +220,6 @@ class ApiDispatcher:
         if header.api_key == API_VERSIONS and context.client_software is not None:
             connection.client_software = " ".join(context.client_software)
         return self._reply(route, context, request, answer)
-
-    def _is_long(self, slices: Slices, request: Any) -> bool:
-        """Whether it takes several steps, once each element is there once."""
-        elements = getattr(request, slices.request_field)
-        if elements is None or len(elements) < 2:
-            return False
-        elements = list({slices.name_of(each): each for each in elements}.values())
-        setattr(request, slices.request_field, elements)
-        return self._stepping is not None and len(elements) > slices.step
-
-    def _in_slices(self, route: Route, slices: Slices, context: RequestContext, request: Any) -> Steps[Any]:
-        """The response, its elements encoded already where they are structs."""
-        elements = getattr(request, slices.request_field)
-        part = copy(request)
-        whole: Any = None
-        answers: list[Any] = []
-        response = response_class(route.key)
-        for start in range(0, len(elements), slices.step):
-            setattr(part, slices.request_field, elements[start : start + slices.step])
-            answer = route.function(self._node, context, part)
-            if isinstance(answer, Deferred):
-                answer = yield answer
-            of_part = getattr(answer, slices.response_field)
-            answers += [encoded_element(response, route.version, each) for each in of_part]
-            whole = answer
-            yield None
-        setattr(whole, slices.response_field, answers)
-        return whole
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """A fetch that waits is let go; whatever changes state goes on, and fetch sessions outlive connections."""

@@ -16,6 +16,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import RequestContext
+    from kafkacompat.stepping import Steps
 
 
 class NoResponse(Enum):
@@ -58,6 +59,20 @@ class Slices:
     """Elements handled in one step."""
     name_of: Callable[[Any], Any]
     """What tells two elements apart, of which the last one counts."""
+    at_once: Callable[[Any], bool] | None = None
+    """Whether a request is answered as a whole all the same, and soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class LongHandling:
+    """How a long request is handled in steps of the loop, whose answer is one."""
+
+    size: Callable[[Any, Any], int]
+    """Of a request to a node, in what its steps count. As quick as the request is small."""
+    at_once: int
+    """A request of this size or less is handled by the handler's function."""
+    steps: Callable[[Any, RequestContext, Any], Steps[Any]]
+    """What the function gives, which may come later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,8 @@ class Handler:
     """Shown by ApiVersions in place of min_version (Produce: librdkafka looks for 0; using it closes the connection)."""
 
     slices: Slices | None = None
-    """Without it the request is handled in one step, however long it is."""
+    long: LongHandling | None = None
+    """Without either the request is handled in one step, however long it is."""
 
 
 def top_level_error(response_type: Callable[..., Message]) -> ErrorResponse:

@@ -11,9 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import OffsetLookup
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, LongHandling
+from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -23,6 +25,7 @@ from kafkacompat.wire.messages.list_offsets_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 
 READ_UNCOMMITTED = 0
@@ -30,24 +33,46 @@ READ_COMMITTED = 1
 FIRST_VERSION_OF_SPECIAL = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 FIRST_VERSION_WITH_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
+COUNTED_A_STEP = 5_000
+"""Partitions, half a microsecond each."""
+LOOKED_UP_A_STEP = 200
+"""Partitions, some 20 microseconds each."""
 
 
 def handle(
     node: Node, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Deferred[ListOffsetsResponse]:
+    return all_steps(in_steps(node, context, request))
+
+
+def in_steps(
+    node: Node, context: RequestContext, request: ListOffsetsRequest
+) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # E26
-    mentions = Counter(
-        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
-    )
+    mentions: Counter[tuple[str, int]] = Counter()
+    counted = 0
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), COUNTED_A_STEP):
+            if counted >= COUNTED_A_STEP:
+                counted = 0
+                yield None
+            asked = topic.partitions[start : start + COUNTED_A_STEP]
+            mentions.update([(topic.name, one.partition_index) for one in asked])
+            counted += len(asked)
     topics = []
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
+    looked_up = 0
     for topic in request.topics:
-        answers = []
+        answers: list[ListOffsetsPartitionResponse] = []
         # A partition named twice is refused, and in the answer once.
         for one in {one.partition_index: one for one in topic.partitions}.values():
+            if looked_up >= LOOKED_UP_A_STEP:
+                looked_up = 0
+                yield None
+            looked_up += 1
             found: OffsetLookup | Deferred[OffsetLookup]
             if mentions[topic.name, one.partition_index] > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
@@ -119,4 +144,6 @@ def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -
     )
 
 
-HANDLER = Handler(2, 1, 11, handle, error_response)
+HANDLER = Handler(
+    2, 1, 11, handle, error_response, long=LongHandling(partitions_asked, LOOKED_UP_A_STEP, in_steps)
+)

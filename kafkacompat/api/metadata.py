@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.endpoints import controller_for, named_brokers
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.codec import encoded_element
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.metadata_response import (
@@ -28,21 +29,30 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.api.encoded_topics import Variant
     from kafkacompat.controller.image import MetadataImage, TopicImage
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.metadata_request import MetadataRequest
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
+DESCRIBED_A_STEP = 500
+"""Topics and their partitions, some ten microseconds each; those told before take less."""
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    return all_steps(in_steps(node, context, request))
+
+
+def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+    """All of it from the image of the first step."""
     version = context.api_version
     image = node.image
     variant = (context.listener_name, version, request.include_topic_authorized_operations)
     topics: list[MetadataResponseTopic]
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        topics = [_describe(node, topic, variant) for _, topic in sorted(image.topics.items())]
+        all_topics = [topic for _, topic in sorted(image.topics.items())]
+        topics = yield from _described(node, image, all_topics, variant)
     else:
         if version < FIRST_VERSION_BY_ID and any(
             one.name is None or one.topic_id != ZERO_UUID for one in asked
@@ -50,12 +60,13 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
             return error_response(request, ErrorCode.INVALID_REQUEST, version)  # C5
         ids = list(dict.fromkeys(one.topic_id for one in asked if one.topic_id != ZERO_UUID))
         if ids:
-            topics = [_by_id(node, topic_id, variant) for topic_id in ids]
+            topics = yield from _by_id(node, image, ids, variant)
         else:
             names = list(dict.fromkeys(one.name for one in asked))
             if None in names:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # C6
-            topics = _by_name(node, [name for name in names if name is not None], request, variant)
+            known_names = [name for name in names if name is not None]
+            topics = yield from _by_name(node, image, known_names, request, variant)
     brokers = named_brokers(node, context.listener_name)
     return MetadataResponse(
         brokers=[
@@ -76,24 +87,42 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Met
     )
 
 
-def _by_id(node: Node, topic_id: Uuid, variant: Variant) -> MetadataResponseTopic:
-    topic = node.image.topics_by_id.get(topic_id)
-    if topic is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _describe(node, topic, variant)
+def _by_id(
+    node: Node, image: MetadataImage, ids: list[Uuid], variant: Variant
+) -> Steps[list[MetadataResponseTopic]]:
+    topics = []
+    done = 0
+    for topic_id in ids:
+        if done >= DESCRIBED_A_STEP:
+            done = 0
+            yield None
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+            topics.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
+            done += 1
+        else:
+            topics.append(_describe(node, image, topic, variant))
+            done += 1 + len(topic.partitions)
+    return topics
 
 
 def _by_name(
-    node: Node, names: list[str], request: MetadataRequest, variant: Variant
-) -> list[MetadataResponseTopic]:
-    image = node.image
+    node: Node, image: MetadataImage, names: list[str], request: MetadataRequest, variant: Variant
+) -> Steps[list[MetadataResponseTopic]]:
     missing = []
     topics = []
+    done = 0
     for name in names:
+        if done >= DESCRIBED_A_STEP:
+            done = 0
+            yield None
         topic = image.topics.get(name)
         if topic is not None:
-            topics.append(_describe(node, topic, variant))
+            topics.append(_describe(node, image, topic, variant))
+            done += 1 + len(topic.partitions)
             continue
+        done += 1
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made (C2)
         if not is_legal_topic_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -105,9 +134,22 @@ def _by_name(
     return topics
 
 
-def _describe(node: Node, topic: TopicImage, variant: Variant) -> MetadataResponseTopic:
+def _described(
+    node: Node, image: MetadataImage, topics: list[TopicImage], variant: Variant
+) -> Steps[list[MetadataResponseTopic]]:
+    described = []
+    done = 0
+    for topic in topics:
+        if done >= DESCRIBED_A_STEP:
+            done = 0
+            yield None
+        described.append(_describe(node, image, topic, variant))
+        done += 1 + len(topic.partitions)
+    return described
+
+
+def _describe(node: Node, image: MetadataImage, topic: TopicImage, variant: Variant) -> MetadataResponseTopic:
     """The topic in the bytes of the request's version: those told before, while the image is the same."""
-    image = node.image
     known = node.encoded_topics.get(image.brokers, topic, variant)
     if known is not None:
         return known
@@ -181,4 +223,33 @@ def error_response(request: MetadataRequest, code: ErrorCode, version: int) -> M
     )
 
 
-HANDLER = Handler(3, 0, 13, handle, error_response, waits_for_opening=True)
+def _size(node: Node, request: MetadataRequest) -> int:
+    """Topics, and of as many as one step could take their partitions."""
+    topics = node.image.topics
+    asked = request.topics
+    if asked is None:
+        count = len(topics)
+        return (
+            count
+            if count > DESCRIBED_A_STEP
+            else count + sum([len(each.partitions) for each in topics.values()])
+        )
+    size = len(asked)
+    if size > DESCRIBED_A_STEP:
+        return size
+    for one in asked:
+        known = topics.get(one.name or "") or node.image.topics_by_id.get(one.topic_id)
+        if known is not None:
+            size += len(known.partitions)
+    return size
+
+
+HANDLER = Handler(
+    3,
+    0,
+    13,
+    handle,
+    error_response,
+    waits_for_opening=True,
+    long=LongHandling(_size, DESCRIBED_A_STEP, in_steps),
+)

@@ -21,6 +21,7 @@ S = TypeVar("S", bound=Struct)
 Decoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
 StepsDecoder: TypeAlias = Callable[[ByteSequence, int, int], Generator[None, None, tuple[Any, int]]]
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
+StepsEncoder: TypeAlias = Callable[..., Generator[None, None, Any]]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
 
 
@@ -82,6 +83,16 @@ def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
     """The function `(message, out, parts) -> out` behind `encode_parts`."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=True)
     made: PartsEncoder = source.define("encode", f"{cls.__name__} version {version} parts encoder")
+    return made
+
+
+@remembered
+def steps_encoder(cls: type[Message], version: int, parts: bool) -> StepsEncoder:
+    """As `encoder`, or with `parts` as `parts_encoder`, but a generator for long messages: it yields between steps."""
+    source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts, in_steps=True)
+    if not any("yield" in line for line in source.lines):
+        source.lines.append("    yield")  # never reached: makes it a generator all the same
+    made: StepsEncoder = source.define("encode", f"{cls.__name__} version {version} encoder in steps")
     return made
 
 

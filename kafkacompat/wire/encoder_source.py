@@ -17,10 +17,15 @@ INLINE_RECORDS_BYTES = 1024
 """Records of at most this many bytes are copied between their neighbours rather than sent as a part of their own."""
 
 
+STEP_ELEMENTS = 2_000
+"""Of arrays that one step encodes: about a microsecond each."""
+
+
 class EncoderSource(Source):
     """Source of `encode(message, out)`, or with `parts` of `encode(message, out, parts) -> out`.
 
-    With `element` it encodes not the message but a struct nested in it.
+    With `element` it encodes not the message but a struct nested in it. `in_steps` makes it a generator that yields after so many
+    elements of arrays.
     """
 
     def __init__(
@@ -30,8 +35,10 @@ class EncoderSource(Source):
         classes: dict[str, type],
         parts: bool,
         element: StructSpec | None = None,
+        in_steps: bool = False,
     ) -> None:
         super().__init__()
+        self.in_steps = in_steps
         self.version = version
         self.flexible = version in spec.flexible_versions
         self.classes = classes
@@ -48,6 +55,8 @@ class EncoderSource(Source):
         }
         self.emit("def encode(message, out, parts):" if parts else "def encode(message, out):")
         self.depth += 1
+        if in_steps:
+            self.emit("units = 0")
         self.emit("try:")
         self.depth += 1
         self.struct("message", spec.root if element is None else element)
@@ -220,6 +229,11 @@ class EncoderSource(Source):
                 self.emit("pass")
         else:
             self.variable(item, field.kind, compact, False)
+        if self.in_steps:
+            self.emit("units += 1")
+            self.emit(f"if units >= {STEP_ELEMENTS}:")
+            self.emit("    units = 0")
+            self.emit("    yield")
         self.depth -= 1
 
     def numbers(self, v: str, n: str, compact: bool, letter: str) -> None:

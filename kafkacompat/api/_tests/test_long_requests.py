@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.world import Api
-from kafkacompat.api.dispatch import RequestSteps
+from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
+from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
@@ -59,9 +61,67 @@ def test_a_large_request_is_decoded_in_steps_and_answered_as_a_small_one() -> No
     assert steps >= 4
 
 
+def test_offsets_of_many_partitions_are_looked_up_and_told_in_steps() -> None:
+    api = stepping_api(topic_image("t"))
+    asked = lookups(300)
+    asked.topics.append(ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=7)]))
+    response, steps = in_steps(api, asked, 7)
+    assert steps >= 2
+    codes = {one.partition_index: one.error_code for topic in response.topics for one in topic.partitions}
+    assert codes[7] == ErrorCode.INVALID_REQUEST  # though named again in another step
+    assert codes[0] == 0
+    assert codes[299] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert in_steps(api, lookups(10_000), 7)[1] >= 10_000 // LOOKED_UP_A_STEP + 10_000 // STEP_ELEMENTS
+
+
+def test_searches_of_a_long_request_are_let_go_with_its_connection() -> None:
+    api = stepping_api(topic_image("t"))
+    asked = lookups(300)
+    asked.topics[0].partitions[0].timestamp = 5
+    reply = api.send(asked, 7)
+    assert isinstance(reply, Pending)
+    while api.world.timers.pending():
+        api.world.timers.advance(0)
+    assert not reply.reply.done
+    api.dispatcher.connection_closed(api.connection)
+    search = api.world.manager._searches._waiting or api.world.workers.submitted
+    assert search
+    api.world.workers.run()
+    assert api.world.manager._searches._unanswered == 0
+
+
+def test_many_topics_are_named_in_steps_and_those_absent_are_made() -> None:
+    api = stepping_api(*[topic_image(f"t{index}") for index in range(600)])
+    names = [f"t{index}" for index in range(1200)]
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+    )
+    response, steps = in_steps(api, asked, 9)
+    assert [topic.name for topic in response.topics] == names
+    assert steps >= 3
+    assert api.creator.asked == [names[600:]]
+    response, steps = in_steps(api, MetadataRequest(topics=None), 9)
+    assert len(response.topics) == 600
+    assert steps >= 2
+
+
+def test_a_topic_of_many_partitions_is_told_in_steps() -> None:
+    api = stepping_api(topic_image("t", 3000), topic_image("u"))
+    assert in_steps(api, MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)[1] >= 1
+    assert api.call(MetadataRequest(topics=[MetadataRequestTopic(name="u")]), 9).topics[0].name == "u"
+
+
+def test_an_unknown_type_refuses_the_whole_of_a_long_request() -> None:
+    api = stepping_api(*[topic_image(f"t{index}") for index in range(40)])
+    resources = [DescribeConfigsResource(resource_type=2, resource_name=f"t{index}") for index in range(40)]
+    resources.append(DescribeConfigsResource(resource_type=77, resource_name="x"))
+    response = api.call(DescribeConfigsRequest(resources=resources), 4)
+    assert [result.error_code for result in response.results] == [ErrorCode.INVALID_REQUEST] * 41
+
+
 def test_what_one_step_decodes_is_answered_at_once() -> None:
     api = stepping_api(topic_image("t"))
-    assert len(api.call(lookups(900), 7).topics[0].partitions) == 900
+    assert len(api.call(lookups(200), 7).topics[0].partitions) == 200
 
 
 def test_more_elements_than_are_taken_close_the_connection() -> None:

@@ -7,7 +7,15 @@ import pytest
 
 from kafkacompat.wire import constructs
 from kafkacompat.wire._tests.arbitrary import Arbitrary, every_class, every_version
-from kafkacompat.wire.codec import decode, decoder, encode, encode_parts, encoded_element, steps_decoder
+from kafkacompat.wire.codec import (
+    decode,
+    decoder,
+    encode,
+    encode_parts,
+    encoded_element,
+    steps_decoder,
+    steps_encoder,
+)
 from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.message import Encoded, Message, Struct
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
@@ -27,7 +35,23 @@ def check_both_ways(message: Message, version: int) -> bytes:
     assert end == len(data)
     assert in_steps(cls, version, data)[0] == (made, end)
     assert encode(made, version) == data
+    assert encoded_in_steps(made, version) == (data, data)
     return data
+
+
+def encoded_in_steps(message: Any, version: int) -> tuple[bytes, bytes]:
+    """By the encoder in steps, whole and in parts."""
+    out = bytearray()
+    for _ in steps_encoder(type(message), version, False)(message, out):
+        pass
+    parts: list[Any] = []
+    steps = steps_encoder(type(message), version, True)(message, bytearray(), parts)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            parts.append(end.value)
+            return bytes(out), b"".join(map(bytes, parts))
 
 
 def in_steps(

@@ -1,0 +1,161 @@
+"""Long requests: handled in steps of the loop, and their answers encoded in steps, while the connection waits.
+
+Duty: nothing but turns: whose steps an API has, the slices of those that answer one element after another, and the answer's bytes.
+Must not know: any API, headers, sockets.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import HandlerFunction, NoResponse, Slices
+from kafkacompat.deferred import Deferred
+from kafkacompat.stepping import Stepping, Steps
+from kafkacompat.wire.codec import encoded_element, steps_encoder
+from kafkacompat.wire.errors import EncodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkacompat.api.context import RequestContext
+    from kafkacompat.api.dispatch import Route
+    from kafkacompat.api.handler import Message
+    from kafkacompat.ports import Timers, Workers
+
+LARGE_REQUESTS_AT_ONCE = 4
+"""What is decoded of a request takes some hundred bytes for an element."""
+ONE_A_CONNECTION = 1 << 30
+"""Their number is the bound: a connection is not read while it waits."""
+
+
+class RequestSteps:
+    """Large requests, of which few are decoded at a time; what is handled in steps may wait for others, and holds up nobody."""
+
+    __slots__ = ("decoding", "handling")
+
+    def __init__(
+        self, timers: Timers, workers: Workers, monotonic: Callable[[], float] | None = None
+    ) -> None:
+        self.decoding = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+        self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
+
+
+class EncodedAnswer:
+    """A response in bytes already: what follows the header, cut as `Route.reply` gives it."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts = parts
+
+
+class LongAnswer(Deferred[Any]):
+    """Of a request in steps. When nobody wants it any more, what its steps wait for is told."""
+
+    __slots__ = ("waits_for",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits_for: Deferred[Any] | None = None
+        self.when_abandoned = self._tell
+
+    def _tell(self) -> None:
+        if self.waits_for is not None:
+            self.waits_for.abandon()
+
+
+def partitions_asked(node: Any, request: Any) -> int:
+    """Of a request whose topics have partitions each."""
+    return sum([len(topic.partitions) for topic in request.topics])
+
+
+def answer_in_steps(
+    stepping: Stepping, route: Route, node: Any, context: RequestContext, request: Any
+) -> LongAnswer:
+    """The request's answer, in bytes if there is one."""
+    answer = LongAnswer()
+    steps = _handled(answer, route, node, context, request)
+
+    def done(given: Deferred[Any]) -> None:
+        answer.waits_for = None
+        try:
+            value = given.result()
+        except Exception as error:
+            answer.fail(error)
+        else:
+            answer.resolve(value)
+
+    stepping.submit(steps).on_done(done)
+    return answer
+
+
+def _handled(
+    later: LongAnswer, route: Route, node: Any, context: RequestContext, request: Any
+) -> Steps[EncodedAnswer | NoResponse]:
+    answer: Any
+    if route.slices is not None:
+        answer = yield from _in_slices(route, route.slices, node, context, request)
+    elif route.long is not None:
+        answer = yield from route.long.steps(node, context, request)
+    else:
+        answer = route.function(node, context, request)
+    if isinstance(answer, Deferred):
+        later.waits_for = answer
+        answer = yield answer
+        later.waits_for = None
+    if isinstance(answer, NoResponse):
+        return answer
+    return (yield from encoded_in_steps(route, answer))
+
+
+def encoded_in_steps(route: Route, answer: Message) -> Steps[EncodedAnswer]:
+    out = bytearray()
+    try:
+        if route.encode is not None:
+            yield from steps_encoder(type(answer), route.version, False)(answer, out)
+            return EncodedAnswer([out])
+        parts: list[Any] = []
+        out = yield from steps_encoder(type(answer), route.version, True)(answer, out, parts)
+    except ValueError as error:
+        raise EncodeError(str(error)) from error
+    return EncodedAnswer([*parts, out] if out or not parts else parts)
+
+
+def is_long(route: Route, node: Any, request: Any) -> bool:
+    """Whether it takes several steps; where elements stand alone, once each of them is there once."""
+    if route.long is not None:
+        return route.long.size(node, request) > route.long.at_once
+    slices = route.slices
+    if slices is None:
+        return False
+    elements = getattr(request, slices.request_field)
+    if elements is None or len(elements) < 2:
+        return False
+    if slices.at_once is not None and slices.at_once(request):
+        return False
+    elements = list({slices.name_of(each): each for each in elements}.values())
+    setattr(request, slices.request_field, elements)
+    return len(elements) > slices.step
+
+
+def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext, request: Any) -> Steps[Any]:
+    """The response, its elements encoded already where they are structs."""
+    elements = getattr(request, slices.request_field)
+    if elements is None or len(elements) <= slices.step or (slices.at_once and slices.at_once(request)):
+        return route.function(node, context, request)
+    function: HandlerFunction = route.function
+    part = copy(request)
+    whole: Any = None
+    answers: list[Any] = []
+    for start in range(0, len(elements), slices.step):
+        setattr(part, slices.request_field, elements[start : start + slices.step])
+        answer: Any = function(node, context, part)
+        if isinstance(answer, Deferred):
+            answer = yield answer
+        of_part = getattr(answer, slices.response_field)
+        answers += [encoded_element(type(answer), route.version, each) for each in of_part]
+        whole = answer
+        yield None
+    setattr(whole, slices.response_field, answers)
+    return whole
