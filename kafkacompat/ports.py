@@ -121,6 +121,10 @@ class File(Protocol):
         """fsync; only from a worker thread, or at start and shutdown. SyncFailed when the disk refused it."""
         ...
 
+    def forget_cached(self) -> None:
+        """Sync, then drop what the page cache has of it: what is read from here on comes from the disk. At a start only."""
+        ...
+
     def close(self) -> None: ...
 
 

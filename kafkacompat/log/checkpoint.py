@@ -18,6 +18,8 @@ CLEANER_FILE = "cleaner-offset-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+SYNC_FAILED_FILE = "sync-failed"
+"""Ours, empty, in a partition's directory: what follows the recovery point is to be read from the disk, not from memory."""
 
 
 class CheckpointCorrupt(ValueError):

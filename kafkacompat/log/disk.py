@@ -99,6 +99,10 @@ class RealFile:
     def sync(self) -> None:
         _sync(self._fd, self.path)
 
+    def forget_cached(self) -> None:
+        self.sync()
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:

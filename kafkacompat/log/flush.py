@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 class Syncs:
     """All syncs of one log: one at a time, whichever threads they are in, and none that succeeds after one that failed."""
 
-    __slots__ = ("_lock", "failure")
+    __slots__ = ("_lock", "_mark", "failure")
 
-    def __init__(self) -> None:
+    def __init__(self, mark: Callable[[], None]) -> None:
+        """`mark` leaves word for the next start; in the thread in which a sync has failed."""
         self._lock = threading.Lock()
+        self._mark = mark
         self.failure: SyncFailed | None = None
         """Of the one that failed: nothing that this process has of the log counts as durable any more."""
 
@@ -37,6 +39,7 @@ class Syncs:
                 sync()
             except SyncFailed as failure:
                 self.failure = failure
+                self._mark()
                 raise
 
 

@@ -10,12 +10,18 @@ the caller's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.changes import change_of_many
-from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, format_epochs
+from kafkacompat.log.checkpoint import (
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    SYNC_FAILED_FILE,
+    format_epochs,
+)
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedEntry
 from kafkacompat.log.looks import SegmentsLook
@@ -79,7 +85,7 @@ class PartitionLog(ReadableLog):
         self._snapshots = parts.snapshots
         self._randrange = randrange
         self.recovery_point = parts.recovery_point
-        self.syncs = Syncs()
+        self.syncs = Syncs(self._mark_unsynced)
         self.cleaned_to = -1
         """Where the cleaner will begin; -1 when it has never been here. `truncated` tells it that what it read is gone."""
         self.truncated = False
@@ -425,6 +431,11 @@ class PartitionLog(ReadableLog):
 
     def _retains_by_time(self) -> bool:
         return self._config.delete and self._config.retention_ms >= 0
+
+    def _mark_unsynced(self) -> None:
+        """The page cache may show what is not on the disk. Itself unsynced, the mark lasts as long as that does."""
+        with suppress(OSError):  # then the disk is past telling
+            self._disk.open(f"{self.directory}/{SYNC_FAILED_FILE}", create=True).close()
 
     def enforce_retention(self, now_ms: int) -> int:
         """Let go of segments that time, size or the log's start allow, as far as their age is known; how many went, DROPPED_AT_ONCE

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
+    SYNC_FAILED_FILE,
     CheckpointCorrupt,
     parse_epochs,
 )
@@ -63,6 +64,10 @@ def open_directory(
     names = disk.list_directory(directory)
     if _finish_interrupted_work(disk, directory, names, note):
         names = disk.list_directory(directory)
+    if SYNC_FAILED_FILE in names:
+        clean = False
+        note(f"{directory}: a sync has failed; what follows offset {recovery_point} is read from the disk")
+        _forget_cached(disk, directory, names, recovery_point)
     segments = _load_segments(disk, directory, names, config, now_ms, cache, note)
     snapshots = SnapshotStore(disk, directory, names)
     epochs, epochs_known = _load_epochs(disk, directory, LEADER_EPOCH_FILE in names, note)
@@ -120,6 +125,8 @@ def open_directory(
     snapshots.load_latest(state, log_start_offset, log_end_offset)
     if state.end_offset < log_end_offset:
         replay_what_can_be_read(state, _from(segments, state.end_offset), log_end_offset, note)
+    if SYNC_FAILED_FILE in names:
+        disk.remove(f"{directory}/{SYNC_FAILED_FILE}")
     segments[-1].largest_timestamp()  # to which appends compare theirs
     for segment in segments:
         # A partition that nobody uses holds no descriptor; the file is opened again with the first read or append.
@@ -181,6 +188,16 @@ def _swap_end(disk: Disk, path: str, base_offset: int) -> int:
     for header in iterate_batches(disk.read_bytes(path)):
         end = header.last_offset + 1
     return end
+
+
+def _forget_cached(disk: Disk, directory: str, names: list[str], recovery_point: int) -> None:
+    """Of the segment that holds the recovery point, and those after it."""
+    logs = sorted(name for name in names if name.endswith(LOG_SUFFIX) and name[:20].isdigit())
+    for name, following in zip(logs, [*logs[1:], None], strict=True):
+        if following is None or int(following[:20]) > recovery_point:
+            file = disk.open(f"{directory}/{name}")
+            file.forget_cached()
+            file.close()
 
 
 def _load_segments(

@@ -65,6 +65,9 @@ class SimulatedFile:
     def sync(self) -> None:
         self._content.synced = bytes(self._content.data)
 
+    def forget_cached(self) -> None:
+        self.sync()
+
     def close(self) -> None:
         """Nothing is held."""
 

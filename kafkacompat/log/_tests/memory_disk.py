@@ -81,6 +81,11 @@ class MemoryFile:
     def sync(self) -> None:
         self._disk.sync_inode(self.path, self.data)
 
+    def forget_cached(self) -> None:
+        self.sync()
+        self.data[:] = self.data.durable or b""
+        self.data.lost = ()
+
     def close(self) -> None:
         return None
 

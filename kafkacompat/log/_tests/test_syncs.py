@@ -258,3 +258,31 @@ def test_a_new_partitions_directory_is_durable_with_its_first_flush() -> None:
     append(log, 3)
     log.flush()
     assert synced == ["/a/t-0"]
+
+
+def test_the_next_start_reads_from_the_disk_what_a_failed_sync_covered() -> None:
+    """The page cache outlives the process and shows what is not on the disk; a sync of what it holds for written says nothing."""
+    broker = Broker(MemoryDisk())
+    log = broker.log(0)
+    append(log, 3)
+    flush_overdue(broker, 1000)
+    carry_out(LogUpkeep(broker.manager).checkpoint_recovery_points())
+    append(log, 3)
+    broker.disk.lost_syncs["/a/t-0/"] = OSError(errno.EIO, "lost")
+    flush_overdue(broker, 2000)
+    again = broker.restarted()
+    assert any("read from the disk" in note for note in again.notes)
+    log = again.log(0)
+    assert (log.log_end_offset, log.recovery_point) == (3, 3)
+    append(log, 2)
+    log.flush()
+    after = Broker(again.disk.lose_power())
+    assert all_values(after.log(0)) == all_values(log)
+    assert after.notes == []
+
+
+def test_a_real_file_forgets_what_is_cached_and_reads_it_again(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.write_now(b"abc")
+    file.forget_cached()
+    assert file.read_cold(0, 10) == b"abc"

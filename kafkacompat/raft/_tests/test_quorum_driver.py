@@ -543,3 +543,26 @@ def test_quorum_state_that_could_not_be_synced_halts() -> None:
     cluster.isolate(node.id)
     cluster.world.run(20_000)
     assert [type(each) for each in node.failures] == [SyncFailed]
+
+
+def test_the_start_after_a_failed_sync_reads_the_disk() -> None:
+    """What the page cache still shows may not be there, and no majority may rest on it."""
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    assert node.propose(b"a") == []
+    cluster.run(10)
+    node.disk.lost_syncs[".log"] = OSError(errno.EIO, "lost")
+    node.propose(b"lost")
+    cluster.world.run(10)
+    node.failures.clear()
+    node.kill()
+    node.start()
+    cluster.settle()
+    assert node.machine.values == [b"a"]
+    node.propose(b"b")
+    cluster.settle()
+    node.lose_power()
+    node.start()
+    cluster.settle()
+    assert node.machine.values == [b"a", b"b"]
