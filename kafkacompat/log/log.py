@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Disk, File, TransactionTerms
     from kafkacompat.records.validated import ValidatedBatch
 
+SYNCED_AT_ONCE = 64
+"""Closed segments that one periodic flush of a log covers: opening more would hold the loop up."""
+
 
 class PartitionLog(ReadableLog):
     """Grows, shrinks and is kept. On OSError from an append nothing has changed."""
@@ -366,15 +369,17 @@ class PartitionLog(ReadableLog):
     def begin_flush(self, *, closed_only: bool = False) -> LogFlush:
         """What a worker thread must sync, as of now: segments from the recovery point on, the epochs, snapshots, new names.
 
-        With closed_only the active segment is left out.
+        With closed_only the active segment is left out, and of very many closed ones all but the first SYNCED_AT_ONCE.
         """
         files: list[File] = []
         paths = [f"{self.directory}/{LEADER_EPOCH_FILE}"]
         directories: list[str] = []
         newest = -1
         active, recovery_point = self._segments.active, self.recovery_point
-        for segment in self._segments.from_offset(recovery_point):
-            if closed_only and segment is active:
+        end_offset = self.log_end_offset
+        for at, segment in enumerate(self._segments.from_offset(recovery_point)):
+            if closed_only and (segment is active or at == SYNCED_AT_ONCE):
+                end_offset = segment.base_offset
                 break
             newest = segment.base_offset
             if newest >= recovery_point and not directories:
@@ -382,7 +387,6 @@ class PartitionLog(ReadableLog):
             if segment.size:
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
-        end_offset = active.base_offset if closed_only else self.log_end_offset
         paths += self._snapshots.paths_within(recovery_point, end_offset)
         if not self.is_anchored:
             paths.append(f"{self.directory}/{PARTITION_METADATA_FILE}")

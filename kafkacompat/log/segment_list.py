@@ -6,7 +6,7 @@ watermarks (bounds are given as offsets).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ class SegmentList:
     """At least one segment; the last one is active. Offsets absolute, sizes in bytes."""
 
     __slots__ = (
+        "_aborted",
         "_bases",
         "_cache",
         "_closed_bytes",
@@ -58,6 +59,8 @@ class SegmentList:
         self.items = segments
         self._bases = [segment.base_offset for segment in segments]
         self._closed_bytes = sum(segment.size for segment in segments[:-1])
+        self._aborted: list[int] | None = None
+        """See `_may_have_aborted`; None when it has to be made anew, because segments have come or gone."""
         self._delete_later = delete_later
         self._mend_later = mend_later
         self.changes = 0
@@ -139,12 +142,25 @@ class SegmentList:
         found: list[AbortedEntry] = []
         if upper_bound_offset <= fetch_offset:
             return found
-        for index in range(self.index_of(fetch_offset), len(self.items)):
-            entries, complete = self.items[index].aborted.find(fetch_offset, upper_bound_offset)
+        bases = self._may_have_aborted()
+        first = self.base_of(fetch_offset)
+        for base_offset in bases[bisect_left(bases, first) :]:
+            entries, complete = self.items[self.index_of(base_offset)].aborted.find(
+                fetch_offset, upper_bound_offset
+            )
             found += entries
             if complete:
-                break
-        return found
+                return found
+        # What the active one has changes with every marker.
+        return found + self.items[-1].aborted.find(fetch_offset, upper_bound_offset)[0]
+
+    def _may_have_aborted(self) -> list[int]:
+        """Base offsets of the closed segments that may have aborted transactions: most have none, and there may be many."""
+        if self._aborted is None:
+            self._aborted = [
+                segment.base_offset for segment in self.items[:-1] if not segment.aborted.has_none()
+            ]
+        return self._aborted
 
     def readable_bytes(self, offset: int, upper_bound_offset: int, log_end_offset: int) -> int:
         """Bytes from the batch that holds the offset to the bound, over all segments."""
@@ -174,6 +190,8 @@ class SegmentList:
         active.become_inactive()
         segment = self._new(base_offset, index_interval_bytes, now_ms)
         self._closed_bytes += active.size
+        if self._aborted is not None and not active.aborted.has_none():
+            self._aborted.append(active.base_offset)
         self.items.append(segment)
         self._bases.append(base_offset)
         return segment
@@ -232,6 +250,7 @@ class SegmentList:
         for segment in reversed(dropped):
             renamed += self._set_aside(segment)
         del self.items[keep:], self._bases[keep:]
+        self._aborted = None
         self._closed_bytes = sum(segment.size for segment in self.items[:-1])
         self.delete_later(renamed, 0)
 
@@ -241,6 +260,7 @@ class SegmentList:
         After an OSError those before the one that met it have gone, and that one too if its log is renamed.
         """
         renamed: list[str] = []
+        self._aborted = None
         try:
             for segment in self.items[:count]:
                 for path in segment.paths():
@@ -283,6 +303,7 @@ class SegmentList:
                 self._disk.rename(first.stem + suffix + SWAP_SUFFIX, first.stem + suffix)
             new = self._new(first.base_offset, first.index_interval_bytes, now_ms, create=False)
         self._closed_bytes += new.size - sum(segment.size for segment in replaced)
+        self._aborted = None
         self.items[at : at + len(replaced)] = [new]
         self._bases[at : at + len(replaced)] = [new.base_offset]
         self.delete_later(renamed, delay_ms)

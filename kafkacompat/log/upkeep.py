@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 NEVER = 2**63 - 1
 
 
+FLUSHED_AT_ONCE = 100
+"""Logs that one plan syncs; those that remain are the next one's."""
 LOOKS_A_STEP = 5_000
 """At producer ids, or logs, in one step of their expiry: about a millisecond."""
 
@@ -68,11 +70,20 @@ class FlushPlan:
                 synced.append((log, flush))
         self._items = synced
 
-    def finish(self) -> None:
+    @property
+    def is_full(self) -> bool:
+        return len(self._items) >= FLUSHED_AT_ONCE
+
+    def finish(self) -> bool:
+        """True when it was full, so that there may be more, and has come further."""
+        was_full, moved = self.is_full, False
         for log, flush in self._items:
+            before = log.recovery_point
             log.finish_flush(flush)
+            moved = moved or log.recovery_point > before
         for log, error in self._failures:
             self._manager.log_failed(log, error)
+        return was_full and moved
 
 
 class MendingPlan:
@@ -127,6 +138,8 @@ class LogUpkeep:
         for log in self._manager.logs.values():
             if log.recovery_point < log.segments[-1].base_offset:
                 plan.add(log, closed_only=True)
+                if plan.is_full:
+                    break
         return plan or None
 
     def flush_overdue(self, now_ms: int) -> FlushPlan | None:
@@ -140,6 +153,8 @@ class LogUpkeep:
             if now_ms - last.setdefault(name, now_ms - interval_ms) >= interval_ms:
                 last[name] = now_ms
                 plan.add(log)
+                if plan.is_full:
+                    break
         for name in [name for name in last if name not in self._manager.logs]:
             del last[name]
         return plan or None

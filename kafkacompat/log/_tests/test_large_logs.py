@@ -7,13 +7,22 @@ import random
 import pytest
 
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, look_up, open_log, values_in
+from kafkacompat.log._tests.logs import (
+    DIRECTORY,
+    NOW_MS,
+    batch_of,
+    config,
+    look_up,
+    marker,
+    open_log,
+    values_in,
+)
 from kafkacompat.log._tests.memory_disk import CountingDisk
-from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.log import SYNCED_AT_ONCE, PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
-from kafkacompat.log.upkeep import LogUpkeep
+from kafkacompat.log.upkeep import FLUSHED_AT_ONCE, LogUpkeep
 from kafkacompat.ports import LogRefused, TimestampOffset
 from kafkacompat.wire.errors import ErrorCode
 
@@ -327,3 +336,45 @@ def test_a_missing_index_is_made_when_the_log_is_opened() -> None:
     disk.remove(path)
     open_log(disk, SETTINGS, clean=True)
     assert disk.read_bytes(path) == whole
+
+
+def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable() -> None:
+    disk = LoopDisk()
+    manager = LogManager(disk, [("/logs", b"\1" * 16)], SETTINGS, Clock())
+    disk.make_directory("/logs")
+    manager.load_all()
+    for number in range(2 * FLUSHED_AT_ONCE + 10):
+        log = manager.get_or_create(TopicPartition("t", number), b"\2" * 16, SETTINGS)
+        while len(log.segments) < (2 * SYNCED_AT_ONCE if not number else 2):
+            log.append_as_leader(batch_of([b"v"]), 0, NOW_MS)
+    upkeep = LogUpkeep(manager)
+    plans = 0
+    goes_on = True
+    while goes_on:
+        plan = upkeep.flush_closed_segments()
+        assert plan is not None
+        assert len(plan._items) <= FLUSHED_AT_ONCE
+        assert all(len(flush._files) <= SYNCED_AT_ONCE for _, flush in plan._items)
+        plan.run()
+        goes_on = plan.finish()
+        plans += 1
+    assert plans == 3
+    assert upkeep.flush_closed_segments() is None
+
+
+def test_a_read_of_committed_records_asks_only_segments_that_have_aborted_transactions() -> None:
+    disk = CountingDisk()
+    log = filled(disk, 50)
+    log.append_as_leader(
+        batch_of([b"x"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True), 0, NOW_MS
+    )
+    first = log.log_end_offset - 1
+    log.append_as_leader(marker(7, committed=False), 0, NOW_MS)
+    while len(log.segments) < 60:
+        log.append_as_leader(batch_of([b"y" * 90]), 0, NOW_MS)
+    assert [one.first_offset for one in log.aborted_transactions(0, log.log_end_offset)] == [first]
+    assert len(log._segments._may_have_aborted()) == 1
+    log.roll(log.log_end_offset, NOW_MS)
+    assert len(log._segments._may_have_aborted()) == 1
+    log.truncate_to(first)
+    assert log.aborted_transactions(0, log.log_end_offset) == []
