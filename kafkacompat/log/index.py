@@ -42,6 +42,7 @@ class Index:
         "_disk",
         "_file",
         "_generation",
+        "_hint",
         "_tail",
         "_tail_at",
         "base_offset",
@@ -75,6 +76,8 @@ class Index:
         self.written = len(data)
         self._generation = next(_generations)
         """Names the pages in the cache; another one when entries are taken back, so that none of before is met."""
+        self._hint = 0
+        """The page that the last search ended in: the next one is mostly for what follows."""
         self._file: File | None = None
         """Open during a search."""
 
@@ -150,12 +153,22 @@ class Index:
         """How many pages in the file begin with an entry that has at most this value."""
         unpack = self.layout.unpack_from
         low, high = 0, (self._tail_at + self.page_size - 1) // self.page_size
+        hint = self._hint
+        if hint < high:
+            page = self._page(hint)
+            if unpack(page)[field] <= target:
+                if unpack(page, len(page) - self.entry_size)[field] >= target:
+                    return hint + 1
+                low = hint + 1
+            else:
+                high = hint
         while low < high:
             middle = (low + high) >> 1
             if unpack(self._page(middle))[field] <= target:
                 low = middle + 1
             else:
                 high = middle
+        self._hint = max(low - 1, 0)
         return low
 
     def all_fields(self, start: int = 0) -> Iterator[tuple[int, ...]]:
@@ -200,6 +213,10 @@ class Index:
         return data
 
     # -- growing and shrinking
+
+    def is_ready(self) -> bool:
+        """Whether an entry can be taken without the file."""
+        return len(self._tail) < self.page_size and not self._tail_at % self.page_size
 
     def make_ready(self) -> None:
         """Do what the next entry may need of the file, so that taking it cannot fail. OSError."""
@@ -322,7 +339,11 @@ class TimeIndex(Index):
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Append unless the timestamp is no later than the last one."""
-        if timestamp_ms > self.last_entry()[0]:
+        tail = self._tail
+        last_ms = (
+            _TIME_ENTRY.unpack_from(tail, len(tail) - TIME_ENTRY_SIZE)[0] if tail else self.last_entry()[0]
+        )
+        if timestamp_ms > last_ms:
             self.add(timestamp_ms, offset - self.base_offset)
 
     def entry(self, index: int) -> tuple[int, int]:

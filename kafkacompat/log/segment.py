@@ -151,14 +151,15 @@ class Segment:
         self, buffer: Buffer, size: int, first_offset: int, last_offset: int, max_timestamp_ms: int
     ) -> None:
         """Append one batch. On OSError nothing has changed."""
-        if self.bytes_since_index_entry > self.index_interval_bytes:
+        if self.bytes_since_index_entry > self.index_interval_bytes and not self.indexes.are_ready():
             self._make_ready_for_entry()
         self.file.write_now(buffer)
         self._note(size, first_offset, last_offset, max_timestamp_ms)
 
     def append_many(self, buffer: Buffer, batches: Sequence[BatchHeader]) -> None:
         """Append a run of batches, whose headers are given, in one write."""
-        self._make_ready_for_entry()
+        if not self.indexes.are_ready():
+            self._make_ready_for_entry()
         self.file.write_now(buffer)
         for header in batches:
             self._note(header.size, header.base_offset, header.last_offset, header.max_timestamp_ms)

@@ -46,11 +46,15 @@ class SegmentIndexes:
             self._pair = self._attached(log_size)
         return self._pair
 
+    def are_ready(self) -> bool:
+        pair = self._pair
+        return pair is not None and pair[0].is_ready() and pair[1].is_ready()
+
     def add(
         self, log_size: int, last_offset: int, position: int, timestamp_ms: int, timestamp_offset: int
     ) -> None:
         """The entries of one moment: a batch, and the largest timestamp so far. `make_ready` before, and it cannot fail."""
-        offsets, times = self.pair(log_size)
+        offsets, times = self._pair or self.pair(log_size)
         offsets.append(last_offset, position)
         times.maybe_append(timestamp_ms, timestamp_offset)
 

@@ -112,7 +112,14 @@ class LogAgainstList(RuleBasedStateMachine):
     def stop_and_start(self) -> None:
         start, mark = self.log.log_start_offset, self.log.high_watermark
         self.log.close()
-        self.log = open_log(self.disk, CONFIG, clean=True, log_start_offset=start, high_watermark=mark)
+        self.log = open_log(
+            self.disk,
+            CONFIG,
+            clean=True,
+            recovery_point=self.log.recovery_point,
+            log_start_offset=start,
+            high_watermark=mark,
+        )
         self._forget_epochs_without_records()
 
     def _forget_epochs_without_records(self) -> None:
