@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,7 +43,7 @@ SETTLED_S = 8.0
 STUCK_S = 20.0
 """Without a commit for so long, with records to copy, a copier stands still. A transaction's timeout is as long."""
 END_TIMEOUT_S = 60.0
-SLOW_S = 8.0
+SLOW_S = 4.0
 """A run with a longer pause is kept to be looked into."""
 
 
@@ -233,8 +233,10 @@ def kills_in_turn(
         told("all are there")
 
 
-def run(client: str, seed: int, seconds: float, root: Path, kind: str = KAFKACOMPAT) -> Chaos:
-    """One run, its files below `root`."""
+def run(
+    client: str, seed: int, seconds: float, root: Path, kind: str = KAFKACOMPAT, more: Sequence[str] = ()
+) -> Chaos:
+    """One run, its files below `root`; the copiers are told `more`."""
     found = Chaos(client, seed)
     chance = random.Random(seed)
     root.mkdir(parents=True, exist_ok=True)
@@ -245,7 +247,7 @@ def run(client: str, seed: int, seconds: float, root: Path, kind: str = KAFKACOM
             cluster.create_topic(topic, PARTITIONS)
         copiers = []
         for number in range(COPIER_COUNT):
-            words = [cluster.bootstrap, "source", "target", "copiers", f"copier-{number}"]
+            words = [cluster.bootstrap, "source", "target", "copiers", f"copier-{number}", *more]
             copiers.append(CopierProcess([*COPIERS[client](), *words], root / f"copier-{number}.log"))
             stack.callback(copiers[-1].close)
         wait_until(lambda: all(each.ready.is_set() for each in copiers), "the copiers are ready", 60)
@@ -302,11 +304,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 20))
     parser.add_argument("--seconds", type=float, default=100.0)
     parser.add_argument("--log", type=Path, help="keep the files of a run that was not well here")
+    parser.add_argument("--debug", help="what librdkafka is to log, eos,broker,cgrp say")
     parser.add_argument("--out", type=Path, help="append the line here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         root = Path(folder) / "run"
-        found = run(arguments.client, arguments.seed, arguments.seconds, root, arguments.kind)
+        more = [f"debug={arguments.debug}"] if arguments.debug else []
+        found = run(arguments.client, arguments.seed, arguments.seconds, root, arguments.kind, more)
         print(found)
         if arguments.out is not None:
             with open(arguments.out, "a") as out:
