@@ -16,7 +16,7 @@ SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
 RUNS = 10 if SOAK else 1
 SECONDS = 100.0 if SOAK else 10.0
 GOES_ON_S = 5.0
-CLIENTS = ["librdkafka", "java", "franz-go"] if SOAK else ["librdkafka"]
+CLIENTS = ["librdkafka", "java"] if SOAK else ["librdkafka"]
 
 
 @pytest.mark.parametrize("number", range(RUNS))
@@ -31,5 +31,5 @@ def test_copiers_go_on_exactly_once_while_nodes_are_killed(
     measure(f"{client}: gap after the last kill", found.gap_s)
     assert found.is_well, found
     assert found.kills
-    if kind == KAFKACOMPAT:
+    if SOAK and kind == KAFKACOMPAT:
         assert found.gap_s < GOES_ON_S, found

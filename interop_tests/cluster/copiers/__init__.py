@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interop_tests.harness.java_tools import java_command
-from interop_tests.harness.programs import franz_go_program
 
 HERE = Path(__file__).resolve().parent
 
@@ -19,7 +18,5 @@ def _python(module: str) -> list[str]:
 COPIERS: dict[str, Callable[[], list[str]]] = {
     "librdkafka": lambda: _python("librdkafka"),
     "java": lambda: [*java_command(), str(HERE / "Copier.java")],
-    "franz-go": lambda: [*franz_go_program(), "copy"],
-    "aiokafka": lambda: _python("with_aiokafka"),
 }
 """By client: what bootstrap, source, target, group and transactional id are to follow."""

@@ -362,58 +362,7 @@ func transact(ctx context.Context, bootstrap, topic, group, id string) result {
 	return result{"committed": committed, "aborted": aborted, "values": values, "fenced": fmt.Sprint(fenced)}
 }
 
-const (
-	failuresMax   = 20
-	failedForGood = 3
-)
-
-// copyOn copies a topic exactly once as a member of a group, until it is killed; it says what copiers/librdkafka.py says.
-func copyOn(bootstrap, source, target, group, id string) {
-	ctx := context.Background()
-	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.TransactionalID(id), kgo.ConsumerGroup(group),
-		kgo.ClientID(id), kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.RequireStableFetchOffsets(), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.TransactionTimeout(20*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	check(err)
-	fmt.Println("ready")
-	for failures := 0; failures < failuresMax; {
-		fetches := session.PollRecords(ctx, 200)
-		for _, failure := range fetches.Errors() {
-			fmt.Println("failed", failure.Err)
-		}
-		records := fetches.Records()
-		if len(records) == 0 {
-			continue
-		}
-		if err := session.Begin(); err != nil {
-			fmt.Println("failed", err)
-			failures++
-			continue
-		}
-		promise := kgo.AbortingFirstErrPromise(session.Client())
-		for _, record := range records {
-			session.Produce(ctx, &kgo.Record{Topic: target, Partition: record.Partition, Value: record.Value}, promise.Promise())
-		}
-		err := promise.Err()
-		committed, endErr := session.End(ctx, err == nil)
-		if err != nil || endErr != nil {
-			fmt.Println("failed", err, endErr)
-		}
-		if committed {
-			failures = 0
-			fmt.Println("committed", len(records))
-		} else {
-			failures++
-		}
-	}
-	fmt.Println("ended")
-	os.Exit(failedForGood)
-}
-
 func main() {
-	if os.Args[1] == "copy" {
-		copyOn(os.Args[2], os.Args[3], os.Args[4], os.Args[5], os.Args[6])
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
 	scenario, bootstrap, topic := os.Args[1], os.Args[2], os.Args[3]
