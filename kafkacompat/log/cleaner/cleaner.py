@@ -36,6 +36,10 @@ OWN_PROCESS_BYTES = 8 << 20
 """A log that has more to be read is cleaned in a process of its own, and nowhere else: opening records takes time from the loop's
 thread, and memory that the broker must not miss. For less the process's start would cost more than it spares."""
 
+OWN_PROCESS_OFFSETS = 500_000
+"""A log that has more offsets to be read is cleaned there too: a batch of a kilobyte can unfold to millions of records. Of a
+log that was compacted before they say more than there is, which costs no more than a process's start."""
+
 
 def cleaner_limits(config: ServerConfig) -> CleanerLimits:
     """Of one thread: the buffers are shared out, and the I/O buffer is half for reading, half for writing, as in Kafka."""
@@ -279,16 +283,24 @@ class LogCleaner:
         now_ms, rests = self._monotonic_ms(), self._rests
         if not rests.may_clean(log, now_ms):
             return False
-        return rests.may_begin_process(now_ms) or not self._needs_process(log, log.segments)
+        return rests.may_begin_process(now_ms) or not self._needs_process(
+            log, log.segments, log.segments[-1].base_offset
+        )
 
-    def _needs_process(self, log: PartitionLog, segments: Sequence[Segment] | Sequence[SegmentFile]) -> bool:
+    def _needs_process(
+        self, log: PartitionLog, segments: Sequence[Segment] | Sequence[SegmentFile], end_offset: int
+    ) -> bool:
         if self._own_process_bytes is None:
             return False
         # A small one that took all memory once may hold a batch that opens to much more.
-        return self._rests.has_lost(log) or sum(each.size for each in segments) >= self._own_process_bytes
+        return (
+            self._rests.has_lost(log)
+            or end_offset - segments[0].base_offset >= OWN_PROCESS_OFFSETS
+            or sum(each.size for each in segments) >= self._own_process_bytes
+        )
 
     def _work_for(self, log: PartitionLog, job: CleaningJob) -> CleaningWork | CleaningProcess:
-        if self._needs_process(log, job.segments):
+        if self._needs_process(log, job.segments, job.segments[-1].end_offset):
             return CleaningProcess(job, self._pace_for(), self._children)
         return CleaningWork(self._disk, job, self._pace_for())
 

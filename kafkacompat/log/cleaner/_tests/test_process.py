@@ -15,6 +15,7 @@ import pytest
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log.cleaner import __main__ as process_main
+from kafkacompat.log.cleaner import cleaner as cleaner_module
 from kafkacompat.log.cleaner import process
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
@@ -246,6 +247,23 @@ def test_small_logs_are_cleaned_while_no_process_is_begun(tmp_path: Path) -> Non
     assert found.log is small
     assert not found.has_own_process
     carry_out(found, NOW_MS)
+
+
+def test_a_small_log_of_many_offsets_is_cleaned_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its batches unfold to is not known before they are opened."""
+    log = filled(tmp_path)
+    cleaner, _ = cleaner_for(log, own=True)
+    cleaner._own_process_bytes = 1 << 40
+    offsets = log.segments[-1].base_offset - log.segments[0].base_offset
+    for most, in_process in ((offsets + 1, False), (offsets, True)):
+        monkeypatch.setattr(cleaner_module, "OWN_PROCESS_OFFSETS", most)
+        cleaning = cleaner.begin(NOW_MS)
+        assert cleaning is not None
+        assert cleaning.has_own_process is in_process
+        cleaning.abandon()
+        carry_out(cleaning, NOW_MS)
 
 
 def test_another_log_of_the_name_starts_afresh(tmp_path: Path) -> None:
