@@ -18,7 +18,7 @@ from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.partitioner import murmur2, partition_of_key
 from kafkacompat.cli.settings import load_settings, parse_overrides
 from kafkacompat.config import ConfigError
-from kafkacompat.records.batch import parse_header
+from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
 
@@ -214,3 +214,14 @@ def test_progress_is_silent_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) 
     progress.update(1, 2)
     progress.finish(1, 2)
     assert stream.getvalue() == ""
+
+
+def test_a_batch_of_very_many_records_is_consumed_in_pieces() -> None:
+    count = 2 * consume.RECORDS_AT_ONCE + 1
+    batch = build_batch([Record(index, 1, None, b"v") for index in range(count)], compression=4)
+    reader = consume.Reader.__new__(consume.Reader)
+    reader._positions = {3: 10}
+    pieces = [records for _, records in reader._batches_of(3, memoryview(batch))]
+    assert [len(records) for records in pieces] == [consume.RECORDS_AT_ONCE, consume.RECORDS_AT_ONCE - 9]
+    assert [offset for records in pieces for offset, _ in records] == list(range(10, count))
+    assert reader._positions == {3: count}

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, LongHandling
+from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_response import (
@@ -20,32 +21,59 @@ from kafkacompat.wire.messages.delete_records_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.delete_records_request import DeleteRecordsRequest
 
 NO_LOW_WATERMARK = -1
+DELETED_A_STEP = 200
+Answers = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 
 def handle(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Deferred[DeleteRecordsResponse]:
-    offsets = {
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+
+    def respond(answers: Answers) -> DeleteRecordsResponse:
+        _add(topics, answers)
+        return DeleteRecordsResponse(topics=list(topics.values()))
+
+    return node.partitions.delete_records(_offsets(request), request.timeout_ms).then(respond)
+
+
+def in_steps(
+    node: Node, context: RequestContext, request: DeleteRecordsRequest
+) -> Steps[DeleteRecordsResponse]:
+    """Each step's partitions wait for their followers by themselves, all of them at once."""
+    asked = list(_offsets(request).items())
+    waits = []
+    for start in range(0, len(asked), DELETED_A_STEP):
+        yield None
+        piece = dict(asked[start : start + DELETED_A_STEP])
+        waits.append(node.partitions.delete_records(piece, request.timeout_ms))
+    topics: dict[str, DeleteRecordsTopicResult] = {}
+    for wait in waits:
+        answers = yield wait
+        _add(topics, answers)
+    return DeleteRecordsResponse(topics=list(topics.values()))
+
+
+def _offsets(request: DeleteRecordsRequest) -> dict[TopicPartition, int]:
+    return {
         TopicPartition(topic.name, one.partition_index): one.offset
         for topic in request.topics
         for one in topic.partitions
     }
 
-    def respond(answers: Mapping[TopicPartition, tuple[ErrorCode, int]]) -> DeleteRecordsResponse:
-        topics: dict[str, DeleteRecordsTopicResult] = {}
-        for (name, index), (error, low_watermark) in answers.items():
-            topic = topics.setdefault(name, DeleteRecordsTopicResult(name=name))
-            topic.partitions.append(
-                DeleteRecordsPartitionResult(
-                    partition_index=index, low_watermark=low_watermark, error_code=error
-                )
-            )
-        return DeleteRecordsResponse(topics=list(topics.values()))
 
-    return node.partitions.delete_records(offsets, request.timeout_ms).then(respond)
+def _add(topics: dict[str, DeleteRecordsTopicResult], answers: Answers) -> None:
+    for (name, index), (error, low_watermark) in answers.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = DeleteRecordsTopicResult(name=name)
+        topic.partitions.append(
+            DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=error)
+        )
 
 
 def error_response(request: DeleteRecordsRequest, code: ErrorCode, version: int) -> DeleteRecordsResponse:
@@ -65,4 +93,6 @@ def error_response(request: DeleteRecordsRequest, code: ErrorCode, version: int)
     )
 
 
-HANDLER = Handler(21, 0, 2, handle, error_response)
+HANDLER = Handler(
+    21, 0, 2, handle, error_response, long=LongHandling(partitions_asked, DELETED_A_STEP, in_steps)
+)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import NotController, Principal, RequestContext
-from kafkacompat.api.dispatch import ELEMENTS_MAX, Route, called, stand_in_for_failure
-from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.dispatch import DECODED_AT_ONCE_MAX, ELEMENTS_MAX, Route, called, stand_in_for_failure
+from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping import all_steps
@@ -26,6 +26,7 @@ from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ControllerNode
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 
 
@@ -38,8 +39,15 @@ class _Unopenable(Exception):
 def handle(
     node: ControllerNode, context: RequestContext, request: EnvelopeRequest
 ) -> EnvelopeResponse | Deferred[EnvelopeResponse]:
+    return all_steps(in_steps(node, context, request))
+
+
+def in_steps(
+    node: ControllerNode, context: RequestContext, request: EnvelopeRequest
+) -> Steps[EnvelopeResponse | Deferred[EnvelopeResponse]]:
+    """The inner request is decoded in steps when it is large."""
     try:
-        route, inner, message = _open(context, request)
+        route, inner, message = yield from _open(context, request)
     except _Unopenable as problem:
         return EnvelopeResponse(response_data=None, error_code=problem.code)
 
@@ -69,7 +77,7 @@ def handle(
     return response
 
 
-def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, RequestContext, Any]:
+def _open(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[Route, RequestContext, Any]]:
     """How the inner request is served, who sent it, and the request itself."""
     try:
         principal = decode_principal(request.request_principal or b"")
@@ -90,7 +98,7 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, Req
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION)
     route = _route(header.api_key, header.api_version)
     try:
-        message = _decoded(route, frame, header.body_offset)
+        message = yield from _decoded(route, frame, header.body_offset)
     except WireError:
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION) from None
     inner = RequestContext(
@@ -107,11 +115,11 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[Route, Req
     return route, inner, message
 
 
-def _decoded(route: Route, frame: bytes, position: int) -> Any:
+def _decoded(route: Route, frame: bytes, position: int) -> Steps[Any]:
     if len(frame) <= route.decoded_at_once_max:
         return route.decode(frame, position)[0]
-    steps = steps_decoder(request_class(route.key), route.version)(frame, position, ELEMENTS_MAX)
-    return all_steps(steps)[0]
+    decoded = yield from steps_decoder(request_class(route.key), route.version)(frame, position, ELEMENTS_MAX)
+    return decoded[0]
 
 
 def _is_elsewhere(answer: Any) -> bool:
@@ -139,4 +147,15 @@ def _route(key: int, version: int) -> Route:
     return Route(key, version, CONTROLLER_APIS)
 
 
-HANDLER = Handler(58, 0, 0, handle, top_level_error(EnvelopeResponse))
+def _size(node: ControllerNode, request: EnvelopeRequest) -> int:
+    return len(request.request_data)
+
+
+HANDLER = Handler(
+    58,
+    0,
+    0,
+    handle,
+    top_level_error(EnvelopeResponse),
+    long=LongHandling(_size, DECODED_AT_ONCE_MAX, in_steps),
+)

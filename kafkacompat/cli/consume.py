@@ -6,6 +6,7 @@ import argparse
 import datetime
 import sys
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TypeAlias
 
 from kafkacompat.cli.client import Cluster, add_bootstrap, check
@@ -102,6 +103,9 @@ def starting_timestamp(arguments: argparse.Namespace) -> int:
         return int(datetime.datetime.fromisoformat(arguments.since).timestamp() * 1000)
     except ValueError as error:
         raise CommandFailed(f"--since takes an ISO time or milliseconds, not {arguments.since!r}") from error
+
+
+RECORDS_AT_ONCE = 1000
 
 
 class Reader:
@@ -201,8 +205,9 @@ class Reader:
                 raise BatchCorrupt("the batch's checksum does not fit its bytes")
             if not header.is_control:
                 position = self._positions[partition]
-                records = [each for each in records_of(batch, header) if each[0] >= position]
-                if records:
+                wanted = (each for each in records_of(batch, header) if each[0] >= position)
+                # A batch of a kilobyte can unfold to millions of records.
+                while records := list(islice(wanted, RECORDS_AT_ONCE)):
                     self._positions[partition] = records[-1][0] + 1
                     yield partition, records
             self._positions[partition] = max(self._positions[partition], header.last_offset + 1)

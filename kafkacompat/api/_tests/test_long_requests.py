@@ -6,18 +6,30 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api import envelope
 from kafkacompat.api._tests.world import Api
+from kafkacompat.api.delete_records import DELETED_A_STEP
+from kafkacompat.api.dispatch import Route
 from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.stepping import all_steps
+from kafkacompat.wire.codec import encode
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError
+from kafkacompat.wire.headers import parse_request_header, request_header_bytes
+from kafkacompat.wire.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kafkacompat.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
 from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -46,6 +58,17 @@ def in_steps(api: Api, request: Any, version: int) -> tuple[Any, int]:
         timer.callback()
         steps += 1
     return api.decoded(reply.reply.result(), type(request).API_KEY, version), steps
+
+
+def pausing(steps: Any, pauses: list[None]) -> Any:
+    """The same steps; each pause is noted."""
+    while True:
+        try:
+            pause = next(steps)
+        except StopIteration as end:
+            return end.value
+        pauses.append(pause)
+        yield pause
 
 
 def lookups(count: int) -> ListOffsetsRequest:
@@ -117,6 +140,36 @@ def test_an_unknown_type_refuses_the_whole_of_a_long_request() -> None:
     resources.append(DescribeConfigsResource(resource_type=77, resource_name="x"))
     response = api.call(DescribeConfigsRequest(resources=resources), 4)
     assert [result.error_code for result in response.results] == [ErrorCode.INVALID_REQUEST] * 41
+
+
+def test_records_of_many_partitions_are_deleted_in_steps() -> None:
+    api = stepping_api(topic_image("t", 300))
+    for _ in range(3):
+        api.world.produce()
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(400)]
+    partitions[0].offset = 2
+    topic = DeleteRecordsTopic(name="t", partitions=partitions)
+    response, steps = in_steps(api, DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    assert steps >= 400 // DELETED_A_STEP
+    (answered,) = response.topics
+    told = sorted(answered.partitions, key=lambda one: one.partition_index)
+    assert [one.partition_index for one in told] == list(range(400))
+    assert told[0].low_watermark == 2
+    codes = [one.error_code for one in told]
+    assert codes == [0] * 300 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 100
+
+
+def test_the_request_in_an_envelope_is_decoded_in_steps() -> None:
+    names = [MetadataRequestTopic(name=f"a topic of some name {index}") for index in range(20_000)]
+    frame = request_header_bytes(3, 9, 7, "client") + encode(MetadataRequest(topics=names), 9)
+    steps = envelope._decoded(Route(3, 9), bytes(frame), parse_request_header(memoryview(frame)).body_offset)
+    pauses: list[None] = []
+
+    assert all_steps(pausing(steps, pauses)).topics == names
+    assert len(pauses) >= 4
+    assert envelope.HANDLER.long is not None
+    wrapping = EnvelopeRequest(request_data=bytes(frame))
+    assert envelope.HANDLER.long.size(None, wrapping) > envelope.HANDLER.long.at_once
 
 
 def test_what_one_step_decodes_is_answered_at_once() -> None:
