@@ -124,6 +124,8 @@ class PartitionWriter(Protocol):
         ...
 
 
+UNBOUNDED = 1 << 62
+"""Bytes."""
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

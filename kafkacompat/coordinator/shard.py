@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import (
+    UNBOUNDED,
     CoordinatorResult,
     InTransaction,
     Machine,
@@ -272,10 +273,17 @@ class Shard:
         """(error, first offset, end offset)."""
         encode = self.machine.encode
         entries = []
+        left = self.batch_bytes_max()
         for index, record in enumerate(records):
             key, value = encode(record)
             entries.append(Record(index, now_ms, key, value))
-        if owner is None:
+            left -= len(key) + (0 if value is None else len(value))
+            if left < 0:
+                break
+        error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
+        if left < 0:
+            pass  # the log would say so of the whole batch
+        elif owner is None:
             batch = build_batch(entries, compression=self._compression)
             error, last_offset = self._writer.append(self.partition, batch)
         else:
@@ -296,6 +304,11 @@ class Shard:
                 error.name,
             )
         return error, last_offset - len(records) + 1, last_offset + 1
+
+    def batch_bytes_max(self) -> int:
+        """What keys and values of one operation's records may take; more are refused. No bound where they are compressed."""
+        log = None if self._compression else self._writer.log(self.partition)
+        return UNBOUNDED if log is None else log.config.max_message_bytes
 
     def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:
         self._uncommitted = pending

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat.api.context import ProduceResult, RequestContext
+from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,
     BrokerImage,
@@ -104,6 +105,7 @@ class MemoryLog:
         return Verification(epoch, first_sequence, bumps_epochs, now_ms)
 
     def __init__(self) -> None:
+        self.config = LogConfig()
         self.batches: list[bytes] = []
         self.log_start_offset = 0
         self.log_end_offset = 0
@@ -156,6 +158,8 @@ class Partitions:
         if self.refusal is not None:
             return ProduceResult(self.refusal)
         log = self.logs.setdefault(partition, MemoryLog())
+        if len(records) > log.config.max_message_bytes:
+            return ProduceResult(ErrorCode.MESSAGE_TOO_LARGE)
         last_offset = log.append(records)
         if not self.held:
             log.high_watermark = log.log_end_offset

@@ -23,8 +23,10 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import World, context, topic_image
+from kafkacompat.group import commit as group_commit
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.records import CommittedOffset, OffsetRecord
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -236,15 +238,17 @@ def test_f21_topic_ids() -> None:
         OffsetFetchRequestTopics(topic_id=ids["t"], partition_indexes=[0]),
         OffsetFetchRequestTopics(topic_id=b"?" * 16, partition_indexes=[3]),
     ]
-    groups = [
-        OffsetFetchRequestGroup(group_id="g", topics=asked),
-        OffsetFetchRequestGroup(group_id="g", topics=None),
+    # A group named twice is answered once, so the second question is a request of its own.
+    answers = [
+        world.call(
+            FETCH, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)]), 10
+        )
+        for topics in (asked, None)
     ]
-    answer = world.call(FETCH, OffsetFetchRequest(groups=groups), 10)
-    known, unknown = answer.groups[0].topics
+    known, unknown = answers[0].groups[0].topics
     assert (known.topic_id, known.name, known.partitions[0].committed_offset) == (ids["t"], "", 5)
     assert (unknown.topic_id, unknown.partitions[0].error_code) == (b"?" * 16, E.UNKNOWN_TOPIC_ID)
-    assert {each.topic_id: each.partitions[0].committed_offset for each in answer.groups[1].topics} == {
+    assert {each.topic_id: each.partitions[0].committed_offset for each in answers[1].groups[0].topics} == {
         ids["t"]: 5,
         ids["u"]: 6,
     }
@@ -417,3 +421,72 @@ def test_offsets_expire_by_the_state_of_their_group() -> None:
     assert listed(world) == []
     world.restart()
     assert listed(world) == []
+
+
+def many_offsets(count: int, metadata: str = "") -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata=metadata)
+        for index in range(count)
+    ]
+    return OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)],
+    )
+
+
+def test_more_offsets_than_a_batch_can_hold_are_refused_before_records_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    made = []
+
+    def counted(*arguments: Any) -> CommittedOffset:
+        made.append(1)
+        return CommittedOffset(*arguments)
+
+    monkeypatch.setattr(group_commit, "CommittedOffset", counted)
+
+    def codes(request: OffsetCommitRequest) -> set[int]:
+        answer = world.coordinator.offset_commit(request, context(8)).result()
+        return {one.error_code for topic in answer.topics for one in topic.partitions}
+
+    assert codes(many_offsets(50_000)) == {E.UNKNOWN_SERVER_ERROR}
+    assert not made
+    assert not world.log().batches
+    # Those who may not commit hear of that.
+    stranger = many_offsets(50_000)
+    stranger.generation_id_or_member_epoch = 3
+    assert codes(stranger) <= {E.GROUP_ID_NOT_FOUND, E.ILLEGAL_GENERATION}
+    assert codes(many_offsets(5000)) == {E.NONE}
+    assert len(made) == 5000
+    # What is refused for its metadata takes no room.
+    assert codes(many_offsets(30_000, "m" * 5000)) == {E.OFFSET_METADATA_TOO_LARGE}
+
+
+def test_the_least_size_of_an_offset_is_one_that_it_can_have() -> None:
+    world = World()
+    assert commit(world, 7) == E.NONE
+    machine = next(iter(world.coordinator._shards.started())).machine
+    value = CommittedOffset(1, -1, "", 5, -1, bytes(16))
+    key, encoded = machine.encode(OffsetRecord("g", "t", 0, value))
+    assert encoded is not None
+    assert len(key) + len(encoded) >= group_commit.RECORD_BYTES_MIN + 2
+
+
+def test_encoding_ends_where_the_batch_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    monkeypatch.setattr(group_commit, "MAY_FIT", 1 << 30)
+    assert commit(world, 7) == E.NONE
+    shard = next(iter(world.coordinator._shards.started()))
+    encoded = []
+    encode = type(shard.machine).encode
+
+    def counted(machine: Any, record: Any) -> Any:
+        encoded.append(1)
+        return encode(machine, record)
+
+    monkeypatch.setattr(type(shard.machine), "encode", counted)
+    answer = world.coordinator.offset_commit(many_offsets(50_000), context(8)).result()
+    assert answer.topics[0].partitions[0].error_code == E.UNKNOWN_SERVER_ERROR
+    assert len(encoded) < 30_000
