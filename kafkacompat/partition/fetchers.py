@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
 from kafkacompat.partition.followers import Followed, FollowerFetches
-from kafkacompat.partition.following import has_nothing_below, take_earliest, take_latest
+from kafkacompat.partition.following import parts_below_start, take_earliest, take_latest
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -258,7 +258,7 @@ class Fetcher:
         end = core.log.log_end_offset
         try:
             if timestamp == LATEST:
-                followed.begins_anew = followed.begins_anew or has_nothing_below(core.log, offset)
+                followed.begins_anew = followed.begins_anew or parts_below_start(core.log, offset)
                 if followed.begins_anew or not take_latest(core, offset):
                     return False
             else:

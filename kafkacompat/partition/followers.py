@@ -16,7 +16,7 @@ from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.partition.following import (
     append_fetched,
     divergence,
-    has_nothing_below,
+    parts_below_start,
     take_watermarks,
     truncate_to_divergence,
 )
@@ -322,7 +322,7 @@ class FollowerFetches:
             return False
         log = followed.core.log
         offset = divergence(log, diverging)
-        if has_nothing_below(log, offset):
+        if parts_below_start(log, offset):
             followed.begins_anew = True
             outcome.notes.append(
                 f"{followed.name}: parts from the leader's log at {offset}, below its start {log.log_start_offset}"

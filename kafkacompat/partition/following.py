@@ -93,12 +93,13 @@ def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
     )
 
 
-def has_nothing_below(log: Log, offset: int) -> bool:
-    """Whether nothing of the log would be left below an offset where it parts from the leader's.
+def parts_below_start(log: Log, offset: int) -> bool:
+    """Whether the log parts from the leader's below its own start.
 
-    It then begins anew at the leader's start: in sync from that offset on it would lack what the leader has below.
+    It then begins anew where the leader's does: in sync from that offset on it would lack what the leader has below. One that
+    parts at its start is truncated like any other: all below was committed and deleted, and no offset of it may be given again.
     """
-    return offset <= log.log_start_offset > 0
+    return offset < log.log_start_offset
 
 
 def take_latest(core: Copy, leader_end: int) -> bool:

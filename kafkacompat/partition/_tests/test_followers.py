@@ -214,6 +214,31 @@ def test_where_histories_part_is_decided_as_in_kafka(
     assert diverging(log_epochs, epoch, end) == left
 
 
+def test_a_log_that_parts_at_its_start_ends_there_and_not_at_the_leaders_start() -> None:
+    """Its leader deleted records before it lost the leadership: all of them were committed, and no offset may be given again."""
+    (core,), fetches = followed()
+    for offset in range(4):
+        core.log.append_as_follower(batch(offset), 0)
+    core.log.set_high_watermark(3)
+    core.log.increment_log_start_offset(3)
+    fetches.build(0)
+    outcome = fetches.take(answer(core, diverging_epoch=EpochEndOffset(epoch=0, end_offset=3)), 0)
+    assert outcome.out_of_range == []
+    assert (core.log.log_start_offset, core.log.log_end_offset, core.log.high_watermark) == (3, 3, 3)
+
+
+def test_a_log_that_parts_below_its_start_begins_where_the_leader_does() -> None:
+    (core,), fetches = followed()
+    for offset in range(4):
+        core.log.append_as_follower(batch(offset), 0)
+    core.log.set_high_watermark(3)
+    core.log.increment_log_start_offset(3)
+    fetches.build(0)
+    outcome = fetches.take(answer(core, diverging_epoch=EpochEndOffset(epoch=0, end_offset=2)), 0)
+    assert [each.core for each in outcome.out_of_range] == [core]
+    assert core.log.log_end_offset == 4, "until the leader's start is known"
+
+
 def test_a_divergence_that_changes_nothing_is_not_asked_about_at_once() -> None:
     (core,), fetches = followed()
     core.log.append_as_follower(batch(0), 0)
