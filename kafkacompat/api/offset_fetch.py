@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
@@ -28,11 +28,14 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.stepping import Steps
 
 KEY = 9
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
+AT_ONCE = 1000
+"""Partitions."""
 
 Unknown = list[list[OffsetFetchResponseTopics]]
 """By group: topics whose id nobody knows, answered here."""
@@ -52,6 +55,18 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     if version < FIRST_BATCHED_VERSION:
         return answer.then(lambda response: _single(response.groups[0], groups[0], version))
     return answer.then(lambda response: _named(response, groups, unknown, image, by_id))
+
+
+def in_steps(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Steps[Deferred[Any]]:
+    """The coordinator has steps of its own; so the answer is encoded in steps as well."""
+    yield None
+    return offset_fetch(node, context, request)
+
+
+def _size(node: Node, request: OffsetFetchRequest) -> int:
+    """Partitions that are named. Of a request few bytes are as many numbers, so that it is not large itself."""
+    asked = [request.topics, *(group.topics for group in request.groups)]
+    return sum([len(topic.partition_indexes) for topics in asked for topic in topics or ()])
 
 
 def _drop_repeats(group: OffsetFetchRequestGroup, by_id: bool) -> None:
@@ -183,5 +198,10 @@ def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) 
 
 
 HANDLER = Handler(
-    key=KEY, min_version=1, max_version=10, function=offset_fetch, error_response=_error_response
+    key=KEY,
+    min_version=1,
+    max_version=10,
+    function=offset_fetch,
+    error_response=_error_response,
+    long=LongHandling(_size, AT_ONCE, in_steps),
 )

@@ -22,7 +22,7 @@ from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
-from kafkacompat.group.commit import commit_offsets, fetch_offsets
+from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
 from kafkacompat.group.describe import describe_group, list_groups
 from kafkacompat.group.environment import GroupResult, GroupSettings
 from kafkacompat.group.heartbeat import heartbeat
@@ -275,7 +275,9 @@ class GroupCoordinator:
 
         try:
             shard = self._shard(group.group_id, may_be_empty=True)
-            answer = shard.read(lambda: fetch_offsets(_machine(shard), group, require_stable))
+            answer = shard.read(lambda: see_offsets(_machine(shard), group, require_stable)).and_then(
+                lambda seen: self._steps.value("telling the offsets of a group", tell_offsets(seen, group))
+            )
         except Refused as refusal:
             return Deferred.of(refused(refusal))
         return or_refused(answer, refused)

@@ -7,14 +7,16 @@ little each time and says what that has cost, in microseconds by estimate; betwe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Timers
 
+T = TypeVar("T")
 Work = Iterator[int]
 
 TURN_COST = 4_000
@@ -44,6 +46,21 @@ class Steps:
         """As `start`, with its first turn at once."""
         if self._turn_of(what, work):
             self.start(what, work)
+
+    def value(self, what: str, work: Generator[int, None, T]) -> Deferred[T]:
+        """What the work gives, its first turn at once. A failure is the waiter's, and not reported."""
+        given: Deferred[T] = Deferred()
+
+        def carried_on() -> Work:
+            try:
+                value = yield from work
+            except Exception as error:
+                given.fail(error)
+            else:
+                given.resolve(value)
+
+        self.start_now(what, carried_on())
+        return given
 
     def finish(self) -> None:
         """Do all that is left at once, in the order in which it began."""

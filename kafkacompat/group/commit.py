@@ -7,7 +7,7 @@ the parts that concern classic groups.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.coordinator.core import UNBOUNDED, CoordinatorResult, Refused, client_error
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
@@ -32,7 +32,7 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Generator, Mapping, Sequence
 
     from kafkacompat.group.machine import GroupMachine
     from kafkacompat.ids import Uuid
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest
     from kafkacompat.wire.messages.offset_fetch_request import (
         OffsetFetchRequestGroup,
-        OffsetFetchRequestTopics,
     )
 
 _S = ClassicGroupState
 RECORD_BYTES_MIN = 34
 """Of an offset's key and value, without the names and the metadata."""
+TOLD_A_STEP = 500
+TOLD_COST = 3
+"""Of one partition, in microseconds."""
 MAY_FIT = 1000
 """Offsets of a request whose size nobody looks at beforehand."""
 
@@ -157,10 +159,18 @@ def _validate_commit_elsewhere(
         raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def fetch_offsets(
-    machine: GroupMachine, request: OffsetFetchRequestGroup, require_stable: bool
-) -> OffsetFetchResponseGroup:
-    """`request.topics` None asks for all. A partition without an offset answers -1 and no error. Raises Refused."""
+class SeenOffsets(NamedTuple):
+    """What a fetch is answered from: the group's offsets as they are at one moment, by topic."""
+
+    offsets: Mapping[str, Mapping[int, CommittedOffset]]
+    pending: Mapping[str, Container[int]]
+    """Partitions with offsets in open transactions, where these are asked for."""
+    deleting: Mapping[str, Mapping[Uuid, int]]
+    """As in the machine."""
+
+
+def see_offsets(machine: GroupMachine, request: OffsetFetchRequestGroup, require_stable: bool) -> SeenOffsets:
+    """Copies, so that they may be told later. Raises Refused."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
     if group is not None and group.state is _S.DEAD:
@@ -169,31 +179,36 @@ def fetch_offsets(
         )  # it is being deleted, or this is no coordinator any more
     known = group is not None or group_id in machine.carried
     offsets = machine.offsets.of_group(group_id) if known else {}
-    topics = []
+    names = offsets if request.topics is None else [asked.name for asked in request.topics]
+    return SeenOffsets(
+        {name: dict(offsets[name]) for name in names if name in offsets},
+        machine.offsets.pending_of_group(group_id) if require_stable else {},
+        {name: dict(ids) for name, ids in machine.deleting.items()},
+    )
+
+
+def tell_offsets(
+    seen: SeenOffsets, request: OffsetFetchRequestGroup
+) -> Generator[int, None, OffsetFetchResponseGroup]:
+    """In steps that say their cost. `request.topics` None asks for all; a partition without an offset answers -1 and no error."""
+    topics: list[OffsetFetchResponseTopics] = []
+    told = 0
+    asked: Sequence[tuple[str, Uuid, Sequence[int]]]
     if request.topics is None:
-        for topic, partitions in offsets.items():
-            answers = [
-                _fetched(machine, group_id, topic, each, partitions, require_stable) for each in partitions
-            ]
-            topics.append(OffsetFetchResponseTopics(name=topic, partitions=answers))
+        asked = [(name, ZERO_UUID, list(partitions)) for name, partitions in seen.offsets.items()]
     else:
-        for asked in request.topics:
-            partitions = offsets.get(asked.name, {})
-            answers = [
-                _fetched(
-                    machine,
-                    group_id,
-                    asked.name,
-                    each,
-                    _of_same_topic(asked, each, partitions),
-                    require_stable,
-                )
-                for each in asked.partition_indexes
-            ]
-            topics.append(
-                OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=answers)
-            )
-    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+        asked = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+    for name, topic_id, indexes in asked:
+        answers: list[OffsetFetchResponsePartitions] = []
+        for start in range(0, len(indexes), TOLD_A_STEP):
+            if told >= TOLD_A_STEP:
+                yield told * TOLD_COST
+                told = 0
+            some = indexes[start : start + TOLD_A_STEP]
+            told += len(some)
+            answers += [_fetched(seen, name, topic_id, each) for each in some]
+        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=answers))
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
 def is_gone(stored: CommittedOffset, deleted: Mapping[Uuid, int]) -> bool:
@@ -202,25 +217,8 @@ def is_gone(stored: CommittedOffset, deleted: Mapping[Uuid, int]) -> bool:
     return stored.record_offset < before
 
 
-def _of_same_topic(
-    asked: OffsetFetchRequestTopics, partition: int, partitions: dict[int, CommittedOffset]
-) -> dict[int, CommittedOffset]:
-    """Offsets of a former topic of the same name do not count."""
-    stored = partitions.get(partition)
-    if stored is None or ZERO_UUID in (stored.topic_id, asked.topic_id) or stored.topic_id == asked.topic_id:
-        return partitions
-    return {}
-
-
-def _fetched(
-    machine: GroupMachine,
-    group_id: str,
-    topic: str,
-    partition: int,
-    partitions: dict[int, CommittedOffset],
-    require_stable: bool,
-) -> OffsetFetchResponsePartitions:
-    if require_stable and machine.offsets.is_pending(group_id, topic, partition):
+def _fetched(seen: SeenOffsets, topic: str, topic_id: Uuid, partition: int) -> OffsetFetchResponsePartitions:
+    if partition in seen.pending.get(topic, ()):
         return OffsetFetchResponsePartitions(
             partition_index=partition,
             committed_offset=-1,
@@ -228,8 +226,10 @@ def _fetched(
             metadata="",
             error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
-    stored = partitions.get(partition)
-    if stored is None or (topic in machine.deleting and is_gone(stored, machine.deleting[topic])):
+    stored = seen.offsets.get(topic, {}).get(partition)
+    if stored is not None and ZERO_UUID not in (stored.topic_id, topic_id) and stored.topic_id != topic_id:
+        stored = None  # of a former topic of the same name
+    if stored is None or (topic in seen.deleting and is_gone(stored, seen.deleting[topic])):
         return OffsetFetchResponsePartitions(
             partition_index=partition, committed_offset=-1, committed_leader_epoch=-1, metadata=""
         )

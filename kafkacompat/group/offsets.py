@@ -77,6 +77,14 @@ class OffsetStore:
             if producer_id in self._pending
         )
 
+    def pending_of_group(self, group_id: str) -> dict[str, set[int]]:
+        """Topic -> partitions with offsets in open transactions."""
+        pending: dict[str, set[int]] = {}
+        for producer_id in self._open_transactions.get(group_id, ()):
+            for topic, partitions in self._pending.get(producer_id, {}).get(group_id, {}).items():
+                pending.setdefault(topic, set()).update(partitions)
+        return pending
+
     def places(self, group_id: str) -> Iterator[tuple[str, int]]:
         """(topic, partition) of everything committed. It may change between two of them."""
         yield from _places(self._committed, group_id)

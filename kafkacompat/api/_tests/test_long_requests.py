@@ -12,6 +12,7 @@ from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.dispatch import Route
 from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.stepping import all_steps
@@ -36,6 +37,17 @@ from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsTopic,
 )
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from kafkacompat.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kafkacompat.wire.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 
 
 def stepping_api(*topics: Any, elements_max: int = 100_000) -> Api:
@@ -157,6 +169,26 @@ def test_records_of_many_partitions_are_deleted_in_steps() -> None:
     assert told[0].low_watermark == 2
     codes = [one.error_code for one in told]
     assert codes == [0] * 300 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 100
+
+
+def test_offsets_of_many_partitions_are_encoded_in_steps() -> None:
+    api = stepping_api(topic_image("t"))
+    answered = OffsetFetchResponseTopics(
+        name="t", partitions=[OffsetFetchResponsePartitions(partition_index=index) for index in range(9000)]
+    )
+    group = OffsetFetchResponseGroup(group_id="g", topics=[answered])
+
+    class Groups:
+        def offset_fetch(self, request: Any, context: Any) -> Deferred[Any]:
+            assert request.groups[0].topics[0].partition_indexes == list(range(9000))
+            return Deferred.of(OffsetFetchResponse(groups=[group]))
+
+    api.node.groups = Groups()  # type: ignore[assignment]
+    topic = OffsetFetchRequestTopics(name="t", partition_indexes=list(range(9000)))
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])
+    response, steps = in_steps(api, asked, 8)
+    assert response.groups == [group]
+    assert steps >= 9000 // STEP_ELEMENTS
 
 
 def test_the_request_in_an_envelope_is_decoded_in_steps() -> None:

@@ -24,6 +24,7 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import World, context, topic_image
+from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.group import commit as group_commit
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.records import CommittedOffset, OffsetRecord
@@ -490,3 +491,23 @@ def test_encoding_ends_where_the_batch_is_too_large(monkeypatch: pytest.MonkeyPa
     answer = world.coordinator.offset_commit(many_offsets(50_000), context(8)).result()
     assert answer.topics[0].partitions[0].error_code == E.UNKNOWN_SERVER_ERROR
     assert len(encoded) < 30_000
+
+
+def test_offsets_of_many_partitions_are_told_in_steps_as_they_were_at_one_moment() -> None:
+    world = World()
+    world.coordinator.offset_commit(many_offsets(10_000), context(8)).result()
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(10_001)))]
+    for asked in (topics, None):
+        groups = [OffsetFetchRequestGroup(group_id="g", topics=asked)]
+        before = world.coordinator._steps.turns
+        answer = world.coordinator.offset_fetch(OffsetFetchRequest(groups=groups), context(9))
+        assert not answer.done
+        assert commit(world, 77) == E.NONE
+        while world.time.step():
+            pass
+        (topic,) = answer.result().groups[0].topics
+        told = [one.committed_offset for one in topic.partitions]
+        first = 5 if asked is topics else 77
+        assert told[:10_000] == [first] + [5] * 9_999
+        assert told[10_000:] == ([-1] if asked is topics else [])
+        assert world.coordinator._steps.turns - before >= 10_000 * group_commit.TOLD_COST // TURN_COST
