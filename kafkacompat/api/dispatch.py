@@ -156,8 +156,18 @@ class ApiDispatcher:
         except StopIteration as end:
             return self._handle(connection, header, route, end.value[0])
         reply: Deferred[Reply | None] = Deferred()
+        connection_id = connection.connection_id
+        is_gone = False
+
+        def gone() -> None:
+            nonlocal is_gone
+            is_gone = True
+
+        reply.when_abandoned = gone
+        self._parked[connection_id] = reply
 
         def decoded(done: Deferred[tuple[Any, int]]) -> None:
+            self._parked.pop(connection_id, None)
             try:
                 answer = self._handle(connection, header, route, done.result()[0], is_large=True)
             except Exception as error:
@@ -167,6 +177,8 @@ class ApiDispatcher:
                 reply.resolve(answer)
                 return
             answer.reply.on_done(passed_on)
+            if is_gone:
+                self._let_go(connection_id)
 
         def passed_on(done: Deferred[Reply | None]) -> None:
             try:
@@ -223,11 +235,14 @@ class ApiDispatcher:
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
         """A fetch that waits is let go; whatever changes state goes on, and fetch sessions outlive connections."""
-        parked = self._parked.pop(connection.connection_id, None)
-        if parked is not None:
-            parked.abandon()
+        self._let_go(connection.connection_id)
         if self._when_closed is not None:
             self._when_closed(connection.connection_id)
+
+    def _let_go(self, connection_id: int) -> None:
+        parked = self._parked.pop(connection_id, None)
+        if parked is not None:
+            parked.abandon()
 
     def call(self, context: RequestContext, request: Message) -> Deferred[Message]:
         """A request of this node's own to the handlers of this table, without bytes.

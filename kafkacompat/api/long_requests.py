@@ -53,16 +53,24 @@ class EncodedAnswer:
 class LongAnswer(Deferred[Any]):
     """Of a request in steps. When nobody wants it any more, what its steps wait for is told."""
 
-    __slots__ = ("waits_for",)
+    __slots__ = ("_is_abandoned", "_waits_for")
 
     def __init__(self) -> None:
         super().__init__()
-        self.waits_for: Deferred[Any] | None = None
+        self._waits_for: Deferred[Any] | None = None
+        self._is_abandoned = False
         self.when_abandoned = self._tell
 
+    def wait_for(self, answer: Deferred[Any] | None) -> None:
+        """Of which the steps make this one's value; None when it is there."""
+        self._waits_for = answer
+        if answer is not None and self._is_abandoned:
+            answer.abandon()
+
     def _tell(self) -> None:
-        if self.waits_for is not None:
-            self.waits_for.abandon()
+        self._is_abandoned = True
+        if self._waits_for is not None:
+            self._waits_for.abandon()
 
 
 def partitions_asked(node: Any, request: Any) -> int:
@@ -78,7 +86,7 @@ def answer_in_steps(
     steps = _handled(answer, route, node, context, request)
 
     def done(given: Deferred[Any]) -> None:
-        answer.waits_for = None
+        answer.wait_for(None)
         try:
             value = given.result()
         except Exception as error:
@@ -101,9 +109,9 @@ def _handled(
     else:
         answer = route.function(node, context, request)
     if isinstance(answer, Deferred):
-        later.waits_for = answer
+        later.wait_for(answer)
         answer = yield answer
-        later.waits_for = None
+        later.wait_for(None)
     if isinstance(answer, NoResponse):
         return answer
     return (yield from encoded_in_steps(route, answer))

@@ -69,17 +69,25 @@ def _append(
     several: bool,
     verdicts: Verdicts | None,
 ) -> Answer:
+    opens_first = False
     if not several and verdicts is None and topics and request.acks in ACKS:
-        answer = _append_only(node, context, request, topics[0])
-        if answer is not None:
-            return answer
-    return Appending(node, context, request, topics, several, verdicts).run()
+        try:
+            answer = _append_only(node, context, request, topics[0])
+        except TooMuchAtOnce:
+            opens_first = True
+        else:
+            if answer is not None:
+                return answer
+    return Appending(node, context, request, topics, several, verdicts, opens_first).run()
 
 
 def _append_only(
     node: Node, context: RequestContext, request: ProduceRequest, topic: TopicProduceData
 ) -> Answer | None:
-    """What most requests are: one batch, taken at once. None when it is anything else, of which nothing is done yet."""
+    """What most requests are: one batch, taken at once. None when it is anything else, of which nothing is done yet.
+
+    Raises TooMuchAtOnce, with nothing done either.
+    """
     version = context.api_version
     acks = request.acks
     name = name_of(node, topic, version)
@@ -89,17 +97,14 @@ def _append_only(
     if one.records is None:
         return None
     partition = TopicPartition(name, one.index)
-    try:
-        result = node.partitions.append(
-            partition,
-            one.records,
-            acks,
-            version,
-            context.client_id == ADMIN_CLIENT_ID,
-            allowance=Allowance(),
-        )
-    except TooMuchAtOnce:
-        return None
+    result = node.partitions.append(
+        partition,
+        one.records,
+        acks,
+        version,
+        context.client_id == ADMIN_CLIENT_ID,
+        allowance=Allowance(),
+    )
     answer, leader = answer_of(one.index, result, version)
     if acks == 0:
         return NoResponse.SILENT if result.error is ErrorCode.NONE else NoResponse.CLOSE

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 PARTITION_UNITS = 16
 """What a partition takes of the loop beside its records, in the units of Allowance."""
-Place: TypeAlias = "tuple[str | None, PartitionProduceData, list[PartitionProduceResponse]]"
-"""A topic's name where it is known, one of its partitions, and where the answer goes."""
+Place: TypeAlias = "tuple[TopicProduceData, PartitionProduceData, list[PartitionProduceResponse]]"
+"""A topic, one of its partitions, and where the answer goes."""
 
 
 class Appending:
@@ -66,6 +66,7 @@ class Appending:
         "_leaders",
         "_left",
         "_node",
+        "_opens_first",
         "_request",
         "_responses",
         "_several",
@@ -81,7 +82,10 @@ class Appending:
         topics: list[TopicProduceData],
         several: bool,
         verdicts: Verdicts | None,
+        opens_first: bool = False,
     ) -> None:
+        """`opens_first`: the first partition's records are known to be too much at once."""
+        self._opens_first = opens_first
         self._node = node
         self._context = context
         self._request = request
@@ -111,15 +115,13 @@ class Appending:
         return self._answer
 
     def _partitions(self, topics: list[TopicProduceData]) -> Iterator[Place]:
-        version = self._context.api_version
         for topic in topics:
-            name = name_of(self._node, topic, version)
             answers: list[PartitionProduceResponse] = []
             self._responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
             for one in topic.partition_data:
-                yield name, one, answers
+                yield topic, one, answers
 
     def _portion(self) -> Deferred[Any] | None:
         """Until the end, None, or until the loop must be given back: the next one is due when that is done."""
@@ -137,6 +139,10 @@ class Appending:
 
     def _walk(self) -> Deferred[Any] | None:
         allowance = Allowance()
+        version = self._context.api_version
+        # Once in a portion: a name may have come to stand for another topic since the last one.
+        known: TopicProduceData | None = None
+        name: str | None = None
         while True:
             if self._checked is not None:
                 place, records = self._checked
@@ -146,7 +152,9 @@ class Appending:
                 if following is None:
                     return None
                 place, records = following, following[1].records
-            name, one, answers = place
+            topic, one, answers = place
+            if topic is not known:
+                known, name = topic, name_of(self._node, topic, version)
             if allowance.units <= 0:
                 self._checked = place, records
                 return self._node.partitions.pause(records)
@@ -155,11 +163,15 @@ class Appending:
                 self._add(answers, one.index, ProduceResult(ErrorCode.UNKNOWN_TOPIC_ID), None)
                 continue
             partition = TopicPartition(name, one.index)
+            if self._opens_first:
+                self._opens_first = False
+                self._checked = place, records
+                return self._node.partitions.validate(partition, records, version)
             try:
                 result = self._append_one(partition, one.records, records, allowance)
             except TooMuchAtOnce:
                 self._checked = place, records
-                return self._node.partitions.validate(partition, records, self._context.api_version)
+                return self._node.partitions.validate(partition, records, version)
             self._add(answers, one.index, result, partition)
 
     def _go_on(self, validated: Deferred[Any]) -> None:

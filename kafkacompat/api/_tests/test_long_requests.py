@@ -31,6 +31,7 @@ from kafkacompat.wire.messages.describe_configs_request import (
 )
 from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -257,3 +258,32 @@ def test_producers_of_a_partition_named_many_times_are_told_once() -> None:
     asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1] * 5000)] * 2)
     response = api.call(asked, 0)
     assert [[one.partition_index for one in topic.partitions] for topic in response.topics] == [[0, 1]]
+
+
+def test_producers_of_a_topic_named_twice_with_other_partitions_are_told_for_each() -> None:
+    api = stepping_api(topic_image("t", 2))
+    asked = DescribeProducersRequest(
+        topics=[TopicRequest(name="t", partition_indexes=[index]) for index in (0, 1)]
+    )
+    response = api.call(asked, 0)
+    assert [one.partition_index for topic in response.topics for one in topic.partitions] == [0, 1]
+
+
+def fetch_of_many(api: Api) -> FetchRequest:
+    partitions = [FetchPartition(partition=index, partition_max_bytes=1) for index in range(5_000)]
+    topics = [FetchTopic(topic="t", topic_id=api.node.image.topics["t"].id, partitions=partitions)]
+    return FetchRequest(max_wait_ms=2**31 - 1, min_bytes=1, max_bytes=1000, topics=topics)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 5, 6])
+def test_a_fetch_in_steps_is_not_parked_for_a_connection_that_is_gone(steps: int) -> None:
+    """A wait may last for weeks, and those who wait are bounded."""
+    api = stepping_api(topic_image("t", 5_000))
+    assert isinstance(api.send(fetch_of_many(api), 12), Pending)
+    for _ in range(steps):
+        api.world.timers.advance(0)
+    api.dispatcher.connection_closed(api.connection)
+    for _ in range(20):
+        api.world.timers.advance(0)
+    assert api.world.engine.parked_count() == 0
+    assert not api.dispatcher._parked
