@@ -192,6 +192,41 @@ def test_offsets_of_many_partitions_are_encoded_in_steps() -> None:
     assert steps >= 9000 // STEP_ELEMENTS
 
 
+def long_fetch(count: int, **options: Any) -> FetchRequest:
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20) for index in range(count)
+    ]
+    return FetchRequest(max_bytes=1 << 20, topics=[FetchTopic(topic="t", partitions=partitions)], **options)
+
+
+def test_a_fetch_of_many_partitions_is_encoded_in_steps_and_brings_records() -> None:
+    api = stepping_api(topic_image("t", 5000))
+    api.world.produce()
+    response, steps = in_steps(api, long_fetch(5000, max_wait_ms=0, min_bytes=1), 12)
+    (topic,) = response.responses
+    assert [one.partition_index for one in topic.partitions] == list(range(5000))
+    assert len(topic.partitions[0].records) > 61
+    assert steps >= 5000 // STEP_ELEMENTS
+
+
+def test_a_long_fetch_that_waits_is_let_go_with_its_connection() -> None:
+    api = stepping_api(topic_image("t", 2000))
+    reply = api.send(long_fetch(2000, max_wait_ms=10_000, min_bytes=1), 12)
+    assert isinstance(reply, Pending)
+    for _ in range(100):
+        api.world.timers.advance(0)
+    assert not reply.reply.done
+    assert api.world.engine.parked_count() == 1
+    api.dispatcher.connection_closed(api.connection)
+    assert api.world.engine.parked_count() == 0
+    # Also when it goes before the request is handled.
+    api.send(long_fetch(2000, max_wait_ms=10_000, min_bytes=1), 12)
+    api.dispatcher.connection_closed(api.connection)
+    for _ in range(100):
+        api.world.timers.advance(0)
+    assert api.world.engine.parked_count() == 0
+
+
 def test_the_request_in_an_envelope_is_decoded_in_steps() -> None:
     names = [MetadataRequestTopic(name=f"a topic of some name {index}") for index in range(20_000)]
     frame = request_header_bytes(3, 9, 7, "client") + encode(MetadataRequest(topics=names), 9)
