@@ -34,7 +34,7 @@ class Changes:
         fail: Callable[[BaseException], None],
     ) -> None:
         """`take` gets the partition, its topic's id, its image or None when it is not this node's any more, and whether it is
-        new. `fail` halts the node: an image of which a part is not taken must not be built on."""
+        new. `fail` halts the node, whoever asked for the partition: an image of which a part is not taken must not be built on."""
         self._timers = timers
         self._take = take
         self._fail = fail
@@ -80,8 +80,13 @@ class Changes:
             self._timers.call_after(0, self._step)
 
     def take_now(self, name: Key) -> None:
-        for change in self._waiting.pop(name, ()):
-            self._take(*change)
+        changes = self._waiting.pop(name, ())
+        try:
+            for change in changes:
+                self._take(*change)
+        except Exception as problem:
+            self._fail(problem)
+            raise
 
     def finish(self) -> None:
         """All that is left, at once."""
@@ -95,8 +100,7 @@ class Changes:
                 if not self._waiting:
                     return
                 self.take_now(next(iter(self._waiting)))
-        except Exception as problem:
-            self._fail(problem)
-            return
+        except Exception:
+            return  # the node halts
         self._is_planned = True
         self._timers.call_after(0, self._step)

@@ -124,3 +124,21 @@ def test_a_role_that_cannot_be_taken_halts_the_node(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(PartitionCore, "become", broken)
     turn(world)
     assert [type(each) for each in halted] == [KeyError]
+
+
+def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever asks is only one client: the role would be forgotten for everybody."""
+    world = following()
+    halted: list[BaseException] = []
+    world.manager.fail = halted.append
+    world.manager.on_image(world.manager.image, led_here(world))
+
+    def broken(core: PartitionCore, *arguments: object) -> bool:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(PartitionCore, "become", broken)
+    with pytest.raises(KeyError):
+        world.manager.core(("t", COUNT - 1))
+    assert [type(each) for each in halted] == [KeyError]
