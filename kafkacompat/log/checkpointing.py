@@ -63,7 +63,7 @@ class CheckpointPlan:
             for directory, file, offsets in writes
         ]
         self._written: list[tuple[LogDirectory, str, int]] = []
-        self._failures: list[tuple[LogDirectory, OSError]] = []
+        self._failures: list[tuple[LogDirectory, str, int, OSError]] = []
 
     def run(self) -> None:
         """Blocks; for a worker thread."""
@@ -71,7 +71,7 @@ class CheckpointPlan:
             try:
                 directory.write(file, offsets, turn)
             except OSError as error:
-                self._failures.append((directory, error))
+                self._failures.append((directory, file, turn, error))
             else:
                 self._written.append((directory, file, turn))
 
@@ -79,7 +79,8 @@ class CheckpointPlan:
         """After `run`, in the loop's thread."""
         for directory, file, turn in self._written:
             directory.finish_write(file, turn)
-        for directory, error in self._failures:
+        for directory, file, turn, error in self._failures:
+            directory.fail_write(file, turn)
             self._manager.directory_failed(directory, error)
         self._manager.checkpoints.look()
 
@@ -148,6 +149,11 @@ class Checkpoints:
         else:
             done.resolve(None)
         return done
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether somebody waits until they are true, which a disk may have refused to make them."""
+        return bool(self._waiting)
 
     def look(self) -> None:
         """Some were written, or a directory has failed."""

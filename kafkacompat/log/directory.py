@@ -66,6 +66,7 @@ class LogDirectory:
     __slots__ = (
         "_begun",
         "_disk",
+        "_failed",
         "_lock",
         "_newest",
         "_said",
@@ -87,7 +88,9 @@ class LogDirectory:
         self._said: dict[str, Mapping[TopicPartition, int]] = {}
         """What each checkpoint file says."""
         self._begun: dict[str, dict[int, Mapping[TopicPartition, int]]] = {}
-        """What it may say instead, by turn: writes that are under way, and those that failed."""
+        """What it may say instead, by turn: writes that are under way, and what those that failed would have said."""
+        self._failed: dict[str, int] = {}
+        """Of each file the turn by which all that failed are kept as one: a full disk may refuse them for hours."""
         self._turns = 0
         self._lock = threading.Lock()
         self._newest: dict[str, int] = {}
@@ -156,11 +159,29 @@ class LogDirectory:
                 self._newest[name] = turn
 
     def finish_write(self, name: str, turn: int) -> None:
-        """It is written. Of one that failed nobody knows which of the two versions the disk has."""
+        """It is written."""
         begun = self._begun[name]
         if turn in begun:
             self._said[name] = begun[turn]
             self._begun[name] = {each: offsets for each, offsets in begun.items() if each > turn}
+
+    def fail_write(self, name: str, turn: int) -> None:
+        """It is not written, or nobody knows: the disk may have this version or the one before. Until a later one is written the
+        most that any of those that failed would have said counts."""
+        begun = self._begun[name]
+        before = self._failed.get(name, turn)
+        if turn not in begun:
+            return
+        if before != turn and before in begun:
+            offsets, most = begun.pop(turn), begun.pop(before)
+            if offsets != most:
+                most = dict(most)
+                for each, offset in offsets.items():
+                    if offset > most.get(each, -1):
+                        most[each] = offset
+            turn = max(turn, before)
+            begun[turn] = most
+        self._failed[name] = turn
 
     def write_now(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """All three. Blocks."""

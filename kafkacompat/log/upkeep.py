@@ -18,6 +18,7 @@ from kafkacompat.log.checkpoint import (
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
 )
+from kafkacompat.log.checkpointing import FILES
 from kafkacompat.log.retaining import RetentionPass
 from kafkacompat.stepping import Steps
 
@@ -160,8 +161,10 @@ class LogUpkeep:
         return plan or None
 
     def checkpoint_high_watermarks(self) -> CheckpointPlan | None:
-        """replica.high.watermark.checkpoint.interval.ms."""
-        return self._manager.checkpoints.plan(HIGH_WATERMARK_FILE)
+        """replica.high.watermark.checkpoint.interval.ms. The others as well while somebody waits for them: a disk that was full
+        may have room again."""
+        checkpoints = self._manager.checkpoints
+        return checkpoints.plan(*(FILES if checkpoints.are_awaited else (HIGH_WATERMARK_FILE,)))
 
     def checkpoint_recovery_points(self) -> CheckpointPlan | None:
         """log.flush.offset.checkpoint.interval.ms."""

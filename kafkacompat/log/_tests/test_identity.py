@@ -228,6 +228,45 @@ def test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on() -> N
     assert asked == [1]
 
 
+def test_a_checkpoint_that_somebody_waits_for_is_written_once_a_full_disk_has_room() -> None:
+    """That of the cleaner is written after a cleaning, and there may be none: a follower would never fetch again."""
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = new_log(manager, OLD)
+    fill(log, 0, 60)
+    log.cleaned_to = 50
+    manager.checkpoint_now()
+    manager.on_stale = lambda: None
+    log.truncate_to(20)
+    done = manager.when_true(log)
+    disk.failing = CLEANER_FILE
+    manager.checkpoint_now()
+    assert not done.done
+    disk.failing = None
+    carry_out(LogUpkeep(manager).checkpoint_high_watermarks())
+    assert done.done
+
+
+def test_checkpoints_that_a_full_disk_refuses_do_not_pile_up() -> None:
+    """One a few seconds, of every partition, for as long as the disk is full."""
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = new_log(manager, OLD)
+    (directory,) = manager.directories
+    disk.failing = HIGH_WATERMARK_FILE
+    for records in range(1, 20):
+        fill(log, records - 1, records)
+        if records == 15:
+            log.truncate_to(10)
+        carry_out(LogUpkeep(manager).checkpoint_high_watermarks())
+        assert directory.said_of(HIGH_WATERMARK_FILE, NAME) == min(records, 14)
+    assert len(directory._begun[HIGH_WATERMARK_FILE]) == 1
+    disk.failing = None
+    carry_out(LogUpkeep(manager).checkpoint_high_watermarks())
+    assert directory.said_of(HIGH_WATERMARK_FILE, NAME) == log.high_watermark
+    assert not directory._begun[HIGH_WATERMARK_FILE]
+
+
 def test_whoever_waits_for_a_log_that_goes_is_told() -> None:
     manager = manager_on(MemoryDisk())
     log = new_log(manager, OLD)
