@@ -199,7 +199,9 @@ class QuorumCore(QuorumState):
     def _snapshot_frozen(self, event: effect.SnapshotFrozen) -> None:
         if event.snapshot_id.offset > self.high_watermark:
             raise ValueError(f"a snapshot at {event.snapshot_id.offset} is above the high watermark")
-        self.log.snapshots[event.snapshot_id] = event.size_bytes
+        if event.snapshot_id.offset >= self.log.start:
+            # Else it was written while the leader's own, which is newer, was put in place, and went with the older ones.
+            self.log.snapshots[event.snapshot_id] = event.size_bytes
 
     def _log_trimmed(self, event: effect.LogTrimmed) -> None:
         self.log.trim(event.snapshot_id)

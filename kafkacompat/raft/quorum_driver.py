@@ -281,8 +281,9 @@ class QuorumDriver(QuorumView):
     def _frozen(self, snapshot_id: OffsetAndEpoch, size: int, counted: int) -> None:
         log = self._core.log
         if snapshot_id.offset <= log.start:
-            # The leader's own snapshot has come meanwhile, and the log begins behind this one.
-            self._files.snapshots.remove(snapshot_id)
+            # The leader's own snapshot has come meanwhile, and the log begins behind this one, or with the same.
+            if snapshot_id not in log.snapshots:
+                self._files.snapshots.remove(snapshot_id)
             return
         files = self._files
         files.bytes_since_snapshot = max(0, files.bytes_since_snapshot - counted)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import OffsetAndEpoch
@@ -69,7 +70,9 @@ class SnapshotStore:
         return len(data)
 
     def remove(self, snapshot_id: OffsetAndEpoch) -> None:
-        self._disk.remove(self.path(snapshot_id))
+        """It may have gone with older ones."""
+        with suppress(FileNotFoundError):
+            self._disk.remove(self.path(snapshot_id))
 
     def drop_older(self, snapshot_id: OffsetAndEpoch) -> None:
         for each in self.found():

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.machine.steps import RECORDS_A_STEP
 from kafkacompat.raft._tests.driver_support import Cluster, Node
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import batch_records
+from kafkacompat.raft.snapshot_store import SnapshotStore
 from kafkacompat.records.batch import build_batch, parse_header
 from kafkacompat.records.record import Record
 
@@ -106,6 +111,56 @@ def test_a_snapshot_that_was_overtaken_by_the_leaders_is_removed() -> None:
     cluster.run(5)
     assert not any(f"{offset:020d}" in path for path in slow.disk.files)
     assert slow.up._core.log.snapshots.keys() & {(offset, epoch)} == set()
+
+
+def test_a_snapshot_that_the_leaders_own_took_along_is_gone_for_the_core_too() -> None:
+    """It was written while the leader's was put in place, which removes the older ones; the core hears of it afterwards. It would
+    offer a file that is not there, and halt when a follower asks for it."""
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.settle()
+    slow = cluster.followers()[0]
+    propose(leader, numbered(10))
+    cluster.settle()
+    own = OffsetAndEpoch(slow.up.applied_offset, slow.machine.last_epoch)
+    newer = OffsetAndEpoch(own.offset + 5, own.epoch)
+    slow.begin_snapshot()
+    driver = slow.up
+    driver._pump.hold([], None)  # as while the leader's is read
+    cluster.run(50)
+    path = driver._files.snapshots.path(own)
+    assert path in slow.disk.files
+    slow.disk.write_atomic(driver._files.snapshots.path(newer), b"the leader's")
+    driver._files.snapshots.drop_older(newer)
+    driver._pump.go_on(lambda: driver._core.log.restart_at(newer, 12))
+    assert list(driver._core.log.snapshots) == [newer]
+
+
+def test_a_snapshot_that_went_before_anybody_heard_that_it_is_written_halts_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    cluster.start()
+    leader = cluster.settle()
+    slow = cluster.followers()[0]
+    propose(leader, numbered(10))
+    cluster.settle()
+    own = OffsetAndEpoch(slow.up.applied_offset, slow.machine.last_epoch)
+    slow.begin_snapshot()
+    driver = slow.up
+    freeze = SnapshotStore.freeze
+
+    def overtaken(store: SnapshotStore, *arguments: Any) -> int:
+        size = freeze(store, *arguments)
+        newer = OffsetAndEpoch(own.offset + 5, own.epoch)
+        driver._files.snapshots.drop_older(newer)
+        driver._core.log.start = newer.offset
+        return size
+
+    monkeypatch.setattr(SnapshotStore, "freeze", overtaken)
+    cluster.run(5)
+    assert not driver._pump.is_closed
+    assert driver._files.snapshots.path(own) not in slow.disk.files
 
 
 @given(st.lists(st.binary(max_size=9000), min_size=1, max_size=80))
