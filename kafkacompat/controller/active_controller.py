@@ -96,11 +96,18 @@ class ActiveController:
     def _in_steps(
         self, command: Steps[Result[MetadataRecord, T]], *, is_atomic: bool = True
     ) -> Steps[Deferred[T]]:
-        """Carry out a command whose image may not be another one when it ends."""
+        """Carry out a command whose image may not be another one when it ends. One whose leadership is over is not gone on with:
+        it would change sessions that are another leadership's."""
         epoch = self._machine.active_epoch
-        result = yield from command
-        if self._machine.active_epoch != epoch:
-            raise NotController
+        while True:
+            try:
+                next(command)
+            except StopIteration as end:
+                result: Result[MetadataRecord, T] = end.value
+                break
+            yield
+            if self._machine.active_epoch != epoch:
+                raise NotController
         return (yield from self._machine.submit_in_steps(result, is_atomic=is_atomic))
 
     def _activate(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kafkacompat.api.context import NotController
 from kafkacompat.controller import records
-from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context
+from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
 from kafkacompat.controller.partition_change import PartitionChange
 from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
@@ -156,6 +156,27 @@ def test_leadership_lost_between_two_steps_ends_the_command() -> None:
         asked.result()
     assert harness.log.log_end_offset == ends
     assert not harness.machine.core.image.brokers[2].in_controlled_shutdown
+
+
+def test_a_command_whose_leadership_is_over_leaves_the_sessions_of_the_next_alone() -> None:
+    """A registration that is not written would end the session of the broker that is registered: nobody would fence it."""
+    harness = with_partitions(properties={"broker.session.timeout.ms": "9000"})
+    harness.world.run(10_000)
+    harness.workers.run_all()
+    sessions, machine = harness.liveness.sessions, harness.machine
+    broker = machine.core.image.brokers[2]
+    answer = harness.controller.broker_registration(
+        registration(incarnation=10, broker_id=2, directories=list(broker.directories)), context()
+    )
+    assert not answer.done
+    machine.leader_changed(98, 2)
+    harness.world.run(0)
+    before = sessions.registration_offset(2)
+    settle(harness)
+    with pytest.raises(NotController):
+        answer.result()
+    assert sessions.registration_offset(2) == before == broker.epoch
+    assert 2 not in harness.liveness._heard_on.values()
 
 
 def test_a_snapshot_is_made_in_steps_while_the_image_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
