@@ -18,6 +18,7 @@ from kafkacompat.api.produce_answers import (
     Answer,
     answer_of,
     name_of,
+    pass_on,
     waits_for,
     when_all,
 )
@@ -150,7 +151,7 @@ def _handle_transactional(
             answer.fail(error)
             return
         if isinstance(response, Deferred):
-            response.on_done(lambda finished: answer.resolve(finished.result()))
+            response.on_done(lambda finished: pass_on(finished, answer))
         else:
             answer.resolve(response)
 

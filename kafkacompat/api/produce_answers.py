@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.deferred import Deferred
@@ -78,14 +78,21 @@ def when_all(
     response: ProduceResponse,
     appended: Mapping[TopicPartition, PartitionProduceResponse],
 ) -> Deferred[ProduceResponse]:
-    """The response when replicas and syncs let it go."""
+    """The response when replicas and syncs let it go. Fails with the first wait that does."""
     waits = list(waits)
     left = len(waits)
     answer: Deferred[ProduceResponse] = Deferred()
 
     def settle(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
         nonlocal left
-        for partition, error in done.result().items():
+        if answer.done:
+            return  # another wait has failed
+        try:
+            errors = done.result()
+        except Exception as failure:
+            answer.fail(failure)
+            return
+        for partition, error in errors.items():
             if error is not ErrorCode.NONE:
                 appended[partition].error_code = error
         left -= 1
@@ -95,3 +102,12 @@ def when_all(
     for wait in waits:
         wait.on_done(settle)
     return answer
+
+
+def pass_on(done: Deferred[ProduceResponse], answer: Deferred[Any]) -> None:
+    try:
+        response = done.result()
+    except Exception as error:
+        answer.fail(error)
+    else:
+        answer.resolve(response)

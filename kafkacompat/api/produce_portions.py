@@ -18,6 +18,7 @@ from kafkacompat.api.produce_answers import (
     Answer,
     answer_of,
     name_of,
+    pass_on,
     waits_for,
     when_all,
 )
@@ -188,7 +189,7 @@ class Appending:
         if paused is not None:
             paused.on_done(self._go_on)
         elif isinstance(response, Deferred):
-            response.on_done(lambda finished: answer.resolve(finished.result()))
+            response.on_done(lambda finished: pass_on(finished, answer))
         else:
             answer.resolve(response)
 

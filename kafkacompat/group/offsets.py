@@ -70,12 +70,16 @@ class OffsetStore:
     def has_open_transaction(self, group_id: str) -> bool:
         return group_id in self._open_transactions
 
+    def pending(self, group_id: str, topic: str, partition: int) -> Iterator[CommittedOffset]:
+        """Of each open transaction that has one."""
+        for producer_id in self._open_transactions.get(group_id, ()):
+            if producer_id in self._pending:
+                value = self._pending[producer_id].get(group_id, {}).get(topic, {}).get(partition)
+                if value is not None:
+                    yield value
+
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        return any(
-            partition in self._pending[producer_id].get(group_id, {}).get(topic, ())
-            for producer_id in self._open_transactions.get(group_id, ())
-            if producer_id in self._pending
-        )
+        return any(True for _ in self.pending(group_id, topic, partition))
 
     def pending_of_group(self, group_id: str) -> dict[str, set[int]]:
         """Topic -> partitions with offsets in open transactions."""

@@ -171,17 +171,19 @@ def places_of_topics(machine: GroupMachine, topics: DeletedTopics) -> Iterator[P
 def deleted_topic_records(
     machine: GroupMachine, stretch: Iterable[Place], topics: DeletedTopics
 ) -> list[GroupRecord]:
-    """Tombstones for the offsets of deleted topics. An offset under another id, or a later one, is the new topic's and stays."""
+    """Tombstones for the offsets of deleted topics. An offset under another id, or a later one, is the new topic's and stays.
+
+    A tombstone takes those of open transactions too: where one of them is the new topic's there is none.
+    """
     gone: dict[Place, None] = {}
     for place in stretch:
         if place.topic is None:
             continue
         ids = topics[place.topic]
-        stored = machine.offsets.get(*place)  # type: ignore[arg-type]  # with a topic
-        if stored is None:
-            if machine.offsets.is_pending(place.group_id, place.topic, place.partition):
-                gone[place] = None
+        stored = machine.offsets.get(place.group_id, place.topic, place.partition)
+        pending = list(machine.offsets.pending(place.group_id, place.topic, place.partition))
+        if not all(is_gone(each, ids) for each in pending):
             continue
-        if is_gone(stored, ids):
+        if pending if stored is None else is_gone(stored, ids):
             gone[place] = None
     return [OffsetRecord(place.group_id, place.topic or "", place.partition, None) for place in gone]

@@ -9,6 +9,8 @@ import pytest
 from kafkacompat.api._tests.test_produce import request, results
 from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import TopicPartition
 from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.partition._tests.fakes import batch_of, image_of, partition_image, topic_image
 from kafkacompat.records import compression
@@ -214,3 +216,45 @@ def test_a_topic_made_anew_meanwhile_takes_nothing_that_was_sent_to_the_old_one_
         (0, ErrorCode.UNKNOWN_TOPIC_ID, -1),
         (1, ErrorCode.UNKNOWN_TOPIC_ID, -1),
     ]
+
+
+@pytest.mark.parametrize("kind", ["one batch", "several", "large", "in a transaction"])
+def test_a_wait_that_fails_leaves_nobody_waiting(kind: str, monkeypatch: Any) -> None:
+    api = Api(topic_image("t", 2))
+    api.world.log().config = LogConfig(max_message_bytes=10_000_000)
+    waits: list[Deferred[Any]] = []
+
+    def when_replicated(*arguments: Any) -> Deferred[Any]:
+        waits.append(Deferred())
+        return waits[-1]
+
+    monkeypatch.setattr(api.world.manager, "when_replicated", when_replicated)
+    batch: Any = large() if kind == "large" else batch_of(b"a")
+    others = [("t", 1, batch_of(b"b"))] if kind == "several" else []
+    transactional_id = None
+    if kind == "in a transaction":
+        transactional_id = "tx"
+        batch = build_batch(
+            [Record(0, 0, b"k", b"v")],
+            producer_id=5,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        api.verifier.held = Deferred()
+    reply = api.send(
+        request(("t", 0, batch), *others, acks=-1, transactional_id=transactional_id, api=api), 9
+    )
+    if api.verifier.held is not None:
+        api.verifier.held.resolve({TopicPartition("t", 0): ErrorCode.NONE})
+    settle(api)
+    assert isinstance(reply, Pending)
+    assert not reply.reply.done
+    for wait in waits:
+        wait.fail(RuntimeError("a bug"))
+    assert reply.reply.done
+    if reply.blocks:
+        _, error, _ = results(api.decoded(reply.reply.result(), 0, 9))[0]
+        assert error == ErrorCode.UNKNOWN_SERVER_ERROR
+    else:
+        assert reply.reply.has_failed, "the request is not there any more, so that the connection ends"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.delete_groups import HANDLER as DELETE
+from kafkacompat.api.txn_offset_commit import HANDLER as TXN_OFFSET_COMMIT
 from kafkacompat.coordinator import shard as shard_module
 from kafkacompat.coordinator._tests.clients import (
     commit,
@@ -22,6 +23,7 @@ from kafkacompat.coordinator._tests.clients import (
 from kafkacompat.coordinator._tests.harness import MemoryLog, Partitions, Time, World, topic_image
 from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
+from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
 from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
@@ -39,6 +41,11 @@ from kafkacompat.wire.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+)
+from kafkacompat.wire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 
 WEEK_MS = 604_800_000
@@ -247,6 +254,37 @@ def test_offsets_of_deleted_topics_go_in_steps_and_are_not_shown_meanwhile() -> 
     assert machine(world).offsets.count() == 1
     assert fetch(world, group="g0", partition=2_999).committed_offset == 7
     assert not machine(world).deleting
+
+
+@pytest.mark.parametrize("partition", [2_999, 3_500], ids=["an old one stands there", "nothing stands there"])
+def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecessors(partition: int) -> None:
+    world = stored(3_000)
+    world.coordinator.transactional_offsets.verifier = Verifier()
+    keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
+    world.publish(keep)
+    world.publish([*keep, topic_image("t", 4_000, b"n" * 16)])
+    asked = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g0",
+        producer_id=PRODUCER_ID,
+        producer_epoch=EPOCH,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=partition, committed_offset=7, committed_metadata=""
+                    )
+                ],
+            )
+        ],
+    )
+    assert world.call(TXN_OFFSET_COMMIT, asked, 5).topics[0].partitions[0].error_code == E.NONE
+    list(steps_of(world))
+    assert not machine(world).deleting
+    ended = world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
+    assert ended.result() is E.NONE
+    assert fetch(world, group="g0", partition=partition).committed_offset == 7
 
 
 def test_topics_deleted_while_another_walk_goes_on_are_not_forgotten() -> None:
