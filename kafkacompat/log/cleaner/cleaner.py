@@ -22,7 +22,7 @@ from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
 from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
 from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import HalfDone, SyncFailed
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -136,6 +136,9 @@ class Cleaning:
             self.log.replace_segments(self._segments[:count], self._suffixes, now_ms)
         except OSError as error:
             self._error = error
+            if isinstance(error, HalfDone):
+                # Now, and not when it is cleared away: nothing may be done meanwhile to files that are neither old nor new.
+                self._cleaner.swap_stopped(self.log, error)
             return
         del self._segments[:count], self._sizes[:count]
         self._group += 1
@@ -318,6 +321,9 @@ class LogCleaner:
         self._rests.went_well(log, cleaning.has_own_process)
         if not log.truncated:
             log.cleaned_to = end_offset
+
+    def swap_stopped(self, log: PartitionLog, error: HalfDone) -> None:
+        self._manager.log_failed(log, error)
 
     def failed(self, cleaning: Cleaning, error: Exception) -> None:
         """Nothing of it is in the log. Errors that tell of a bug are raised again."""

@@ -44,7 +44,7 @@ from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.ports import FileSlice, SyncFailed
+from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
 from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
 from kafkacompat.records.columns import (
@@ -654,6 +654,24 @@ def test_a_full_disk_is_the_directorys_affair() -> None:
     assert cleaner.uncleanable == {}
     disk.failing = None
     assert clean(disk, log, cleaner=cleaner)
+
+
+def test_a_swap_that_stops_half_way_takes_the_directory_along_before_anything_else_comes() -> None:
+    """What comes meanwhile would be done to files that are not what the log takes them for: after a truncation the start would
+    finish the swap, and bring back what was cut."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    fill(log, 9)
+    cleaner, cleaning = step_until_written(disk, log, [])
+    disk.refuse = lambda operation, path: (
+        OSError(errno.EIO, "no more") if operation == "rename" and path.endswith(".deleted") else None
+    )
+    cleaning.finish(NOW_MS)
+    assert [type(error) for error in cleaner._manager.failed] == [HalfDone]
+    disk.refuse = None
+    log.truncated = True
+    carry_out(cleaning, NOW_MS)
+    assert cleaner.uncleanable == {}
 
 
 def test_a_map_too_small_for_all_keys_takes_several_cleanings() -> None:
