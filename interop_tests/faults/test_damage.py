@@ -10,14 +10,22 @@ import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from interop_tests.faults.load import Acknowledged, assert_kept, log_end, now_ms, read_all
 from interop_tests.harness.broker import APACHE, BrokerProcess
-from interop_tests.harness.raw_kafka import ErrorCode, create_topic, fetch, list_offset, produce
+from interop_tests.harness.raw_kafka import (
+    ErrorCode,
+    create_topic,
+    fetch,
+    list_offset,
+    list_offset_result,
+    produce,
+)
 from interop_tests.harness.records import BATCH_HEADER_SIZE, BatchPlan, decode_batches
+from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 pytestmark = pytest.mark.needs_control
@@ -193,14 +201,25 @@ def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> No
         assert produce(connection, TOPIC, BatchPlan([b"new"]))["BaseOffset"] == BATCHES
 
 
+def answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer once a damaged index is built anew: until then clients are told to ask again."""
+    found = wait_until(
+        lambda: answer if (answer := ask())["ErrorCode"] != ErrorCode.KAFKA_STORAGE_ERROR else None,
+        "indexes are built anew",
+    )
+    assert found["ErrorCode"] == 0, found
+    return found
+
+
 def assert_lookups(filled: Filled) -> None:
     """Offsets and times lead where they should, in every segment."""
     with Connection(filled.broker.bootstrap) as connection:
         for number in range(0, BATCHES, 7):
-            result = fetch(connection, TOPIC, number, partition_max_bytes=1)
+            result = answered(lambda at=number: fetch(connection, TOPIC, at, partition_max_bytes=1))
             assert decode_batches(result["Records"])[0].base_offset == number
             stamp = filled.first_ms + number * 1000
-            assert list_offset(connection, TOPIC, 0, stamp - 500) == (0, number, stamp)
+            found = answered(lambda at=stamp - 500: list_offset_result(connection, TOPIC, 0, at))
+            assert (found["Offset"], found["Timestamp"]) == (number, stamp)
     assert_kept(filled.broker.bootstrap, TOPIC, filled.values)
 
 
