@@ -8,7 +8,8 @@ rows that are nowhere. Folders are read by Spark's own file systems, so it is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
@@ -21,7 +22,7 @@ from kafkacompat.pipeline.manifest import (
     topics_made_anew,
 )
 from kafkacompat.pipeline.options import RunOptions
-from kafkacompat.pipeline.places import FolderLock, lock, names_in, read_text, write_text
+from kafkacompat.pipeline.places import lock, names_in, read_text, write_text
 from kafkacompat.pipeline.queries import QUERIES, Query
 
 if TYPE_CHECKING:
@@ -79,28 +80,23 @@ def require_one_past(session: SparkSession, query: Query, options: RunOptions) -
         raise PipelineFailed(found)
 
 
-def lock_job(
-    session: SparkSession, job: str, options: RunOptions, wait: Callable[[float], bool]
-) -> list[FolderLock]:
-    """Keep other runs of the job from its checkpoint and its tables until this run's JVM ends. PipelineFailed if one has them.
+@contextlib.contextmanager
+def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[float], bool]) -> Iterator[None]:
+    """Keep other runs of these jobs from their checkpoints and tables meanwhile. PipelineFailed if one has them.
 
     Runs of different jobs may share both folders. `wait` is as in `places.lock`.
     """
     checkpoint, output = options.checkpoint, options.output
-    held: list[FolderLock] = []
-    try:
-        for place, what in (
-            (f"{_checkpoint(options)}/{job}.lock", f"checkpoint {checkpoint} of job {job}"),
-            (f"{output.rstrip('/')}/.{job}.lock", f"output {output} of job {job}"),
-        ):
-            found = lock(session, place, what, wait)
-            if found is not None:
-                held.append(found)
-    except PipelineFailed:
-        for each in held:
-            each.release()
-        raise
-    return held
+    with contextlib.ExitStack() as held:
+        for job in options.jobs:
+            for place, what in (
+                (f"{_checkpoint(options)}/{job}.lock", f"checkpoint {checkpoint} of job {job}"),
+                (f"{output.rstrip('/')}/.{job}.lock", f"output {output} of job {job}"),
+            ):
+                found = lock(session, place, what, wait)
+                if found is not None:
+                    held.callback(found.release)
+        yield
 
 
 def require_same_run(

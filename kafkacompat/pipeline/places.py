@@ -10,7 +10,7 @@ from time import monotonic as monotonic_s
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.session import local_path
+from kafkacompat.pipeline.session import is_jvm_gone, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,8 @@ def write_text(session: SparkSession, place: str, text: str) -> None:
 
 
 class FolderLock:
-    """Held by Spark's JVM, which is who writes there, until `release` or its end.
+    """Held by Spark's JVM, which is who writes there, until `release` or its end. The JVM collects a file that nobody here keeps,
+    and its lock with it.
 
     A lock of the operating system: none is left behind by a run that dies. Other file systems than local ones have none; there
     Spark's own rename without overwriting lets the second run on a checkpoint fail.
@@ -86,8 +87,12 @@ class FolderLock:
         self._file = file
 
     def release(self) -> None:
-        """Let the next run have it. One whose JVM is gone is free."""
-        self._file.close()
+        """Let the next run have it. One whose JVM is gone is free already."""
+        try:
+            self._file.close()
+        except Exception as error:
+            if not is_jvm_gone(error):
+                raise
 
 
 def lock(

@@ -194,7 +194,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(options.output, "output")
     require_writable(options.checkpoint, "checkpoint")
     # Here, because they need pyspark.
-    from kafkacompat.pipeline.belonging import lock_job, require_same_run
+    from kafkacompat.pipeline.belonging import jobs_locked, require_same_run
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
     from kafkacompat.pipeline.queries import QUERIES
     from kafkacompat.pipeline.runner import Run, StopRequest
@@ -202,7 +202,8 @@ def run(arguments: argparse.Namespace) -> int:
     stop = StopRequest()
     stop.listen()
     say = Voice(stop.ask).say
-    with _progress_file(options.progress) as progress:
+    # The locks go last: a query that did not stop in time may write until the session has stopped.
+    with _progress_file(options.progress) as progress, contextlib.ExitStack() as held:
         names = [name for job in options.jobs for name in (*INPUTS[job], *OUTPUTS[job])]
         created = create_missing(options.bootstrap, plans(names, arguments.partitions, arguments.replication))
         if created:
@@ -215,8 +216,7 @@ def run(arguments: argparse.Namespace) -> int:
         # Spark has put its own handler of SIGINT in place.
         stop.listen()
         try:
-            for job in options.jobs:
-                lock_job(session, job, options, stop.wait)
+            held.enter_context(jobs_locked(session, options, stop.wait))
             if stop.is_set:
                 return 0
             for job in options.jobs:

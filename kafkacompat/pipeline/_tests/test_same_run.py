@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kafkacompat.pipeline import places
-from kafkacompat.pipeline.belonging import lock_job, require_same_run
+from kafkacompat.pipeline.belonging import jobs_locked, require_same_run
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
 from kafkacompat.pipeline.options import RunOptions
@@ -92,20 +93,36 @@ def test_a_second_run_waits_and_is_refused(
         return False
 
     monkeypatch.setattr(places, "monotonic_s", lambda: sum(waits))
-    name = "logs.lock" if held == "checkpoint" else ".logs.lock"
-    with open(f"{getattr(options, held)}{name}", "w") as file:
+    place = f"{getattr(options, held)}{'logs.lock' if held == 'checkpoint' else '.logs.lock'}"
+    with open(place, "w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
-        with pytest.raises(PipelineFailed, match=f"^{held} .* of job logs is in use by another run$"):
-            lock_job(spark, "logs", options, wait)
+        with (
+            pytest.raises(PipelineFailed, match=f"^{held} .* of job logs is in use by another run$"),
+            jobs_locked(spark, options, wait),
+        ):
+            pytest.fail("it is held")
         assert sum(waits) >= places.LOCK_WAIT_S
         # Whoever asks for a stop need not wait.
-        for each in lock_job(spark, "logs", options, lambda timeout_s: True):
-            each.release()
+        with jobs_locked(spark, options, lambda timeout_s: True):
+            pass
         # Other jobs share the folders.
-        for each in lock_job(spark, "metrics", options, wait):
-            each.release()
-    locks = lock_job(spark, "logs", options, wait)
-    with open(f"{getattr(options, held)}{name}", "w") as file, pytest.raises(OSError):
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    for each in locks:
-        each.release()
+        with jobs_locked(spark, replace(options, jobs=("metrics",)), wait):
+            pass
+    with jobs_locked(spark, options, wait):
+        assert is_held(place)
+        # What only the JVM knows of is collected there, and a collected file is closed.
+        for _ in range(3):
+            gc.collect()
+            spark.sparkContext._jvm.System.gc()  # type: ignore[union-attr]
+        assert is_held(place)
+    assert not is_held(place)
+
+
+def is_held(place: str) -> bool:
+    """Whether another process has the lock."""
+    with open(place, "w") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
