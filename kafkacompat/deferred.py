@@ -69,6 +69,19 @@ class Deferred(Generic[T]):
         else:
             self._callbacks.append(callback)
 
+    def pass_to(self, other: Deferred[T]) -> None:
+        """Give the value, or the failure, to another one as soon as it is there."""
+
+        def pass_on(done: Deferred[T]) -> None:
+            try:
+                value = done.result()
+            except Exception as error:
+                other.fail(error)
+            else:
+                other.resolve(value)
+
+        self.on_done(pass_on)
+
     def then(self, function: Callable[[T], U]) -> Deferred[U]:
         """The value passed through a function; a failure of either goes on."""
         following: Deferred[U] = Deferred()
@@ -88,21 +101,13 @@ class Deferred(Generic[T]):
         """As `then`, with a function whose value comes later."""
         following: Deferred[U] = Deferred()
 
-        def last(done: Deferred[U]) -> None:
-            try:
-                value = done.result()
-            except Exception as error:
-                following.fail(error)
-            else:
-                following.resolve(value)
-
         def step(done: Deferred[Deferred[U]]) -> None:
             try:
                 inner = done.result()
             except Exception as error:
                 following.fail(error)
             else:
-                inner.on_done(last)
+                inner.pass_to(following)
 
         self.then(function).on_done(step)
         return following

@@ -176,17 +176,9 @@ class ApiDispatcher:
             if not isinstance(answer, Pending):
                 reply.resolve(answer)
                 return
-            answer.reply.on_done(passed_on)
+            answer.reply.pass_to(reply)
             if is_gone:
                 self._let_go(connection_id)
-
-        def passed_on(done: Deferred[Reply | None]) -> None:
-            try:
-                value = done.result()
-            except Exception as error:
-                reply.fail(error)
-            else:
-                reply.resolve(value)
 
         self._stepping.decoding.submit(steps).on_done(decoded)
         return Pending(reply, True)

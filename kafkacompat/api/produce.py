@@ -18,7 +18,6 @@ from kafkacompat.api.produce_answers import (
     Answer,
     answer_of,
     name_of,
-    pass_on,
     waits_for,
     when_all,
 )
@@ -151,7 +150,7 @@ def _handle_transactional(
             answer.fail(error)
             return
         if isinstance(response, Deferred):
-            response.on_done(lambda finished: pass_on(finished, answer))
+            response.pass_to(answer)
         else:
             answer.resolve(response)
 

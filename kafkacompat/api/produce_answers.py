@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.deferred import Deferred
@@ -102,12 +102,3 @@ def when_all(
     for wait in waits:
         wait.on_done(settle)
     return answer
-
-
-def pass_on(done: Deferred[ProduceResponse], answer: Deferred[Any]) -> None:
-    try:
-        response = done.result()
-    except Exception as error:
-        answer.fail(error)
-    else:
-        answer.resolve(response)

@@ -18,7 +18,6 @@ from kafkacompat.api.produce_answers import (
     Answer,
     answer_of,
     name_of,
-    pass_on,
     waits_for,
     when_all,
 )
@@ -189,7 +188,7 @@ class Appending:
         if paused is not None:
             paused.on_done(self._go_on)
         elif isinstance(response, Deferred):
-            response.on_done(lambda finished: pass_on(finished, answer))
+            response.pass_to(answer)
         else:
             answer.resolve(response)
 

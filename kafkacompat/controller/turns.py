@@ -87,13 +87,4 @@ def _pass_on(command: Callable[[], Deferred[T]], answer: Deferred[T]) -> None:
     except Exception as error:
         answer.fail(error)
         return
-
-    def done(result: Deferred[T]) -> None:
-        try:
-            value = result.result()
-        except Exception as error:
-            answer.fail(error)
-        else:
-            answer.resolve(value)
-
-    inner.on_done(done)
+    inner.pass_to(answer)

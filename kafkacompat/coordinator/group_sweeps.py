@@ -159,7 +159,7 @@ class GroupSweeps:
                 report("the deletion of a group", error)
             return
         assert written is not None
-        written.on_done(lambda done: _pass_on(done, answer))
+        written.pass_to(answer)
 
     # --- deletion of offsets
 
@@ -192,7 +192,7 @@ class GroupSweeps:
             if not isinstance(error, Refused):
                 report("the deletion of offsets", error)
             return
-        gather(answers).then(_joined).on_done(lambda done: _pass_on(done, together))
+        gather(answers).then(_joined).pass_to(together)
 
     def _write(self, shard: Shard, records: list[GroupRecord]) -> int:
         for batch in batches(records):
@@ -209,15 +209,6 @@ def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
             known = topics.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[]))
             known.partitions.extend(topic.partitions)
     return OffsetDeleteResponse(topics=list(topics.values()))
-
-
-def _pass_on(done: Deferred[T], answer: Deferred[T]) -> None:
-    try:
-        value = done.result()
-    except Exception as error:
-        answer.fail(error)
-    else:
-        answer.resolve(value)
 
 
 def machine_of(shard: Shard) -> GroupMachine:

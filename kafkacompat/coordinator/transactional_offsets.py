@@ -71,8 +71,7 @@ class TransactionalOffsets:
             if code is not ErrorCode.NONE:
                 answer.resolve(refused(Refused(client_error(code))))
                 return
-            written = or_refused(self._write(shard, request, verification), refused)
-            written.on_done(lambda finished: _pass_on(finished, answer))
+            or_refused(self._write(shard, request, verification), refused).pass_to(answer)
 
         self.verifier.ask(
             request.transactional_id,
@@ -141,12 +140,3 @@ def _for_version(code: ErrorCode, version: int) -> ErrorCode:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOAD_IN_PROGRESS_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
-
-
-def _pass_on(finished: Deferred[TxnOffsetCommitResponse], answer: Deferred[TxnOffsetCommitResponse]) -> None:
-    try:
-        value = finished.result()
-    except Exception as error:
-        answer.fail(error)
-    else:
-        answer.resolve(value)

@@ -10,7 +10,6 @@ Pure but for timers. Must not know APIs or connections: api/dispatch asks, and k
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.deferred import Deferred
@@ -80,15 +79,6 @@ class Opening:
         for owed in list(self._held)[:ANSWERED_AT_ONCE]:
             answer = self._held.pop(owed, None)
             if answer is not None:
-                answer().on_done(partial(_pass_on, owed))
+                answer().pass_to(owed)
         if self._held:
             self._timers.call_after(0, self._answer_some)
-
-
-def _pass_on(owed: Deferred[Any], given: Deferred[Any]) -> None:
-    try:
-        value = given.result()
-    except Exception as error:
-        owed.fail(error)
-    else:
-        owed.resolve(value)
