@@ -369,7 +369,7 @@ class ProducerIds(Protocol):
 
 @dataclass(slots=True)
 class Node:
-    """The handlers' whole world: built by broker.py, passed to every handler."""
+    """The handlers' whole world: built by server/broker_server.py, passed to every handler."""
 
     node_id: int
     cluster_id: str
@@ -383,7 +383,7 @@ class Node:
     producer_ids: ProducerIds
     log_manager: LogManager
     image: MetadataImage
-    """Replaced by broker.py at each published image."""
+    """Replaced at each published image."""
     auto_create: AutoTopicCreator
     dynamic: DynamicSettings
     transactions: Transactions

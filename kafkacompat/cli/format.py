@@ -87,10 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
         dynamic = arguments.standalone or bool(initial_voters)
         levels = parse_feature_levels(arguments.feature, dynamic)
 
-    from kafkacompat.data_directories import absolute_log_dirs, absolute_metadata_dir, format_node
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.net.runtime import SystemClock, SystemRandom
     from kafkacompat.raft.storage import StorageProblem, read_meta_properties
+    from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir, format_node
 
     disk, random = RealDisk(), SystemRandom()
     directories = dict.fromkeys((*absolute_log_dirs(config), absolute_metadata_dir(config)))

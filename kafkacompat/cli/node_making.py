@@ -40,11 +40,11 @@ def make_node(
 
     is_first_set: the quorum begins with the controllers of this layout; otherwise the node joins one. overrides: settings of
     this node alone. CommandFailed when settings or disk refuse."""
-    from kafkacompat.data_directories import format_node
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.net.runtime import SystemClock, SystemRandom
     from kafkacompat.raft.storage import StorageProblem
     from kafkacompat.raft.voters import Voter
+    from kafkacompat.server.data_directories import format_node
 
     files.write_settings(layout, node, overrides or {})
     voters = tuple(

@@ -1,6 +1,6 @@
 """`kafkacompat start`: settings in, a serving broker out; one line when it serves, one when it cannot.
 
-It knows settings, where a node's log lines go, and the composition root; what a broker does it does not know.
+It knows settings, where a node's log lines go, and the server; what a broker does it does not know.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.cli.settings import add_override, load_settings, warn_of_settings
-from kafkacompat.signals import StopSignals
+from kafkacompat.server.signals import StopSignals
 
 LOG_LEVEL_VARIABLE = "KAFKACOMPAT_LOG"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_settings(arguments.properties, arguments.override)
     warn_of_settings(config)
 
-    from kafkacompat.broker import StartRefused, serve_until_stopped
+    from kafkacompat.server.raft_server import StartRefused, serve_until_stopped
 
     try:
         is_clean = serve_until_stopped(

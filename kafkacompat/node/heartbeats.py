@@ -1,6 +1,6 @@
 """Carries a broker's life out: sends what broker_life wants when it is due, and tells whoever waits for a step.
 
-Duty: timers, requests over the controller channel, the log. Decides nothing. The composition root calls `start` when metadata is
+Duty: timers, requests over the controller channel, the log. Decides nothing. `server` calls `start` when metadata is
 followed, `ready_to_unfence` when the first image has been taken up, `shut_down` before the logs close, and writes
 `broker_epoch` into every `.kafka_cleanshutdown` after that.
 """

@@ -1,4 +1,4 @@
-"""One life of a simulated node: the product's own parts, joined as the composition root joins them, on simulated doors.
+"""One life of a simulated node: the product's own parts, joined as `server` joins them, on simulated doors.
 
 Quorum driver, metadata machine, controller, logs, partitions, replication, fetches, heartbeats and request handlers are the real
 ones; clock, timers, workers, disk and connections are the simulation's. Decides nothing. Coordinators: life_coordinators.py.

@@ -1,4 +1,4 @@
-"""The group and transaction coordinators of a simulated node's life, joined as the composition root joins them.
+"""The group and transaction coordinators of a simulated node's life, joined as `server` joins them.
 
 Decides nothing. Only lives of runs with transactional producers have it.
 """

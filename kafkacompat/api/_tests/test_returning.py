@@ -25,7 +25,7 @@ def broker(broker_id: int, epoch: int = 1, **state: bool) -> BrokerImage:
 
 
 class Cluster(Api):
-    """Node 1 of three; images are published as its composition root would."""
+    """Node 1 of three; images are published as `server` would."""
 
     def __init__(self, *brokers: BrokerImage) -> None:
         super().__init__(topic_image("t", {0: partition_image(replicas=(1, 2))}), brokers=brokers)

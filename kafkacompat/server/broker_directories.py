@@ -1,4 +1,4 @@
-"""Part of the composition root: a broker's log directories, what becomes of the node when they fail, and who is told.
+"""A broker's log directories, what becomes of the node when they fail, and who is told.
 
 Joins the log manager with the heartbeats (a failed directory, cordoned ones), the placement of replicas and the way to the
 controller (KIP-112, KIP-858, KIP-1066). A directory that fails takes its replicas along and the broker goes on with the others;
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
-from kafkacompat.data_directories import NodeDirectories
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.log.manager import LogManager
 from kafkacompat.node.assignments import DirectoryAssignments
@@ -21,7 +20,8 @@ from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
-from kafkacompat.quorum_side import NodeDoors, QuorumSide
+from kafkacompat.server.data_directories import NodeDirectories
+from kafkacompat.server.shared_server import NodeDoors, SharedServer
 
 if TYPE_CHECKING:
     from kafkacompat.log.directory import LogDirectory
@@ -44,13 +44,13 @@ class BrokerDirectories:
         doors: NodeDoors,
         directories: NodeDirectories,
         settings: NodeSettings,
-        quorum: QuorumSide,
+        shared: SharedServer,
         fail: Callable[[BaseException], None],
     ) -> None:
         """`fail` halts the node."""
         self._doors = doors
         self._settings = settings
-        self._quorum = quorum
+        self._shared = shared
         self._fail = fail
         self._metadata_directory = directories.identity.metadata_directory
         ids = directories.identity.directory_ids
@@ -66,17 +66,17 @@ class BrokerDirectories:
             directory.failure = directories.unreadable.get(directory.path)
         self.logs.on_directory_failed = self._directory_failed
         # A lone broker with a full disk still has what nobody else has; others would only wait for it.
-        self.logs.spares_full = lambda: len(quorum.machine.image.brokers) <= 1
+        self.logs.spares_full = lambda: len(shared.machine.image.brokers) <= 1
         self._life: BrokerHeartbeats | None = None
         self._assignments: DirectoryAssignments | None = None
         self._placement: Placement | None = None
 
     def place(self, partitions: PartitionManager, broker_epoch: Callable[[], int]) -> Placement:
         """Follow the partitions' roles from now on."""
-        doors, machine = self._doors, self._quorum.machine
+        doors, machine = self._doors, self._shared.machine
         self._assignments = DirectoryAssignments(
             doors.config.node_id,
-            self._quorum.controller_channel("directory-assignments"),
+            self._shared.controller_channel("directory-assignments"),
             doors.timers,
             lambda: machine.image,
             broker_epoch,

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from kafkacompat.broker_directories import BrokerDirectories, DirectoryFailed
 from kafkacompat.config import ServerConfig
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.data_directories import NodeDirectories, format_node, open_directories
 from kafkacompat.ids import Uuid
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition._tests.fakes import broker_image
 from kafkacompat.raft.storage import StorageProblem
+from kafkacompat.server.broker_directories import BrokerDirectories, DirectoryFailed
+from kafkacompat.server.data_directories import NodeDirectories, format_node, open_directories
 
 
 def config_of(tmp_path: Path, **settings: str) -> ServerConfig:
@@ -65,8 +65,8 @@ class World:
         doors: Any = SimpleNamespace(
             config=config, disk=RealDisk(), clock=SystemClock(), random=SystemRandom()
         )
-        quorum: Any = SimpleNamespace(machine=SimpleNamespace(image=image))
-        self.disks = BrokerDirectories(doors, self.found, NodeSettings(config, 1), quorum, self.halted.append)
+        shared: Any = SimpleNamespace(machine=SimpleNamespace(image=image))
+        self.disks = BrokerDirectories(doors, self.found, NodeSettings(config, 1), shared, self.halted.append)
         self.disks.logs.load_all()
         self.disks.follow(cast(Any, self.life))
         self.ids = [each.directory_id for each in self.disks.logs.directories]

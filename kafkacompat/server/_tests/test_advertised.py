@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from kafkacompat.advertised import broker_addresses, controller_addresses
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.server.advertised import broker_addresses, controller_addresses
 
 PORTS = {"PLAINTEXT": 4711, "CONTROLLER": 4712}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkacompat.log.checkpoint import CLEAN_SHUTDOWN_FILE
-from kafkacompat.signals import StopSignals
+from kafkacompat.server.signals import StopSignals
 
 DEADLINE_S = 60
 NODE = """
@@ -38,7 +38,7 @@ if moment == "before all else":
     import kafkacompat.cli.start as start
     start.configure_logging = sending_first(start.configure_logging)
 elif moment == "at the very end":
-    import kafkacompat.broker as broker
+    import kafkacompat.server.raft_server as broker
     run = broker.trio.run
     def running(*arguments):
         result = run(*arguments)
@@ -67,16 +67,16 @@ sys.exit(main(sys.argv[5:]))
 """
 BEFORE_LOADING = [
     "before all else",
-    "kafkacompat.broker.open_directories",
-    "kafkacompat.quorum_side.QuorumSide.listen",
-    "kafkacompat.broker.NodeSettings",
-    "kafkacompat.quorum_side.QuorumSide.start",
+    "kafkacompat.server.raft_server.open_directories",
+    "kafkacompat.server.controller_server.ControllerServer.listen",
+    "kafkacompat.server.raft_server.NodeSettings",
+    "kafkacompat.server.shared_server.SharedServer.start",
     "kafkacompat.net.server.Server.run",
 ]
 STARTING = [
     "kafkacompat.log.manager.LogManager.begin_load",
     "kafkacompat.log.manager.LogManager.finish_load",
-    "kafkacompat.broker_side.Server",
+    "kafkacompat.server.broker_server.Server",
     "kafkacompat.node.heartbeats.BrokerHeartbeats.start",
     "kafkacompat.coordinator.service.GroupCoordinator.start",
     "kafkacompat.node.heartbeats.BrokerHeartbeats.ready_to_unfence",

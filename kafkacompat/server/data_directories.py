@@ -1,4 +1,4 @@
-"""Part of the composition root: directories formatted, checked and locked, and the metadata log opened for raft.
+"""A node's directories formatted, checked and locked, and the metadata log opened for raft.
 
 Knows raft's storage and the log package, and joins the two; it knows no record, no listener, no client.
 """

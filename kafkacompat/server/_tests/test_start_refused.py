@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.broker import StartRefused, serve_until_stopped
 from kafkacompat.config import ServerConfig, defaults_without_file
-from kafkacompat.data_directories import format_node
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
-from kafkacompat.signals import StopSignals
+from kafkacompat.server.data_directories import format_node
+from kafkacompat.server.raft_server import StartRefused, serve_until_stopped
+from kafkacompat.server.signals import StopSignals
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

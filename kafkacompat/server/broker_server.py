@@ -1,7 +1,7 @@
-"""Part of the composition root: what a node with the broker role serves to clients.
+"""A node's broker role: what it serves to clients.
 
-Builds logs, partitions, replication, fetches, groups and the listeners for clients, joins them with the node's share in the
-metadata quorum, and keeps the order of a broker's start and stop. Knows every package but raft's and the controller's insides.
+Builds logs, partitions, replication, fetches, groups and the listeners for clients, joins them with what the node has of the
+metadata shared, and keeps the order of a broker's start and stop. Knows every package but raft's and the controller's insides.
 """
 
 from __future__ import annotations
@@ -14,17 +14,14 @@ from typing import Any
 
 import trio
 
-from kafkacompat.advertised import broker_addresses
 from kafkacompat.api.context import Node, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
-from kafkacompat.broker_directories import BrokerDirectories
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
-from kafkacompat.data_directories import NodeDirectories
 from kafkacompat.ids import NO_EPOCH, Uuid
 from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
 from kafkacompat.log.cleaner.throttle import Throttle
@@ -48,8 +45,11 @@ from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.read_replicas import selects_by_rack
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
-from kafkacompat.quorum_side import NodeDoors, QuorumSide
 from kafkacompat.records.limits import BatchLimits
+from kafkacompat.server.advertised import broker_addresses
+from kafkacompat.server.broker_directories import BrokerDirectories
+from kafkacompat.server.data_directories import NodeDirectories
+from kafkacompat.server.shared_server import NodeDoors, SharedServer
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ LOADED_AT_ONCE = 16
 """Logs of a clean stop that are opened one after another before anybody else has a turn: some 0.3 ms each."""
 
 
-class BrokerSide:
+class BrokerServer:
     """`start`, then `stop`; both once."""
 
     def __init__(
@@ -73,7 +73,7 @@ class BrokerSide:
         doors: NodeDoors,
         directories: NodeDirectories,
         settings: NodeSettings,
-        quorum: QuorumSide,
+        shared: SharedServer,
         incarnation: Uuid,
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -83,10 +83,10 @@ class BrokerSide:
         self._doors = doors
         self._directories = directories
         self._settings = settings
-        self._quorum = quorum
+        self._shared = shared
         self._effective = settings.effective
         self._server: Server | None = None
-        self._disks = BrokerDirectories(doors, directories, settings, quorum, fail)
+        self._disks = BrokerDirectories(doors, directories, settings, shared, fail)
         self._logs = self._disks.logs
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.int("broker.session.timeout.ms")
@@ -103,7 +103,7 @@ class BrokerSide:
 
     async def start(self) -> None:
         """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
-        doors, config, quorum = self._doors, self._doors.config, self._quorum
+        doors, config, shared = self._doors, self._doors.config, self._shared
         await self._load_logs()
         dispatcher = self._build()
         self._server = server = Server(
@@ -112,18 +112,18 @@ class BrokerSide:
         advertised = await self._bind(server)
         life = self._life = self._make_life(self._incarnation, advertised)
         epoch = await wait_for(life.start())
-        await wait_for(quorum.machine.when_at(epoch))
+        await wait_for(shared.machine.when_at(epoch))
         self._periodic = PeriodicWork(
             config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
         )
         self._logs.on_stale = self._periodic.checkpoint_soon
         self._groups.start()
         self._transactions.start()
-        self._take_image(MetadataImage(), quorum.machine.image)
-        quorum.machine.subscribe(self._take_image)
+        self._take_image(MetadataImage(), shared.machine.image)
+        shared.machine.subscribe(self._take_image)
         bound_ms = self._session_timeout_ms
         self._opening.begin(life.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
-        self._opening.on_image(quorum.machine.image)
+        self._opening.on_image(shared.machine.image)
         await doors.nursery.start(server.run)
         await wait_for(life.ready_to_unfence())
         self._periodic.start()
@@ -145,10 +145,10 @@ class BrokerSide:
         return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)
 
     def _build(self) -> ApiDispatcher:
-        doors, config, settings, quorum = self._doors, self._doors.config, self._settings, self._quorum
+        doors, config, settings, shared = self._doors, self._doors.config, self._settings, self._shared
         clock, timers, random = doors.clock, doors.timers, doors.random
-        self._alters = self._quorum.controller_channel("alter-partition")
-        self._requests = self._quorum.controller_channel("forwarding")
+        self._alters = self._shared.controller_channel("alter-partition")
+        self._requests = self._shared.controller_channel("forwarding")
         self._replication = Replication(
             config.node_id,
             config.inter_broker_listener_name,
@@ -210,7 +210,7 @@ class BrokerSide:
             lambda: settings.bool("transaction.partition.verification.enable"),
         )
         self._notices = SettingNotices(config.node_id)
-        controller = ForwardingController(self._requests, quorum.carry_out)
+        controller = ForwardingController(self._requests, shared.carry_out)
         own_context = RequestContext(
             CREATE_TOPICS,
             CREATE_TOPICS_VERSION,
@@ -261,11 +261,11 @@ class BrokerSide:
             rack=config.str("broker.rack"),
             previous_broker_epoch=self._logs.previous_broker_epoch,
         )
-        machine = self._quorum.machine
+        machine = self._shared.machine
         life = BrokerHeartbeats(
             identity,
             LifeSettings.from_config(config),
-            self._quorum.controller_channel("heartbeat"),
+            self._shared.controller_channel("heartbeat"),
             doors.clock,
             doors.timers,
             lambda: machine.image.offset,
@@ -299,7 +299,7 @@ class BrokerSide:
             await wait_for(stopped)
         if self._server is None:
             return True
-        if self._is_hurried or self._quorum.driver.leader_id < 0:
+        if self._is_hurried or self._shared.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
             self._requests.close()
         self._partitions.finish_changes()

@@ -1,9 +1,9 @@
-"""The composition root: builds a node of either role or both, serves, drains.
+"""A process's node, of either role or both: built, serving, drained.
 
-Start: lock and check the directories, join the metadata quorum (quorum_side.py); as a broker (broker_side.py) load the logs,
-register, take up partitions and groups, accept, and say so. Stop, on a signal (signals.py), however far the start has come: give
-up leadership, answer what is in flight, leave the quorum, close the logs, leave the mark of a clean shutdown. It decides nothing
-that a package could decide.
+Start: lock and check the directories, join the metadata quorum (shared_server.py), as a controller serve it
+(controller_server.py); as a broker (broker_server.py) load the logs, register, take up partitions and groups, accept, and say so.
+Stop, on a signal (signals.py), however far the start has come: give up leadership, answer what is in flight, leave the quorum,
+close the logs, leave the mark of a clean shutdown. It decides nothing that a package could decide.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
 from kafkacompat import __version__
-from kafkacompat.broker_side import BrokerSide
-from kafkacompat.config import ConfigError, ServerConfig
+from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.replay import ReplayError
-from kafkacompat.data_directories import NodeDirectories, open_directories
 from kafkacompat.log.checkpoint import CheckpointCorrupt
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.channels import Channels, ChannelSettings
@@ -33,10 +32,16 @@ from kafkacompat.net.runtime import (
 from kafkacompat.net.workers import worker_pools
 from kafkacompat.node.heartbeats import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings
-from kafkacompat.quorum_side import NodeDoors, QuorumSide
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.storage import StorageProblem
-from kafkacompat.signals import StopSignals
+from kafkacompat.server.broker_server import BrokerServer
+from kafkacompat.server.data_directories import NodeDirectories, open_directories
+from kafkacompat.server.shared_server import NodeDoors, SharedServer
+from kafkacompat.server.signals import StopSignals
+
+if TYPE_CHECKING:
+    from kafkacompat.net.server import Server
+    from kafkacompat.server.controller_server import ControllerServer
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +77,7 @@ async def _serve(
     _refuse_what_is_not_served(config)
     try:
         async with trio.open_nursery() as nursery:
-            node = RunningNode(config, nursery)
+            node = KafkaRaftServer(config, nursery)
             asked = trio.Event()
             starting = trio.CancelScope()
 
@@ -134,7 +139,7 @@ def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-class RunningNode:
+class KafkaRaftServer:
     """One process's node. `start`, then `stop`; both once."""
 
     def __init__(self, config: ServerConfig, nursery: trio.Nursery) -> None:
@@ -154,8 +159,9 @@ class RunningNode:
         )
         self._timers = timers
         self._directories: NodeDirectories | None = None
-        self._quorum: QuorumSide | None = None
-        self._broker: BrokerSide | None = None
+        self._shared: SharedServer | None = None
+        self._controller: ControllerServer | None = None
+        self._broker: BrokerServer | None = None
 
     async def start(self, format_if_empty: bool) -> None:
         """Until clients are served, or for a controller alone the quorum. Raises what START_PROBLEMS lists."""
@@ -166,21 +172,28 @@ class RunningNode:
         )
         settings = NodeSettings(config, config.node_id)
         incarnation = doors.random.uuid()
-        server, listeners = await QuorumSide.listen(doors)
-        self._quorum = quorum = QuorumSide(
-            doors, directories, settings, incarnation, self._halt, server, listeners
-        )
+        server: Server | None = None
+        endpoints: tuple[EndPoint, ...] = ()
+        if "controller" in config.roles:
+            from kafkacompat.server.controller_server import ControllerServer
+
+            server, endpoints = await ControllerServer.listen(doors)
+        self._shared = shared = SharedServer(doors, directories, settings, incarnation, self._halt, endpoints)
+        if server is not None:
+            self._controller = shared.controller_role = ControllerServer(doors, shared, server)
         if "broker" in config.roles:
-            self._broker = BrokerSide(doors, directories, settings, quorum, incarnation, self._halt)
-        await quorum.start()
+            self._broker = BrokerServer(doors, directories, settings, shared, incarnation, self._halt)
+        shared.start()
+        if self._controller is not None:
+            await self._controller.start()
         if self._broker is not None:
             await self._broker.start()
 
     def ready_line(self) -> str:
         """What a start prints once it serves."""
-        assert self._quorum is not None
+        assert self._shared is not None
         config = self._doors.config
-        serving = self._quorum.listeners if self._broker is None else self._broker.bound
+        serving = self._shared.endpoints if self._broker is None else self._broker.bound
         addresses = ", ".join(f"{each.listener_name}://{each.host}:{each.port}" for each in serving)
         return (
             f"kafkacompat {__version__} node {config.node_id} serving {addresses} "
@@ -193,8 +206,12 @@ class RunningNode:
         is_clean = True
         if self._broker is not None:
             is_clean = await self._broker.stop()
-        if self._quorum is not None:
-            await self._quorum.stop()
+        if self._shared is not None:
+            await self._shared.give_up_leadership()
+        if self._controller is not None:
+            await self._controller.stop()
+        if self._shared is not None:
+            self._shared.stop()
         if self._broker is not None:
             self._broker.close_logs()
         self._doors.channels.close_all()
@@ -213,9 +230,9 @@ class RunningNode:
 
     def abandon(self) -> None:
         """A start that failed lets go of what it holds; logs that were all loaded are closed in order."""
-        for side in (self._broker, self._quorum):
-            if side is not None:
-                side.abandon()
+        for part in (self._broker, self._shared, self._controller):
+            if part is not None:
+                part.abandon()
         self._release_locks()
 
     def _halt(self, error: BaseException) -> None:

@@ -1,0 +1,141 @@
+"""A node's controller role: a controller to activate, the listener that other nodes speak to, and its registration (KIP-919).
+
+Stands on what the node has of the metadata quorum (shared_server.py). Knows the controller and the network, and joins them; it
+knows no partition, no group and no client.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.context import ControllerNode, RequestContext
+from kafkacompat.api.dispatch import ApiDispatcher
+from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.registry import CONTROLLER_APIS
+from kafkacompat.config import EndPoint
+from kafkacompat.controller.active_controller import ActiveController
+from kafkacompat.controller.liveness import Liveness
+from kafkacompat.controller.reach import Probed, Reach
+from kafkacompat.controller.sessions import BrokerSessions
+from kafkacompat.controller.turns import Turns
+from kafkacompat.net.channels import ProbeResult
+from kafkacompat.net.server import Server
+from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
+from kafkacompat.server.advertised import controller_addresses
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.image import MetadataImage
+    from kafkacompat.deferred import Deferred
+    from kafkacompat.server.shared_server import NodeDoors, SharedServer
+
+PROBE_TIMEOUT_MS = 1_000
+"""How long a broker whose heartbeats' connection was closed may take to refuse or accept a new one."""
+DRAIN_DEADLINE_MS = 1_000
+"""How long other nodes' requests may take to be answered while this one stops."""
+PROBED = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REFUSED}
+
+
+class ControllerServer:
+    """`start`, then `stop`; both once."""
+
+    def __init__(self, doors: NodeDoors, shared: SharedServer, server: Server) -> None:
+        """`server` and the shared part's endpoints are of `listen`."""
+        config, machine = doors.config, shared.machine
+        self._doors = doors
+        self._server = server
+        reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
+        machine.subscribe(reach.on_image)
+        turns = Turns(doors.timers)
+        liveness = Liveness(
+            machine,
+            shared.controller_settings,
+            BrokerSessions(config.int("broker.session.timeout.ms")),
+            doors.clock,
+            doors.timers,
+            reach,
+            turns,
+        )
+        self.controller = ActiveController(
+            machine,
+            shared.controller_settings,
+            shared.driver,
+            doors.random,
+            liveness,
+            turns,
+            shared.directories.bootstrap_values,
+        )
+        node = ControllerNode(
+            node_id=config.node_id,
+            cluster_id=shared.cluster_id,
+            config=config,
+            clock=doors.clock,
+            random=doors.random,
+            controller=self.controller,
+            quorum=shared.driver,
+            image=machine.image,
+            dynamic=shared.settings,
+        )
+
+        def take_image(old: MetadataImage, new: MetadataImage) -> None:
+            node.image = new
+
+        machine.subscribe(take_image)
+        self._dispatcher = ApiDispatcher(
+            node,
+            CONTROLLER_APIS,
+            liveness.connection_closed,
+            stepping=RequestSteps(doors.timers, doors.workers.batches, time.monotonic),
+            elements_max=config.int("request.max.elements"),
+        )
+        server.dispatcher = self._dispatcher
+        registration = ControllerRegistration(
+            ControllerIdentity(config.node_id, shared.incarnation, shared.endpoints),
+            shared.controller_channel("controller-registration"),
+            doors.timers,
+        )
+        machine.subscribe(registration.on_image)
+
+    @staticmethod
+    async def listen(doors: NodeDoors) -> tuple[Server, tuple[EndPoint, ...]]:
+        """The controller's server, and its listeners as others are told of them: with the ports that were left to the system.
+
+        Raises OSError, ConfigError.
+        """
+        config = doors.config
+        server = Server(NotYet(), NetworkSettings.from_config(config), doors.clock, doors.workers.replies)
+        bound = await server.bind(config.controller_listeners())
+        ports = {each.endpoint.listener_name: each.port for each in bound}
+        return server, await controller_addresses(config, ports)
+
+    def _probe(self, host: str, port: int) -> Deferred[Probed]:
+        probed = self._doors.channels.probe(host, port, PROBE_TIMEOUT_MS)
+        return probed.then(lambda result: PROBED.get(result, Probed.SILENT))
+
+    def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
+        """A request by this node's own way. Fails with NotController while another's is active."""
+        return self._dispatcher.call(context, request)
+
+    async def start(self) -> None:
+        """Serve the quorum, which this node has joined."""
+        await self._doors.nursery.start(self._server.run)
+
+    async def stop(self) -> None:
+        """Once it leads no more: answer what is in flight."""
+        await self._server.drain(DRAIN_DEADLINE_MS)
+
+    def abandon(self) -> None:
+        """A start that failed lets go of the listeners."""
+        for listener in self._server.listeners:
+            listener.close()
+
+
+class NotYet:
+    """The dispatcher of a server that is bound and does not run."""
+
+    def dispatch(self, connection: object, frame: memoryview) -> None:
+        raise RuntimeError("the server is not built")
+
+    def connection_closed(self, connection: object) -> None:
+        """No connection was made."""

@@ -1,0 +1,163 @@
+"""What a node's roles share: its member of the metadata quorum, the metadata it follows, the way to the active controller.
+
+Every node follows the metadata log: a voter or a standby with the controller role, an observer without it. Knows raft, the metadata
+and the network, and joins them; it knows no partition, no group and no client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kafkacompat.api.context import NO_CONNECTION, NotController, RequestContext
+from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.controller.core import ControllerCore
+from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid
+from kafkacompat.net.channels import Channels
+from kafkacompat.net.runtime import wait_for
+from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.raft.transport import ChannelTransport
+from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
+
+if TYPE_CHECKING:
+    from kafkacompat.node.settings import NodeSettings
+    from kafkacompat.ports import Clock, Disk, Random, Timers, WorkerPools
+    from kafkacompat.server.controller_server import ControllerServer
+
+logger = logging.getLogger(__name__)
+
+RESIGN_TIMEOUT_MS = 1_000
+"""How long a leader that stops waits for the other voters to hear of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDoors:
+    """A node's settings and its doors out: what every part of it is built with."""
+
+    config: ServerConfig
+    clock: Clock
+    random: Random
+    disk: Disk
+    timers: Timers
+    workers: WorkerPools
+    channels: Channels
+    nursery: trio.Nursery
+
+
+class SharedServer:
+    """`start`, then `stop`; both once."""
+
+    def __init__(
+        self,
+        doors: NodeDoors,
+        directories: NodeDirectories,
+        settings: NodeSettings,
+        incarnation: Uuid,
+        fail: Callable[[BaseException], None],
+        endpoints: tuple[EndPoint, ...],
+    ) -> None:
+        """`settings` follow the image before anybody else; `incarnation` is this process's; `endpoints` are the controller's as
+        others are told of them, none without that role.
+
+        Raises MetadataLogProblem.
+        """
+        config = doors.config
+        self._doors = doors
+        self.settings = settings
+        self.directories = directories
+        self.cluster_id = directories.identity.cluster_id
+        self.incarnation = incarnation
+        self.endpoints = endpoints
+        self.controller_role: ControllerServer | None = None
+        """This node's own, if it has one."""
+        self.controller_settings = ControllerSettings(config, config.node_id, self.cluster_id)
+        self.machine = MetadataMachine(
+            ControllerCore(self.controller_settings),
+            max_bytes_between_snapshots=config.int("metadata.log.max.record.bytes.between.snapshots"),
+            timers=doors.timers,
+        )
+        self.machine.subscribe(settings.on_image)
+        self.store: QuorumStore = open_quorum_store(
+            config,
+            directories,
+            doors.disk,
+            doors.workers.quorum_sync,
+            doors.workers.snapshots,
+            doors.clock,
+            doors.timers,
+            doors.random,
+            ChannelTransport(doors.channels, logger.error),
+            endpoints=endpoints,
+            fail=fail,
+            note=logger.warning,
+        )
+        self.driver = self.store.driver
+        self.machine.attach(self.driver)
+
+    def start(self) -> None:
+        """Take up the stored role. Raises MetadataLogProblem."""
+        self.driver.start(self.machine)
+
+    def active_address(self) -> tuple[int, str, int] | None:
+        """(node id, host, port) of the active controller; None while none is known."""
+        endpoints = self.driver.leader_endpoints
+        if self.driver.leader_id < 0 or not endpoints:
+            return None
+        _, host, port = endpoints[0]
+        return self.driver.leader_id, host, port
+
+    def controller_channel(self, purpose: str) -> ControllerChannel:
+        """A way from this node to the active controller."""
+        doors = self._doors
+        channel = ControllerChannel(
+            doors.config.node_id,
+            purpose,
+            doors.channels,
+            doors.clock,
+            doors.timers,
+            self.active_address,
+            self.call_own,
+            doors.config.int("controller.socket.timeout.ms"),
+        )
+        self.machine.when_leader_changes.append(channel.leader_changed)
+        return channel
+
+    def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
+        """A client's request, by this node's own controller. Fails with NotController where that is not active, or absent."""
+        if self.controller_role is None:
+            raise NotController
+        return self.controller_role.carry_out(context, request)
+
+    def call_own(self, message: Any) -> Deferred[Any]:
+        """A request of this node's broker to its own controller; fails as above."""
+        context = RequestContext(
+            message.API_KEY,
+            message.MAX_VERSION,
+            0,
+            None,
+            NO_CONNECTION,
+            self._doors.config.controller_listener_names[0],
+            "127.0.0.1",
+        )
+        return self.carry_out(context, message)
+
+    async def give_up_leadership(self) -> None:
+        """The other voters hear of it, or have had their time."""
+        await wait_for(self.driver.shut_down(RESIGN_TIMEOUT_MS))
+
+    def stop(self) -> None:
+        """Leave the quorum, and the files as at a clean stop. Blocks."""
+        self.driver.flush_now()
+        self.driver.close()
+        self.store.close()
+
+    def abandon(self) -> None:
+        """A start that failed waits for no disk any more."""
+        self.driver.close()
