@@ -1,4 +1,4 @@
-"""The real clock, chance and timers of ports.py, on trio.
+"""The real clock, chance and timers of ports, on trio.
 
 Must not know who uses them. One heap and one task serve all timers; while nothing is due nothing wakes.
 """

@@ -1,4 +1,4 @@
-"""The worker threads of ports.py, on trio: a pool for each duty, so that nobody waits for the disk, or the pace, of another.
+"""The worker threads of ports, on trio: a pool for each duty, so that nobody waits for the disk, or the pace, of another.
 
 The metadata quorum's sync shares with nobody: the cluster stands still while it waits. Threads begin with the first job and end
 when there was none for a while. A pool that is full lets jobs wait, or refuses them with WorkersBusy (job_queue.py); whoever

@@ -1,171 +1,22 @@
-"""The only doors out of the cores: time, chance, files, threads, and the partition's log.
+"""What a partition, a coordinator or a handler knows of logs: one partition's, and all of a node's.
 
-Protocols, the values that cross them, and nothing that acts. Implementations live in shells and in the simulator.
+Protocols, the values that cross them, and nothing that acts. The package log implements them over the disk's door.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkacompat.ports.files import FileSlice
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.deferred import Deferred
     from kafkacompat.ids import OffsetAndEpoch, TopicPartition, Uuid
+    from kafkacompat.ports.files import Buffer
     from kafkacompat.wire.errors import ErrorCode
-
-T = TypeVar("T")
-Buffer = bytes | bytearray | memoryview
-
-
-class Clock(Protocol):
-    """Milliseconds. Wall time goes into records; monotonic time measures waits."""
-
-    def now_ms(self) -> int: ...
-
-    def monotonic_ms(self) -> int: ...
-
-
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...
-
-
-class Timers(Protocol):
-    """Callbacks at an instant of the clock's monotonic time; they run in the loop's thread, never early."""
-
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
-
-    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle: ...
-
-
-class Random(Protocol):
-    def uuid(self) -> Uuid:
-        """A fresh random uuid outside the reserved range whose text does not begin with '-'."""
-        ...
-
-    def randrange(self, stop: int) -> int: ...
-
-
-class Workers(Protocol):
-    """Blocking calls in threads; the answer arrives in the loop's thread."""
-
-    def submit(self, function: Callable[[], T]) -> Deferred[T]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerPools:
-    """Workers by duty: a job waits for others of its own duty and for nobody else."""
-
-    quorum_sync: Workers
-    """Syncs of the metadata log, one at a time. Nothing else, for the cluster waits for them."""
-    snapshots: Workers
-    """Building and writing metadata snapshots."""
-    log_sync: Workers
-    """Syncs of partitions' logs: flush.messages, flush.ms, closed segments."""
-    reads: Workers
-    """Reads of logs and indexes that are not in the page cache. The only one that may refuse a job, for anybody may ask."""
-    replies: Workers
-    """Bringing what a reply sends into the page cache: one job a connection."""
-    loading: Workers
-    """What coordinators read to take up their partitions."""
-    files: Workers
-    """Making and deleting files, checkpoints."""
-    cleaning: Workers
-    """The log cleaner, which may wait for its throttle."""
-    batches: Workers
-    """Opening and compressing produced batches that are large or unfold to much."""
-
-    @classmethod
-    def of_one(cls, workers: Workers) -> WorkerPools:
-        """One for all: for tests and the simulator, whose jobs wait for no thread."""
-        return cls(workers, workers, workers, workers, workers, workers, workers, workers, workers)
-
-
-class SyncFailed(OSError):
-    """fsync itself failed. What it covered may never reach the disk, and the next sync need not say so: Linux tells it once."""
-
-
-class HalfDone(OSError):
-    """A change of several files stopped in its midst: what is known of them is not what lies there any more."""
-
-
-class File(Protocol):
-    """One open file that grows at its end. Positions and sizes in bytes. OSError passes through."""
-
-    path: str
-
-    def size(self) -> int: ...
-
-    def write_now(self, *buffers: Buffer) -> int:
-        """Append all buffers (one writev) to the page cache; on a short or failed write the file is cut back and OSError raised."""
-        ...
-
-    def try_read(self, position: int, length: int) -> bytes | None:
-        """Bytes if they are in the page cache, None if reading would block (preadv RWF_NOWAIT)."""
-        ...
-
-    def read_cold(self, position: int, length: int) -> bytes:
-        """Bytes, blocking on the disk when need be; shorter only at the end of the file."""
-        ...
-
-    def send_to(self, socket_fileno: int, position: int, length: int) -> int:
-        """os.sendfile to a non-blocking socket; returns bytes sent; BlockingIOError when the socket is full."""
-        ...
-
-    def fileno(self) -> int: ...
-
-    def truncate(self, size: int) -> None: ...
-
-    def sync(self) -> None:
-        """fsync; only from a worker thread, or at start and shutdown. SyncFailed when the disk refused it."""
-        ...
-
-    def forget_cached(self) -> None:
-        """Sync, then drop what the page cache has of it: what is read from here on comes from the disk. At a start only."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Disk(Protocol):
-    """Paths are absolute strings. OSError passes through."""
-
-    def open(self, path: str, *, create: bool = False) -> File: ...
-
-    def exists(self, path: str) -> bool: ...
-
-    def list_directory(self, path: str) -> list[str]:
-        """Names, sorted."""
-        ...
-
-    def make_directory(self, path: str) -> None: ...
-
-    def read_bytes(self, path: str) -> bytes: ...
-
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """path.tmp, fsync, rename, fsync of the directory. SyncFailed as from a file's sync."""
-        ...
-
-    def rename(self, source: str, target: str) -> None: ...
-
-    def remove(self, path: str) -> None: ...
-
-    def remove_tree(self, path: str) -> None: ...
-
-    def file_size(self, path: str) -> int: ...
-
-    def modified_ms(self, path: str) -> int: ...
-
-    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
-
-    def sync_directory(self, path: str) -> None:
-        """Make its renames and new names durable. Blocks. SyncFailed as from a file's sync."""
-        ...
-
-    def usage(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the file system that holds path."""
-        ...
 
 
 class LogRefused(Exception):
@@ -193,26 +44,6 @@ class AppendInfo:
     log_append_time_ms: int
     """-1 unless the topic stamps append time."""
     duplicate: bool = False
-
-
-class FileSlice:
-    """A run of bytes in an open file, the value of a `records` field: its length is known, its bytes stay in the page cache.
-
-    Whoever holds it keeps the file open: `file` is closed only when no slice refers to it (Segment closes late).
-    """
-
-    __slots__ = ("file", "length", "position")
-
-    def __init__(self, file: File, position: int, length: int) -> None:
-        self.file = file
-        self.position = position
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def read(self) -> bytes:
-        return self.file.read_cold(self.position, self.length)
 
 
 EMPTY_RECORDS = b""
