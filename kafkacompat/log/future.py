@@ -15,7 +15,6 @@ from kafkacompat.log.directory import (
     marked_name,
     partition_directory,
 )
-from kafkacompat.ports import HalfDone
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.opening import LogOpener
     from kafkacompat.ports import Disk
-
-
-class DirectoryRefused(Exception):
-    """A directory among several did not let itself be changed."""
-
-    def __init__(self, directory: LogDirectory, error: OSError) -> None:
-        super().__init__(str(error))
-        self.directory = directory
-        self.error = error
 
 
 class FutureLogs:
@@ -55,50 +45,18 @@ class FutureLogs:
         self.adopt(log, directory)
         return log
 
-    def promote(
-        self, name: TopicPartition, current: PartitionLog | None, origin: LogDirectory | None
-    ) -> PartitionLog:
-        """It takes the name of the current log in `origin`, if there is one. DirectoryRefused: nothing has changed, or HalfDone.
-
-        The current one is renamed first: a crash in between leaves a future log alone, which the metadata says is wanted, and
-        never two current ones, with which no node starts.
-        """
+    def promote(self, name: TopicPartition) -> PartitionLog:
+        """It takes the name that a current log has. OSError: nothing has changed."""
         log, home = self.logs[name], self._home[name]
         path = f"{home.path}/{partition_directory(name)}"
-        if current is None or origin is None:
-            self._rename(home, log.directory, path)
-        else:
-            retired = f"{origin.path}/{marked_name(name, DELETE_SUFFIX)}"
-            self._rename(origin, current.directory, retired)
-            try:
-                self._rename(home, log.directory, path)
-            except DirectoryRefused:
-                try:
-                    self._disk.rename(retired, current.directory)
-                except OSError as error:
-                    lost = HalfDone(error.errno, f"{retired} does not get its name back: {error}")
-                    raise DirectoryRefused(origin, lost) from error
-                raise
-            log.set_high_watermark(current.high_watermark)
-            current.release()
-            self._doomed.add_directory(retired, current.config.file_delete_delay_ms)
+        self._disk.rename(log.directory, path)
         self._opener.settle(log, path)
         self.forget(name)
         return log
 
-    def _rename(self, directory: LogDirectory, source: str, target: str) -> None:
-        try:
-            self._disk.rename(source, target)
-        except OSError as error:
-            raise DirectoryRefused(directory, error) from error
-
     def adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
-        """OSError when there is one already, as Kafka refuses to start with two."""
+        """There is no other of its partition."""
         name = log.topic_partition
-        if name in self.logs:
-            raise OSError(
-                f"{name} has future logs in both {self._home[name].path} and {directory.path}; one must be removed"
-            )
         self.logs[name] = log
         self._home[name] = directory
 

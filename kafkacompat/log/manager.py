@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_EPOCH, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import CheckpointCorrupt
-from kafkacompat.log.checkpointing import FILES, CheckpointPlan, Checkpoints, offsets_of
+from kafkacompat.log.checkpointing import FILES, Checkpoints, offsets_of
 from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
     DELETE_SUFFIX,
@@ -26,12 +26,13 @@ from kafkacompat.log.directory import (
     marked_name,
     partition_directory,
 )
-from kafkacompat.log.future import DirectoryRefused, FutureLogs
+from kafkacompat.log.future import FutureLogs
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.loading import LoadTask, agreed_epoch, is_of_the_partition, look_into
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener, TopicUnknown
+from kafkacompat.log.predecessors import Predecessors, Retirement, age_of, suffix_of_second
 from kafkacompat.log.preparation import Preparation
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed
@@ -83,6 +84,7 @@ class LogManager:
             disk, clock, self.doomed.add_files, randrange, note, IndexCache(), self.mender.report
         )
         self.futures = FutureLogs(disk, self._opener, self.doomed)
+        self.predecessors = Predecessors(disk)
         self.checkpoints = Checkpoints(self)
         self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
         """Partitions that lie here and cannot be opened, with the paths of their files."""
@@ -136,21 +138,13 @@ class LogManager:
         for task in tasks:
             if isinstance(task.result, PartitionLog) and task.directory.online:
                 if task.is_future:
-                    self.futures.adopt(task.result, task.directory)
+                    self._take_future(task, task.result)
                     continue
                 if task.has_lost:
                     self.previous_broker_epoch = NO_EPOCH
                 if task.cleaned_to <= task.result.log_end_offset:
                     task.result.cleaned_to = task.cleaned_to
-                other = self._home.get(task.name)
-                if other is None:
-                    self._adopt(task.result, task.directory)
-                elif task.result.topic_id != self.logs[task.name].topic_id:
-                    self._rivals.append((task.result, task.directory))
-                else:
-                    raise OSError(
-                        f"{task.name} lies in both {other.path} and {task.directory.path}; one must be removed"
-                    )
+                self._take_current(task, task.result)
             elif isinstance(task.result, TopicUnknown):
                 self._set_unknown_aside(task, task.result)
             elif isinstance(task.result, Exception):
@@ -159,6 +153,40 @@ class LogManager:
                 elif task.directory.online:
                     self._refuse(task, task.result)
         self._carry_out(self.checkpoints.after_load())
+
+    def _take_current(self, task: LoadTask, log: PartitionLog) -> None:
+        """Two of one topic are left by a crash in a change of places, or by a directory that came back. Kafka does not start then.
+        Each holds what it has said it holds, so the one that has come further is the partition's. What the other one has alone is
+        kept: it may be asked for."""
+        other, home = self.logs.get(task.name), self._home.get(task.name)
+        if other is None or home is None:
+            self._adopt(log, task.directory)
+        elif log.topic_id != other.topic_id:
+            self._rivals.append((log, task.directory))
+        else:
+            loser, origin = log, task.directory
+            if age_of(log) > age_of(other):
+                loser, origin = other, home
+                self._adopt(log, task.directory)
+            self._note(
+                f"{task.name} lies in both {home.path} and {task.directory.path}: {self.logs[task.name].directory} is taken, "
+                f"{loser.directory} ends at offset {loser.log_end_offset} in epoch {loser.latest_epoch()}"
+            )
+            self._let_go(loser, origin, suffix_of_second(loser, self.logs[task.name]))
+
+    def _take_future(self, task: LoadTask, log: PartitionLog) -> None:
+        """A second one was not wanted any more when its directory failed, or the power went."""
+        name, directory = task.name, task.directory
+        other, home = self.futures.logs.get(name), self.futures.home(name)
+        if other is None or home is None:
+            self.futures.adopt(log, directory)
+            return
+        winner, loser, origin = other, log, directory
+        if age_of(log) > age_of(other):
+            winner, loser, origin = log, other, home
+            self.futures.adopt(log, directory)
+        self._note(f"{name} has future logs in both {home.path} and {directory.path}: {loser.directory} goes")
+        self._let_go(loser, origin, suffix_of_second(loser, winner))
 
     def _refuse(self, task: LoadTask, reason: Exception) -> None:
         """Leave a partition alone that cannot be opened. The controller must not count on what this broker had when it stopped."""
@@ -187,7 +215,7 @@ class LogManager:
         """Every checkpoint in which something has moved. Blocks."""
         self._carry_out(self.checkpoints.plan(*FILES))
 
-    def _carry_out(self, plan: CheckpointPlan | None) -> None:
+    def _carry_out(self, plan: Plan | None) -> None:
         if plan is not None:
             plan.run()
             plan.finish()
@@ -235,6 +263,8 @@ class LogManager:
     def shut_down(self, broker_epoch: int) -> None:
         """Flush and close all logs, write the checkpoints and, per directory where all went well, the clean mark. Blocks."""
         self.closed = True
+        for log in self.predecessors.successors():
+            self._retire_now(log)
         self.doomed.remove(self.doomed.take_due(None))
         for directory in self.directories:
             if directory.online:
@@ -246,6 +276,14 @@ class LogManager:
         self.logs.clear()
         self._home.clear()
         self.futures.logs.clear()
+
+    def _retire_now(self, log: PartitionLog) -> None:
+        try:
+            log.flush()
+        except OSError as error:
+            self.log_failed(log, error)
+        else:
+            self._carry_out(self.retire_predecessor(log))
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = self.every_log_in(directory)
@@ -390,11 +428,18 @@ class LogManager:
         directory = self._home.pop(topic_partition, None)
         if log is None or directory is None:
             return
+        self._let_go(log, directory, suffix)
+        before, origin = self.predecessors.get(topic_partition), self.predecessors.home(topic_partition)
+        if before is not None and origin is not None:
+            self.predecessors.forget(topic_partition)
+            self._let_go(before, origin, suffix)
+        self.on_stale()
+
+    def _let_go(self, log: PartitionLog, directory: LogDirectory, suffix: str) -> None:
         log.release()
-        target = self._set_aside(directory, log.directory, topic_partition, suffix)
+        target = self._set_aside(directory, log.directory, log.topic_partition, suffix)
         if target is not None and suffix == DELETE_SUFFIX:
             self.doomed.add_directory(target, log.config.file_delete_delay_ms)
-        self.on_stale()
 
     def _set_aside(self, directory: LogDirectory, path: str, name: TopicPartition, suffix: str) -> str | None:
         """What it is called then; None when the disk refuses, and the directory may be offline."""
@@ -418,6 +463,11 @@ class LogManager:
             raise LogRefused(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the checkpoints still speak of an earlier log of {name}"
             )
+        if self.predecessors.get(name) is not None:
+            raise LogRefused(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{name} has changed its directory and is not durable there yet",
+            )
         try:
             return self.futures.begin(self.logs[name], directory)
         except OSError as error:
@@ -425,20 +475,41 @@ class LogManager:
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def promote_future(self, name: TopicPartition) -> PartitionLog:
-        """The future log becomes the current one, which goes after file.delete.delay.ms.
+        """The future log becomes the current one. The log that was keeps its name until `retire_predecessor`.
 
         Raises LogRefused KAFKA_STORAGE_ERROR: nothing has changed, but that the directory to blame may be offline.
         """
-        home, current = self.futures.home(name), self.logs.get(name)
+        home, current, origin = self.futures.home(name), self.logs.get(name), self._home.get(name)
         assert home is not None
+        if current is not None:
+            # Not later: under a name that is not durable it would not move.
+            self.futures.logs[name].set_high_watermark(current.high_watermark)
         try:
-            log = self.futures.promote(name, current, self._home.get(name))
-        except DirectoryRefused as refused:
-            self.directory_failed(refused.directory, refused.error)
-            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(refused)) from refused
+            log = self.futures.promote(name)
+        except OSError as error:
+            self.directory_failed(home, error)
+            raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if current is not None and origin is not None:
+            current.release()
+            self.predecessors.add(current, origin, log)
         self._adopt(log, home)
         self.on_stale()
         return log
+
+    def retire_predecessor(self, log: Log) -> Plan | None:
+        """The log that another one had before this one, which is durable by now, is to go after file.delete.delay.ms. None when
+        there is none, or its directory refuses: `predecessors` tells which."""
+        name = log.topic_partition
+        directory, old = self.predecessors.home(name), self.predecessors.get(name)
+        if directory is None or old is None or not self.predecessors.is_before(log):
+            return None
+        try:
+            path = self.predecessors.rename(name)
+        except OSError as error:
+            self.directory_failed(directory, error)
+            return None
+        self.on_stale()
+        return Retirement(self, self._disk, directory, path, old.config.file_delete_delay_ms)
 
     def discard_future(self, name: TopicPartition) -> None:
         """It is not wanted any more."""
@@ -521,10 +592,14 @@ class LogManager:
         for log in self.futures.within(directory).values():
             log.release()
             self.futures.forget(log.topic_partition)
+        for name in self.predecessors.within(directory):
+            self.predecessors.forget(name)
         lost = list(self.logs_in(directory))
         for name in lost:
             self.logs.pop(name).release()
             del self._home[name]
+            # It may have what this one has not made durable.
+            self.predecessors.forget(name)
         self.checkpoints.look()
         if lost:
             self.on_offline(lost)
@@ -539,9 +614,11 @@ class LogManager:
         return [directory for directory in self.directories if directory.online]
 
     def log_in(self, directory: LogDirectory, name: TopicPartition) -> PartitionLog | None:
-        """The current log or the future one, whichever lies there."""
+        """The current log, the future one or the one before it, whichever lies there."""
         if self._home.get(name) is directory:
             return self.logs[name]
+        if self.predecessors.home(name) is directory:
+            return self.predecessors.get(name)
         return self.futures.logs[name] if self.futures.home(name) is directory else None
 
     def has(self, log: Log) -> bool:
@@ -553,8 +630,9 @@ class LogManager:
         return {name: log for name, log in self.logs.items() if self._home[name] is directory}
 
     def every_log_in(self, directory: LogDirectory) -> dict[TopicPartition, PartitionLog]:
-        """Future logs as well: the checkpoints speak of both, and no directory has both of one partition."""
-        return self.logs_in(directory) | self.futures.within(directory)
+        """Future logs as well, and those before the current ones: the checkpoints speak of all, and no directory has two of one
+        partition."""
+        return self.predecessors.within(directory) | self.logs_in(directory) | self.futures.within(directory)
 
     def directory_at(self, path: str) -> LogDirectory | None:
         """Of log.dirs, online or not."""

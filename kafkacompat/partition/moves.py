@@ -1,10 +1,10 @@
 """Moves of replicas between this node's directories: copying to future logs, and the change of places (KIP-113, KIP-858).
 
 Duty: for each move, copy whole batches until the future log has all of the current one, sync it, have the controller told where
-the replica is about to lie, and only then change places. The shell around copying.py: it reads, waits and throttles. Must not
-know: requests, images, why a move was asked for. Imported when something moves. Settings: num.replica.alter.log.dirs.threads (moves
-under way at a time), replica.alter.log.dirs.io.max.bytes.per.second, alter.log.dirs.replication.quota.window.num and
-.size.seconds, replica.fetch.backoff.ms.
+the replica is about to lie, only then change places, and let go of the old log once the new one is durable. The shell around
+copying.py: it reads, waits and throttles. Must not know: requests, images, why a move was asked for. Imported when something
+moves. Settings: num.replica.alter.log.dirs.threads (moves under way at a time), replica.alter.log.dirs.io.max.bytes.per.second,
+alter.log.dirs.replication.quota.window.num and .size.seconds, replica.fetch.backoff.ms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Clock, Timers, WorkerPools
+    from kafkacompat.ports import Clock, Plan, Timers, WorkerPools
 
 logger = logging.getLogger(__name__)
 
@@ -325,4 +325,50 @@ class Moves:
         del self._moves[name]
         logger.info("%s lies in %s now", name, log.directory)
         self._moved(core)
+        self._make_durable(log)
         self._start_some()
+
+    # The log that was stays where it is until a power loss would leave the new one.
+
+    def _make_durable(self, log: PartitionLog) -> None:
+        if self._closed or not self._logs.predecessors.is_before(log):
+            return
+        try:
+            flush = log.begin_flush()
+        except OSError as error:
+            self._logs.log_failed(log, error)
+            self._make_durable_later(log)
+            return
+        self._workers.log_sync.submit(flush.run).on_done(partial(self._is_durable, log, flush))
+
+    def _make_durable_later(self, log: PartitionLog) -> None:
+        delay_ms = self._settings.int("replica.fetch.backoff.ms")
+        self._timers.call_after(delay_ms, partial(self._make_durable, log))
+
+    def _is_durable(self, log: PartitionLog, flush: LogFlush, done: Deferred[None]) -> None:
+        try:
+            done.result()
+        except Exception as error:
+            if isinstance(error, OSError):
+                self._logs.log_failed(log, error)
+            else:  # too many jobs, or our own bug
+                logger.error("no worker synced %s in its new directory: %s", log.topic_partition, error)
+            self._make_durable_later(log)
+            return
+        log.finish_flush(flush)
+        if self._closed:
+            return
+        plan = self._logs.retire_predecessor(log)
+        if plan is not None:
+            self._workers.log_sync.submit(plan.run).on_done(partial(self._is_retired, plan))
+        elif self._logs.predecessors.is_before(log):
+            # Its directory takes no writes for now.
+            self._make_durable_later(log)
+
+    def _is_retired(self, plan: Plan, done: Deferred[None]) -> None:
+        try:
+            done.result()
+        except Exception as error:  # too many jobs, or our own bug
+            logger.error("what a moved log has left is not removed before the next start: %s", error)
+        else:
+            plan.finish()

@@ -53,9 +53,9 @@ class Broker:
         name = TopicPartition("t", number)
         return self.manager.get_or_create(name, TOPIC_ID, CONFIG, DIRECTORY_IDS[number % 2])
 
-    def restarted(self, *, power_lost: bool = False) -> Broker:
-        """After a kill, or after a power loss. The disk works again."""
-        return Broker(self.disk.lose_power() if power_lost else self.disk.copy())
+    def restarted(self, *, power_lost: bool = False, kept: tuple[str, ...] = ()) -> Broker:
+        """After a kill, or after a power loss, for which see MemoryDisk. The disk works again."""
+        return Broker(self.disk.lose_power(kept=kept) if power_lost else self.disk.copy())
 
 
 def append(log: PartitionLog, count: int, epoch: int = 4) -> None:

@@ -2,7 +2,7 @@
 
 It forgets as Linux does. A write-back that fails is told once, to the sync that asks next; what it was to write counts as written
 from then on, so that later syncs pass it by, and a power loss shows that it is not there. A name is durable once its directory was
-synced; one that a rename of a directory gives, at once.
+synced, also one that a rename of a directory gives; the name of a directory that is made, at once.
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ class MemoryDisk:
         """Parts of paths: the next sync of such a file fails with the error, and the one after it succeeds."""
         self._named: dict[str, bytearray] = {}
         """Files whose names are durable."""
+        self._moved: list[tuple[str, str]] = []
+        """Renames of directories, old name and new, that are not durable."""
 
     # Faults.
 
@@ -140,14 +142,20 @@ class MemoryDisk:
             if isinstance(inode, Inode) and inode.durable is not None
         }
 
-    def lose_power(self) -> MemoryDisk:
-        """What is there afterwards: of what was not synced nothing."""
+    def lose_power(self, *, kept: tuple[str, ...] = ()) -> MemoryDisk:
+        """What is there afterwards: of what was not synced nothing, but for the new names of directories directly in `kept`."""
         other = MemoryDisk()
         other.directories = set(self.directories)
         for path, inode in self._named.items():
-            other.files[path] = kept = Inode((inode.durable or b"") if isinstance(inode, Inode) else inode)
-            kept.sync()
+            other.files[path] = left = Inode((inode.durable or b"") if isinstance(inode, Inode) else inode)
+            left.sync()
         other._named = dict(other.files)
+        for source, target in reversed(self._moved):
+            if posixpath.dirname(source) not in kept and target in other.directories:
+                # What has got the old name since was made later, and is not there.
+                other.remove_tree(source)
+                other.rename(target, source)
+        other._moved.clear()
         return other
 
     # Disk.
@@ -257,6 +265,7 @@ class MemoryDisk:
         self.meet("sync_directory", path)
         if path not in self.directories and not any(name.startswith(path + "/") for name in self.files):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self._moved = [each for each in self._moved if posixpath.dirname(each[0]) != path]
         for name in [name for name in self._named if posixpath.dirname(name) == path]:
             del self._named[name]
         for name in [name for name in self.files if posixpath.dirname(name) == path]:
@@ -279,6 +288,7 @@ class MemoryDisk:
             path: other.files[path] for path, inode in self._named.items() if self.files.get(path) is inode
         }
         other.directories = set(self.directories)
+        other._moved = list(self._moved)
         return other
 
 

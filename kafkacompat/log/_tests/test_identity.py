@@ -178,7 +178,9 @@ def test_a_directory_that_loses_a_log_in_another_way_forgets_it_too(way: str) ->
     if way == "stray":
         manager.mark_stray(NAME)
     elif way == "moved":
-        manager.promote_future(NAME)
+        moved = manager.promote_future(NAME)
+        moved.flush()
+        manager.retire_predecessor(moved)
     else:
         manager.discard_future(NAME)
     lost, kept = ("/b", "/a") if way == "discarded" else ("/a", "/b")

@@ -151,7 +151,13 @@ def copy_and_promote(broker: Broker, log: PartitionLog) -> None:
     except OSError as error:
         broker.manager.log_failed(log, error)
     else:
-        broker.manager.promote_future(NAME)
+        try:
+            promoted = broker.manager.promote_future(NAME)
+            promoted.flush()
+        except OSError as error:
+            broker.manager.partition_failed(NAME, error)
+        else:
+            run(broker.manager.retire_predecessor(promoted))
 
 
 def copy_all(log: PartitionLog, future: PartitionLog) -> None:

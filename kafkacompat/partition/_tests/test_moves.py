@@ -17,6 +17,7 @@ from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, TopicPartition, Uuid
 from kafkacompat.log._tests.logs import all_values
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition._tests.fakes import (
@@ -33,7 +34,7 @@ from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
 from kafkacompat.partition.placement import Placement
-from kafkacompat.ports import WorkerPools
+from kafkacompat.ports import SyncFailed, WorkerPools
 from kafkacompat.wire.errors import ErrorCode
 
 A, B, C = b"\xa0" * 16, b"\xb0" * 16, b"\xc0" * 16
@@ -197,11 +198,61 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     assert disks.core().log is log
     assert [value for _, value in all_values(log)][:30] == [value for _, value in values]
     assert (log.log_end_offset, log.high_watermark) == (40, 40)
-    assert log.recovery_point == 30
+    assert log.recovery_point == 40
     assert disks.logs.futures.logs == {}
     disks.append(1)
     assert log.log_end_offset == 41
     assert disks.timers.pending() == []
+
+
+def test_the_old_log_keeps_its_name_until_the_new_one_is_durable(disks: Disks, tmp_path: Path) -> None:
+    disks.publish(A)
+    disks.append(30)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    # It comes after the sync of the copy.
+    disks.append(5)
+    assert disks.told[-1][3] is not None
+    disks.told[-1][3]()
+    disks.timers.advance(ASSIGNED_POLL_MS)
+    assert disks.home() == "b"
+    assert disks.log().recovery_point == 30
+    assert (tmp_path / "a" / "t-0").exists()
+    assert disks.placement.alter(NAME, disks.path("a")) is ErrorCode.KAFKA_STORAGE_ERROR
+    disks.run()
+    assert disks.log().recovery_point == 35
+    assert [each.name.rpartition("-")[2] for each in (tmp_path / "a").glob("t-0*")] == ["delete"]
+    assert disks.timers.pending() == []
+
+
+def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_one(
+    disks: Disks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks.publish(A)
+    disks.append(30)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.append(5)
+    assert disks.told[-1][3] is not None
+    disks.told[-1][3]()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "begin_flush", full)
+        disks.timers.advance(ASSIGNED_POLL_MS)
+        disks.run()
+        assert disks.home() == "b"
+
+    def broken(*_: object) -> None:
+        raise SyncFailed(errno.EIO, "broken")
+
+    monkeypatch.setattr(LogFlush, "run", broken)
+    disks.timers.advance(disks.settings.int("replica.fetch.backoff.ms"))
+    disks.run()
+    assert not disks.logs.directories[1].online
+    assert (tmp_path / "a" / "t-0").exists()
 
 
 def test_records_arrive_whole_from_many_segments_and_large_pieces(disks: Disks) -> None:
