@@ -24,6 +24,7 @@ from interop_tests.harness.broker import (
     chosen_kind,
 )
 from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.stalls import STALLS
 from interop_tests.harness.wire import Connection
 
 HERE = Path(__file__).resolve().parent
@@ -62,6 +63,25 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.outcome = "skipped"
         report.longrepr = (str(item.path), 0, f"Skipped: {call.excinfo.value}")
     return report
+
+
+@pytest.fixture(autouse=True)
+def no_stalls() -> Iterator[None]:
+    """No node's event loop computes for long in one piece while a test runs."""
+    yield
+    ours = [stall for stall in STALLS.new() if stall.is_ours]
+    assert not ours, "a node's event loop was held up:\n" + "\n".join(map(str, ours))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Every stall of a node's event loop, those as well that the machine may have caused."""
+    if STALLS.seen:
+        terminalreporter.section("stalls of the nodes' event loops")
+        for stall in STALLS.seen:
+            last = stall.stack.strip().splitlines()[-2:]
+            terminalreporter.line(
+                f"{stall.wall_ms} ms, computing {stall.computing_ms} ms: {' '.join(map(str.strip, last))}"
+            )
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from pathlib import Path
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
 from interop_tests.harness.java_tools import QUICK_JVM
 from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
+from interop_tests.harness.stalls import STALLS
 
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 FORMAT_TIMEOUT_S = 60.0
@@ -112,6 +113,7 @@ class ClusterNode:
             command += ["kafka.Kafka", str(self.settings_path)]
         else:
             command = [sys.executable, "-m", "kafkacompat", "start", str(self.settings_path)]
+        STALLS.watch(self.log_path)
         with open(self.log_path, "ab") as log:
             log.write(f"--- start at {time.strftime('%H:%M:%S', time.gmtime())}\n".encode())
             log.flush()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
 from interop_tests.harness.ports import free_port
+from interop_tests.harness.stalls import STALLS
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 
 KAFKACOMPAT = "kafkacompat"
@@ -108,6 +109,7 @@ class BrokerProcess:
         assert self.process is None, "the broker runs already"
         self.root.mkdir(parents=True, exist_ok=True)
         command = self._apache_command() if self.kind == APACHE else self._kafkacompat_command()
+        STALLS.watch(self.log_path)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
 

@@ -29,6 +29,7 @@ from kafkacompat.net.runtime import (
     freeze_long_lived,
     raise_descriptor_limit,
 )
+from kafkacompat.net.watchdog import LoopWatchdog
 from kafkacompat.net.workers import worker_pools
 from kafkacompat.node.heartbeats import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings
@@ -97,8 +98,11 @@ async def _serve(
                 raise StartRefused(_reason(problem)) from problem
             if not starting.cancelled_caught:
                 freeze_long_lived()
+                watchdog = LoopWatchdog(token.run_sync_soon)
+                watchdog.start()
                 announce(node.ready_line())
                 await asked.wait()
+                watchdog.stop()
             is_clean = await node.stop()
             nursery.cancel_scope.cancel()
         return is_clean

@@ -1,0 +1,68 @@
+"""What the watchdogs of the nodes' event loops have logged, test by test.
+
+A stall that the loop spent computing is a defect of ours and fails the test; one in which it waited for a busy machine is reported.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+COMPUTING_MS_MAX = 250
+"""What a loop may compute in one piece here. Other processes share the machine's caches, and cost a step some of its time."""
+_STALL = re.compile(
+    rb"the event loop stood still for (\d+) ms, computing for (\d+) ms of it, in:\n((?: .*\n)*)"
+)
+CHUNK_MAX = 16 << 20
+
+
+@dataclass(frozen=True)
+class Stall:
+    wall_ms: int
+    computing_ms: int
+    stack: str
+    log: Path
+
+    @property
+    def is_ours(self) -> bool:
+        return self.computing_ms > COMPUTING_MS_MAX
+
+    def __str__(self) -> str:
+        return f"{self.wall_ms} ms, computing for {self.computing_ms} ms, {self.log}\n{self.stack}"
+
+
+class Stalls:
+    """All nodes' logs, each read as far as it was written when last asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Stall] = []
+        self._read: dict[Path, int] = {}
+
+    def watch(self, log: Path) -> None:
+        """From its present end on, unless it is watched already."""
+        self._read.setdefault(log, log.stat().st_size if log.exists() else 0)
+
+    def new(self) -> list[Stall]:
+        """What came since the last time."""
+        found = [stall for log in list(self._read) for stall in self._new_of(log)]
+        self.seen += found
+        return found
+
+    def _new_of(self, log: Path) -> list[Stall]:
+        try:
+            with open(log, "rb") as file:
+                file.seek(self._read[log])
+                text = file.read(CHUNK_MAX)
+        except FileNotFoundError:
+            del self._read[log]
+            return []
+        self._read[log] += len(text)
+        return [
+            Stall(int(match[1]), int(match[2]), match[3].decode(errors="replace"), log)
+            for match in _STALL.finditer(text)
+        ]
+
+
+STALLS = Stalls()
+"""Of the nodes that this run has started."""

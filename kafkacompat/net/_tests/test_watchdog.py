@@ -1,0 +1,119 @@
+"""The watchdog of the event loop: what it sees, and what it does not take for a stall."""
+
+from __future__ import annotations
+
+import threading
+
+import trio
+
+from kafkacompat.net.watchdog import UNSEEN, LoopWatchdog, Sign
+
+TIMEOUT_S = 30
+
+
+class Loop:
+    """A loop of which the test is the thread: it answers when the test has it answer."""
+
+    def __init__(self) -> None:
+        self.signs: list[Sign] = []
+        self.asked = threading.Semaphore(0)
+        self.has_ended = False
+
+    def ask(self, sign: Sign) -> None:
+        if self.has_ended:
+            raise RuntimeError("the loop has ended")
+        self.signs.append(sign)
+        self.asked.release()
+
+    def answer(self) -> None:
+        assert self.asked.acquire(timeout=TIMEOUT_S)
+        self.signs.pop(0)()
+
+
+class Stalls:
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, float, str]] = []
+        self.came = threading.Semaphore(0)
+
+    def __call__(self, wall_s: float, cpu_s: float, stack: str) -> None:
+        self.seen.append((wall_s, cpu_s, stack))
+        self.came.release()
+
+
+def test_a_loop_that_computes_is_told_with_its_stack_and_its_cpu_time() -> None:
+    loop, stalls = Loop(), Stalls()
+    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=0.01)
+    watchdog.start()
+    assert loop.asked.acquire(timeout=TIMEOUT_S)
+    for _ in range(5_000_000):
+        pass
+    loop.signs.pop(0)()
+    assert stalls.came.acquire(timeout=TIMEOUT_S)
+    watchdog.stop()
+    wall_s, cpu_s, stack = stalls.seen[0]
+    assert wall_s >= 0.01
+    assert 0 < cpu_s <= wall_s + 0.01
+    assert "test_a_loop_that_computes_is_told" in stack
+    assert watchdog.stalls == 1
+    assert watchdog.longest_s == wall_s
+
+
+def test_a_loop_that_answers_is_not_told() -> None:
+    loop, stalls = Loop(), Stalls()
+    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
+    watchdog.start()
+    for _ in range(20):
+        loop.answer()
+    watchdog.stop()
+    assert stalls.seen == []
+    assert watchdog.stalls == 0
+
+
+def test_the_end_of_the_loop_ends_the_watching() -> None:
+    loop = Loop()
+    watchdog = LoopWatchdog(loop.ask, interval_s=0.001)
+    loop.has_ended = True
+    watchdog.start()
+    assert watchdog._thread is not None
+    watchdog._thread.join(TIMEOUT_S)
+    assert not watchdog._thread.is_alive()
+
+
+def test_a_stop_during_a_stall_ends_the_watching() -> None:
+    loop, stalls = Loop(), Stalls()
+    watchdog = LoopWatchdog(loop.ask, on_stall=stalls, interval_s=0.001, limit_s=0.001)
+    watchdog.start()
+    assert loop.asked.acquire(timeout=TIMEOUT_S)
+    watchdog.stop()
+    assert watchdog._thread is not None
+    watchdog._thread.join(TIMEOUT_S)
+    assert not watchdog._thread.is_alive()
+    assert stalls.seen == []
+
+
+def test_the_log_names_how_long_and_where(caplog) -> None:
+    from kafkacompat.net import watchdog
+
+    watchdog._log_stall(0.25, 0.2, UNSEEN)
+    assert "stood still for 250 ms, computing for 200 ms of it" in caplog.text
+    assert UNSEEN in caplog.text
+
+
+async def test_trio_answers() -> None:
+    stalls = Stalls()
+    answered = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def ask(sign: Sign) -> None:
+        def answer() -> None:
+            sign()
+            answered.set()
+
+        token.run_sync_soon(answer)
+
+    watchdog = LoopWatchdog(ask, on_stall=stalls, interval_s=0.001, limit_s=TIMEOUT_S)
+    watchdog.start()
+    with trio.fail_after(TIMEOUT_S):
+        await answered.wait()
+    watchdog.stop()
+    assert stalls.seen == []
