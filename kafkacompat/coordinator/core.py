@@ -6,12 +6,13 @@ Must not know: groups, transactions, partitions, or the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.machine.result import Result
 from kafkacompat.ports import Verification
+from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -78,6 +79,13 @@ class Machine(Protocol[R]):
 
     def replay(self, record: R, offset: int, producer_id: int) -> None: ...
 
+    def load_large(
+        self, key: bytes, value: bytes, offset: int, producer_id: int
+    ) -> Generator[int, None, bool]:
+        """`decode` and `replay` of a value that may hold very much, in pieces, each of which says what it has cost.
+        False for a kind that is not known."""
+        ...
+
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
     ) -> None: ...
@@ -126,6 +134,12 @@ class PartitionWriter(Protocol):
 
 UNBOUNDED = 1 << 62
 """Bytes."""
+LOADED_ELEMENTS_MAX = 1_000_000
+"""Members, partitions and the like that one value of a coordinator's log may name: each takes up to a kilobyte."""
+ELEMENT_COST = 6
+"""Of one of those, to decode it or to take it over."""
+STEP_COST = STEP_UNITS * ELEMENT_COST
+"""Of a step of decoding."""
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

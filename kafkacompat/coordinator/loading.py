@@ -2,21 +2,26 @@
 
 Duty: batches to records to `replay`, markers to `replay_end_transaction`; stretches of the log read one after another. Must not
 know: what the records mean. Records of an unknown kind are counted and passed over, as a broker must that follows a newer one.
+What lies in a log was never held to the bounds of what is produced. So a batch that is large, or unfolds to much, is opened by a
+worker, one of a coordinator at a time; headers, which mean nothing here, are not looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import LoadFailure, Machine
+from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.faults import report
 from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
-from kafkacompat.records.compression import decompress
+from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooLarge, unpack
 from kafkacompat.records.control import parse_end_transaction_marker
-from kafkacompat.records.record import iterate_records
+from kafkacompat.records.record import walk_records
 from kafkacompat.wire.errors import WireError
 
 if TYPE_CHECKING:
@@ -32,13 +37,27 @@ LOAD_RETRY_MS = 100
 """Until a read is asked for again that no worker could do, or whether what was read is committed."""
 RECORD_COST = 12
 BATCH_COST_PER_BYTE = 1 / 200
-"""For the checksum, and to unpack."""
+"""For the checksum, to unpack, and to cut out of it."""
+READ_AT_ONCE_BYTES = 8 * 1024 * 1024
+"""More than that is copied by a worker, even from the page cache."""
+AT_ONCE_BYTES = 1024 * 1024
+"""A batch that is no larger, packed and unpacked, is opened in one step."""
+LARGE_VALUE_BYTES = 32 * 1024
+"""A value that is larger is decoded in steps: it may name thousands of members."""
+
+
+def opened(batch: memoryview, header: BatchHeader, bound: int) -> Buffer:
+    """Its body, once the crc is known to fit. Raises LoadFailure, DecompressionFailed, DecompressedTooLarge."""
+    if not has_valid_crc(batch, header):
+        raise LoadFailure(f"offset {header.base_offset}: the batch's crc does not fit its bytes")
+    body = batch[HEADER_SIZE:]
+    return unpack(header.codec, body, bound) if header.codec or len(body) <= bound else body
 
 
 class Loader:
     """Replays from `next_offset` on. `skipped` counts records by the first bytes of their key that nobody here knows."""
 
-    __slots__ = ("_machine", "next_offset", "record_count", "skipped")
+    __slots__ = ("_machine", "body", "next_offset", "opening", "record_count", "skipped")
 
     def __init__(self, machine: Machine[Any], start_offset: int) -> None:
         self._machine = machine
@@ -46,6 +65,10 @@ class Loader:
         self.record_count = 0
         self.skipped: dict[int, int] = {}
         """Key type -> records."""
+        self.opening: Callable[[], Buffer] | None = None
+        """What is to be done aside, before `feed` goes on: its value is to be put into `body`."""
+        self.body: Buffer | None = None
+        """Of a large batch, while its records are replayed."""
 
     def feed(self, data: Buffer) -> Work:
         """Replay the whole batches in data, record by record; `next_offset` moves with each batch. Raises LoadFailure."""
@@ -59,17 +82,29 @@ class Loader:
         except (BatchCorrupt, ValueError, WireError) as error:
             raise LoadFailure(f"offset {self.next_offset}: {error}") from error
 
-    def _replay_batch(self, batch: memoryview, header: BatchHeader) -> Iterator[int]:
+    def _replay_batch(self, batch: memoryview, header: BatchHeader) -> Work:
         if header.magic != 2:
             raise LoadFailure(f"offset {header.base_offset}: a batch of the old format {header.magic}")
-        if not has_valid_crc(batch, header):
-            raise LoadFailure(f"offset {header.base_offset}: the batch's crc does not fit its bytes")
-        body: Buffer = batch[HEADER_SIZE:]
-        if header.codec:
-            body = decompress(header.codec, body)
+        body: Buffer | None = None
+        if header.size <= AT_ONCE_BYTES:
+            with contextlib.suppress(DecompressedTooLarge):
+                body = opened(batch, header, AT_ONCE_BYTES)
+        if body is None:
+            self.opening = partial(opened, batch, header, UNPACKED_BYTES_MAX)
+            yield TURN_COST
+            body = self.body
+            assert body is not None  # whoever drives this has put it there
         yield int(len(body) * BATCH_COST_PER_BYTE)
+        if not isinstance(body, (bytes, bytearray)):
+            body = self.body = bytes(body)
+        try:
+            yield from self._replay_records(body, header)
+        finally:
+            self.body = None
+
+    def _replay_records(self, body: bytes | bytearray, header: BatchHeader) -> Work:
         machine = self._machine
-        for record in iterate_records(body, header.record_count, header.base_timestamp_ms):
+        for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
             yield RECORD_COST
             offset = header.base_offset + record.offset_delta
             if header.is_control:
@@ -81,13 +116,19 @@ class Loader:
                 continue
             if record.key is None:
                 raise LoadFailure(f"offset {offset}: a record without a key")
-            decoded = machine.decode(record.key, record.value)
-            if decoded is None:
+            if record.value is not None and len(record.value) > LARGE_VALUE_BYTES:
+                yield int(len(record.value) * BATCH_COST_PER_BYTE)
+                is_known = yield from machine.load_large(record.key, record.value, offset, header.producer_id)
+            else:
+                decoded = machine.decode(record.key, record.value)
+                is_known = decoded is not None
+                if is_known:
+                    machine.replay(decoded, offset, header.producer_id)
+            if is_known:
+                self.record_count += 1
+            else:
                 kind = int.from_bytes(record.key[:2], "big", signed=True)
                 self.skipped[kind] = self.skipped.get(kind, 0) + 1
-                continue
-            machine.replay(decoded, offset, header.producer_id)
-            self.record_count += 1
 
 
 class Loading:
@@ -116,7 +157,13 @@ class Loading:
         self.workers = workers
         self._is_wanted = is_wanted
         self._loaded = loaded
-        self._failed = failed
+        self._tell_failed = failed
+        self.has_turn = False
+        """To hold a large body."""
+
+    def _failed(self, error: object) -> None:
+        self._give_turn_back()
+        self._tell_failed(error)
 
     def read_on(self) -> None:
         if not self._is_wanted():
@@ -128,10 +175,11 @@ class Loading:
             return
         try:
             records = log.read(offset, self.step_bytes, end_offset, True).records
-            if isinstance(records, FileSlice):
-                cached = records.file.try_read(records.position, records.length)
-            else:
+            cached: Buffer | None = None
+            if not isinstance(records, FileSlice):
                 cached = records
+            elif records.length <= READ_AT_ONCE_BYTES:
+                cached = records.file.try_read(records.position, records.length)
         except (BatchCorrupt, LogRefused, OSError) as error:
             self._failed(error)
             return
@@ -160,15 +208,24 @@ class Loading:
         self._replay(data)
 
     def _replay(self, data: Buffer) -> None:
-        self._steps.start("loading a coordinator's partition", self._pieces(data))
+        self._go_on(self._loader.feed(data), self._loader.next_offset)
 
-    def _pieces(self, data: Buffer) -> Work:
-        before = self._loader.next_offset
+    def _go_on(self, feed: Work, began_at: int) -> None:
+        self._steps.start("loading a coordinator's partition", self._pieces(feed, began_at))
+
+    def _pieces(self, feed: Work, began_at: int) -> Work:
+        loader = self._loader
         try:
-            for cost in self._loader.feed(data):
+            for cost in feed:
                 yield cost
                 if not self._is_wanted():
+                    self._give_turn_back()
                     return
+                if loader.opening is not None:
+                    self._steps.large.take(lambda: self._open(feed, began_at))
+                    return
+                if loader.body is None:
+                    self._give_turn_back()
         except LoadFailure as error:
             self._failed(error)
             return
@@ -176,7 +233,44 @@ class Loading:
             report("loading a coordinator's partition", error)
             self._failed(error)
             return
-        if self._loader.next_offset > before:
+        self._give_turn_back()
+        if loader.next_offset > began_at:
             self.read_on()
         else:
-            self._loaded(self._loader)
+            self._loaded(loader)
+
+    # Large batches
+
+    def _open(self, feed: Work, began_at: int) -> None:
+        self.has_turn = True
+        opening = self._loader.opening
+        assert opening is not None
+        if not self._is_wanted():
+            self._give_turn_back()
+        elif self.workers is None:
+            self._opened(feed, began_at, opening)
+        else:
+            self.workers.submit(opening).on_done(lambda done: self._opened(feed, began_at, done.result))
+
+    def _opened(self, feed: Work, began_at: int, outcome: Callable[[], Buffer]) -> None:
+        loader = self._loader
+        if not self._is_wanted():
+            self._give_turn_back()
+            return
+        try:
+            loader.body = outcome()
+        except (LoadFailure, ValueError) as error:
+            self._failed(f"offset {loader.next_offset}: {error}")
+            return
+        except Exception as error:  # too many jobs, or no memory
+            logger.error("no worker opened a batch of a coordinator's partition: %s", error)
+            self._timers.call_after(LOAD_RETRY_MS, lambda: self._open(feed, began_at))
+            return
+        loader.opening = None
+        self._go_on(feed, began_at)
+
+    def _give_turn_back(self) -> None:
+        if self.has_turn:
+            self.has_turn = False
+            self._loader.body = self._loader.opening = None
+            self._steps.large.give_back()

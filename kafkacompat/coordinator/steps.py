@@ -7,7 +7,7 @@ little each time and says what that has cost, in microseconds by estimate; betwe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.deferred import Deferred
@@ -23,10 +23,33 @@ TURN_COST = 4_000
 """After which a turn ends: a fifth of what one step of the loop may take, since the estimates are of a quiet machine."""
 
 
+class Turn:
+    """One at a time holds what takes much memory; the others wait in order, one for each partition at most."""
+
+    __slots__ = ("_is_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def take(self, taken: Callable[[], None]) -> None:
+        """`taken` is called once it is the caller's: at once, or by whoever gives it back."""
+        if self._is_taken:
+            self._waiting.append(taken)
+            return
+        self._is_taken = True
+        taken()
+
+    def give_back(self) -> None:
+        self._is_taken = bool(self._waiting)
+        if self._waiting:
+            self._waiting.popleft()()
+
+
 class Steps:
     """All works of one coordinator share it, so that together they take no more of the loop than one of them."""
 
-    __slots__ = ("_is_planned", "_timers", "_works", "turns")
+    __slots__ = ("_is_planned", "_timers", "_works", "large", "turns")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -34,6 +57,7 @@ class Steps:
         """Bounded by what is begun: a load, an unload and the sweeps of each shard, and requests that were cut in pieces."""
         self._is_planned = False
         self.turns = 0
+        self.large = Turn()
 
     def __len__(self) -> int:
         return len(self._works)

@@ -7,10 +7,10 @@ Follows Kafka's record kinds in `__consumer_offsets`; see records.py for their b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
+from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, LoadFailure
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic_member import ClassicMember
 from kafkacompat.group.environment import Environment, GroupSettings, GroupTimers
@@ -23,6 +23,7 @@ from kafkacompat.group.records import (
     GroupMetadataRecord,
     GroupRecord,
     OffsetRecord,
+    decode_large,
     decode_record,
     encode_record,
 )
@@ -83,10 +84,25 @@ class GroupMachine:
                 if group is not None:
                     end_group(self.env, group, ErrorCode.UNKNOWN_MEMBER_ID, group.current_state_timestamp_ms)
             else:
-                self.carried.pop(record.group_id, None)
-                self.groups[record.group_id] = restored_group(record.group_id, record.value)
+                self._put(restored_group(record.group_id, record.value))
         else:
             self._replay_carried(record)
+
+    def load_large(
+        self, key: bytes, value: bytes, offset: int, producer_id: int
+    ) -> Generator[int, None, bool]:
+        record = yield from decode_large(key, value)
+        if record is None:
+            return False
+        if isinstance(record, GroupMetadataRecord) and record.value is not None:
+            self._put((yield from restored_in_steps(record.group_id, record.value)))
+        else:
+            self.replay(record, offset, producer_id)
+        return True
+
+    def _put(self, group: ClassicGroup) -> None:
+        self.carried.pop(group.group_id, None)
+        self.groups[group.group_id] = group
 
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
@@ -151,6 +167,16 @@ class GroupMachine:
 
 def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
     """A group as its last record has it: stable with members, empty without."""
+    steps = restored_in_steps(group_id, value)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            group: ClassicGroup = end.value
+            return group
+
+
+def restored_in_steps(group_id: str, value: GroupMetadataValue) -> Generator[int, None, ClassicGroup]:
     group = ClassicGroup(
         group_id,
         generation_id=value.generation,
@@ -174,6 +200,7 @@ def restored_group(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
                 bytes(each.assignment),
             )
         )
+        yield ELEMENT_COST
     if group.members:
         group.state = ClassicGroupState.STABLE
     group.subscribed_topics = group.compute_subscribed_topics()

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
 from kafkacompat.group.classic_member import EMPTY_ASSIGNMENT
 from kafkacompat.ids import ZERO_UUID, Uuid
-from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.messages.group_metadata_key import GroupMetadataKey
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -24,7 +24,7 @@ from kafkacompat.wire.messages.offset_commit_key import OffsetCommitKey
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Generator, Mapping
 
     from kafkacompat.group.classic_group import ClassicGroup
 
@@ -221,6 +221,24 @@ def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
         return CarriedRecord(kind, record_type, group_id, bytes(key), value is not None)
     except WireError as error:
         raise LoadFailure(f"a record with key {bytes(key[:64]).hex()} cannot be read: {error}") from error
+
+
+def decode_large(key: bytes, value: bytes) -> Generator[int, None, GroupRecord | None]:
+    """As `decode_record`, in pieces, each of which says what it has cost."""
+    if int.from_bytes(key[: _TYPE.size], "big", signed=True) != GROUP_METADATA:
+        return decode_record(key, value)
+    record = decode_record(key, None)
+    assert isinstance(record, GroupMetadataRecord)
+    try:
+        steps = steps_decoder(GroupMetadataValue, _version(value, 4))(value, 2, LOADED_ELEMENTS_MAX)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return GroupMetadataRecord(record.group_id, end.value[0])
+            yield STEP_COST
+    except WireError as error:
+        raise LoadFailure(f"group {record.group_id[:64]!r} cannot be read: {error}") from error
 
 
 def _decode_offset(record_type: int, value: bytes | None) -> CommittedOffset | None:

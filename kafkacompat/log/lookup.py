@@ -17,7 +17,7 @@ from kafkacompat.log.segment_indexes import last_time_entry
 from kafkacompat.ports import AbortedTransaction, TimestampOffset
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.compression import DecompressionFailed
-from kafkacompat.records.read import records_of
+from kafkacompat.records.read import contents_of
 from kafkacompat.records.record import RecordMalformed
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ class TimestampLookup:
                         known = -1
                 if header.max_timestamp_ms < timestamp_ms or header.last_offset < self._log_start_offset:
                     continue
-                for offset, record in records_of(file.read_cold(header.position, header.size), header):
+                for offset, record in contents_of(file.read_cold(header.position, header.size), header):
+                    if self.abandoned:
+                        return None
                     if record.timestamp_ms >= timestamp_ms and offset >= self._log_start_offset:
                         return TimestampOffset(record.timestamp_ms, offset, header.leader_epoch)
         except BatchCorrupt:

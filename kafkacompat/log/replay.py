@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 from kafkacompat.log.index import AbortedEntry
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches, parse_header
+from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.control import EndTransactionMarker, parse_end_transaction_marker
-from kafkacompat.records.read import records_of
+from kafkacompat.records.read import first_record
+from kafkacompat.records.record import RecordMalformed
 from kafkacompat.wire.errors import ErrorCode
+
+UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
 
 if TYPE_CHECKING:
     from kafkacompat.log.producer_state import ProducerState
@@ -24,24 +28,26 @@ if TYPE_CHECKING:
 
 def marker_of(batch: Buffer) -> EndTransactionMarker | None:
     """The end marker in exactly one control batch; None when it holds another kind of control record."""
-    header = parse_header(batch)
-    for _, record in records_of(batch, header):
-        return parse_end_transaction_marker(record)
-    return None
+    record = first_record(batch, parse_header(batch))
+    return None if record is None else parse_end_transaction_marker(record)
 
 
 def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> Iterator[BatchHeader]:
     """The batches that a follower may append: whole, sound, in order, of no later epoch than its own.
 
     A later epoch ends the run, as does a cut-off batch. Raises LogRefused CORRUPT_MESSAGE for bytes that must be fetched
-    again, OFFSET_OUT_OF_RANGE for offsets that do not follow.
+    again, OFFSET_OUT_OF_RANGE for offsets that do not follow. A marker is read here as well: once its batch is written it is
+    too late to find that it cannot be.
     """
     try:
         for header in iterate_batches(view):
             if header.leader_epoch > leader_epoch:
                 return
-            if not has_valid_crc(view[header.position : header.position + header.size], header):
+            batch = view[header.position : header.position + header.size]
+            if not has_valid_crc(batch, header):
                 raise LogRefused(ErrorCode.CORRUPT_MESSAGE, f"the crc at {header.position} is wrong")
+            if header.is_control and header.producer_id >= 0:
+                marker_of(batch)
             if header.base_offset < next_offset:
                 raise LogRefused(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -49,7 +55,7 @@ def follower_batches(view: memoryview, leader_epoch: int, next_offset: int) -> I
                 )
             next_offset = header.last_offset + 1
             yield header
-    except BatchCorrupt as error:
+    except UNREADABLE as error:
         raise LogRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
@@ -71,9 +77,9 @@ def apply_batch(
                 header.is_transactional,
             )
         elif header.record_count and batch is not None:
-            _, record = next(iter(records_of(batch, header)))
-            marker = parse_end_transaction_marker(record)
-            if marker is not None:
+            record = first_record(batch, header)
+            marker = None if record is None else parse_end_transaction_marker(record)
+            if record is not None and marker is not None:
                 completed = state.apply_marker(
                     header.producer_id,
                     header.producer_epoch,

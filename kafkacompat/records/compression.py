@@ -12,6 +12,7 @@ square of their number.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -121,6 +122,17 @@ def unpack(
     return unpacked.body
 
 
+def unpack_beginning(codec: int, body: Buffer, size: int) -> bytes | bytearray:
+    """The first `size` bytes of the body as it was, or more; all of a shorter one. Raises DecompressionFailed."""
+    opener = _OPENERS.get(codec)
+    if opener is None:
+        raise DecompressionFailed(f"no codec has the number {codec}")
+    unpacked = _Beginning(CODEC_NAMES[codec], size)
+    with contextlib.suppress(_Enough):
+        opener(memoryview(body), unpacked)
+    return unpacked.body
+
+
 class _Unpacked:
     """What a body unfolds to, and its bounds."""
 
@@ -155,6 +167,28 @@ class _Unpacked:
         self.frames += 1
         if self.frames > self.frames_max:
             raise TooManyFrames(f"a body in {self.name} consists of more than {self.frames_max} parts")
+
+
+class _Enough(Exception):
+    """The beginning is there."""
+
+
+class _Beginning(_Unpacked):
+    """As much of a body as was asked for. A snappy block is opened whole, so there is a bound on those."""
+
+    __slots__ = ("wanted",)
+
+    def __init__(self, name: str, wanted: int) -> None:
+        super().__init__(name, max(FIRST_CHUNK_BYTES, wanted + CHUNK_BYTES), FRAMES_MAX)
+        self.wanted = wanted
+
+    def room(self) -> int:
+        return max(self.wanted - len(self.body), 1)
+
+    def add(self, part: bytes) -> None:
+        super().add(part)
+        if len(self.body) >= self.wanted:
+            raise _Enough
 
 
 def _copy(body: memoryview, unpacked: _Unpacked) -> None:
@@ -307,23 +341,26 @@ def _unpack_snappy_block(block: memoryview, unpacked: _Unpacked) -> None:
         raise unpacked.too_large()
     if length > _SNAPPY_BEST_RATIO * len(block):
         raise DecompressionFailed(f"a snappy block of {len(block)} bytes that promises {length}")
+    opened: bytearray | None = None
+    part = b""
     try:
         if length > _COPIED_BLOCK_MAX:
             from cramjam import snappy as into_memory
 
             opened = bytearray(length)
             into_memory.decompress_raw_into(block, opened)
-            if not unpacked.body:
-                unpacked.body = opened
-                return
-            for start in range(0, length, CHUNK_BYTES):
-                unpacked.add(bytes(memoryview(opened)[start : start + CHUNK_BYTES]))
-            return
-        part: bytes = snappy.uncompress(bytes(block))
+        else:
+            part = snappy.uncompress(bytes(block))
     except Exception as error:
         # The library's own error type depends on its release; whatever it raises here is about the block.
         raise DecompressionFailed(str(error)) from error
-    unpacked.add(part)
+    if opened is None:
+        unpacked.add(part)
+    elif not unpacked.body:
+        unpacked.body = opened
+    else:
+        for start in range(0, length, CHUNK_BYTES):
+            unpacked.add(bytes(memoryview(opened)[start : start + CHUNK_BYTES]))
 
 
 _OPENERS: dict[int, Callable[[memoryview, _Unpacked], None]] = {

@@ -34,25 +34,35 @@ def iterate_legacy(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Re
         return
     if value is None:
         raise RecordMalformed("a compressed message without a value")
-    inner = codecs.decompress(header.codec, value)
-    found: list[tuple[int, int, bytes | None, bytes | None]] = []
+    inner = codecs.unpack(header.codec, value)
+    last = _last_offset(inner)
+    # Magic 1 numbers the inner messages from 0 and gives the wrapper the last one's offset.
+    shift = header.base_offset - last if header.magic == 1 else 0
     position = 0
     while position + _OFFSET_AND_SIZE.size <= len(inner):
         offset, size = _OFFSET_AND_SIZE.unpack_from(inner, position)
-        if size < 14 or size > len(inner) - position - 12:
-            raise RecordMalformed(f"an inner message of {size} bytes")
         message = inner[position : position + 12 + size]
         if zlib.crc32(message[16:]) != int.from_bytes(message[12:16], "big"):
             raise RecordMalformed("an inner message's crc is wrong")
-        found.append((offset, *_parse(message, message[16])))
-        position += 12 + size
-    if not found:
-        raise RecordMalformed("a compressed message with nothing inside")
-    # Magic 1 numbers the inner messages from 0 and gives the wrapper the last one's offset.
-    shift = header.base_offset - found[-1][0] if header.magic == 1 else 0
-    for offset, inner_timestamp_ms, inner_key, inner_value in found:
+        inner_timestamp_ms, inner_key, inner_value = _parse(message, message[16])
         stamped = header.max_timestamp_ms if header.is_log_append_time else inner_timestamp_ms
         yield offset + shift, Record(0, stamped, inner_key, inner_value)
+        position += 12 + size
+
+
+def _last_offset(inner: bytes | bytearray) -> int:
+    """Of the messages inside, whose sizes are looked at by that: they may be millions, and are made one by one."""
+    position = last = -1
+    following = 0
+    while following + _OFFSET_AND_SIZE.size <= len(inner):
+        position = following
+        last, size = _OFFSET_AND_SIZE.unpack_from(inner, position)
+        if size < 14 or size > len(inner) - position - 12:
+            raise RecordMalformed(f"an inner message of {size} bytes")
+        following += 12 + size
+    if position < 0:
+        raise RecordMalformed("a compressed message with nothing inside")
+    return last
 
 
 def _parse(message: Buffer, magic: int) -> tuple[int, bytes | None, bytes | None]:

@@ -1,6 +1,7 @@
 """Records of any batch, whatever its format and codec: for lookups, replay and dumps, not for the hot path.
 
-Duty: open a batch and give (offset, record). Must not know: where the batch lies.
+Duty: open a batch and give (offset, record). Must not know: where the batch lies. What lies in a log may never have been checked
+against the bounds of what is produced, so a record is made when its turn comes, and of millions of headers only some.
 """
 
 from __future__ import annotations
@@ -10,13 +11,20 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import HEADER_SIZE, BatchHeader
-from kafkacompat.records.record import Record, iterate_records
+from kafkacompat.records.record import Record, walk_records
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
+HEADERS_SHOWN = 10_000
+"""Of one record; the header after them says how many more there are."""
+FIRST_RECORD_BYTES = 64 * 1024
+"""Unpacked to find a batch's first record: a control record takes some tens of bytes."""
 
-def records_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Record]]:
+
+def records_of(
+    batch: Buffer, header: BatchHeader, headers_most: int = HEADERS_SHOWN
+) -> Iterator[tuple[int, Record]]:
     """(absolute offset, record) of exactly one batch. With LogAppendTime every record has the batch's timestamp.
 
     RecordMalformed or DecompressionFailed when it cannot be opened.
@@ -26,9 +34,28 @@ def records_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Record
 
         yield from iterate_legacy(batch, header)
         return
-    body = codecs.decompress(header.codec, memoryview(batch)[HEADER_SIZE:])
+    body = codecs.unpack(header.codec, memoryview(batch)[HEADER_SIZE:])
     base = header.base_offset
-    for record in iterate_records(body, header.record_count, header.base_timestamp_ms):
-        if header.is_log_append_time:
+    is_stamped = header.is_log_append_time
+    for record in walk_records(body, header.record_count, header.base_timestamp_ms, headers_most):
+        if is_stamped:
             record = record._replace(timestamp_ms=header.max_timestamp_ms)
         yield base + record.offset_delta, record
+
+
+def contents_of(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Record]]:
+    """As `records_of`, without the headers: they may be millions."""
+    return records_of(batch, header, 0)
+
+
+def first_record(batch: Buffer, header: BatchHeader) -> Record | None:
+    """Of one batch of magic 2, without its headers; nothing behind it is opened. None when it holds none.
+
+    Raises as `records_of`.
+    """
+    if header.record_count <= 0:
+        return None
+    body = codecs.unpack_beginning(header.codec, memoryview(batch)[HEADER_SIZE:], FIRST_RECORD_BYTES)
+    for record in walk_records(body, header.record_count, header.base_timestamp_ms, 0):
+        return record
+    return None

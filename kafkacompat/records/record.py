@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
 Headers = tuple[tuple[str, bytes | None], ...]
+ALL_HEADERS = 1 << 62
 
 
 class RecordMalformed(ValueError):
@@ -86,14 +87,20 @@ def iterate_records(body: Buffer, count: int, base_timestamp_ms: int) -> Iterato
     return walk_records(bytes(body), count, base_timestamp_ms)
 
 
-def walk_records(data: bytes | bytearray, count: int, base_timestamp_ms: int) -> Iterator[Record]:
-    """As `iterate_records`, of a large body without a copy; of a bytearray, keys and values are bytearrays too."""
+def walk_records(
+    data: bytes | bytearray, count: int, base_timestamp_ms: int, headers_most: int = ALL_HEADERS
+) -> Iterator[Record]:
+    """As `iterate_records`, of a large body without a copy.
+
+    Of a record's headers at most so many are made, and one more tells how many follow; those are not looked at. With 0 nothing
+    behind the value is.
+    """
     position, end = 0, len(data)
     for _ in range(count):
         size, position = read_varint(data, position)
         if size < 0 or size > end - position:
             raise RecordMalformed(f"a record of {size} bytes where {end - position} remain")
-        yield _decode_record(data, position, position + size, base_timestamp_ms)
+        yield _decode_record(data, position, position + size, base_timestamp_ms, headers_most)
         position += size
     if position != end:
         raise RecordMalformed(f"{end - position} bytes after the last record")
@@ -107,24 +114,38 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
         out += value
 
 
-def _decode_record(data: bytes | bytearray, position: int, end: int, base_timestamp_ms: int) -> Record:
+def _decode_record(
+    data: bytes | bytearray, position: int, end: int, base_timestamp_ms: int, headers_most: int
+) -> Record:
     timestamp_delta, position = read_varint(data, position + 1, 64)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
     value, position = _read_bytes(data, position, end)
+    if not headers_most:
+        if position > end:
+            raise RecordMalformed(f"a record's parts end at {position}, its length at {end}")
+        return Record(offset_delta, base_timestamp_ms + timestamp_delta, key, value)
     header_count, position = read_varint(data, position)
     if header_count < 0 or header_count > end - position:
         raise RecordMalformed(f"a header count of {header_count}")
     headers: Headers = ()
     if header_count:
         found = []
-        for _ in range(header_count):
+        for _ in range(min(header_count, headers_most)):
             name, position = _read_bytes(data, position, end)
             if name is None:
                 raise RecordMalformed("a header without a key")
             value_bytes, position = _read_bytes(data, position, end)
             found.append((name.decode("utf-8", "replace"), value_bytes))
         headers = tuple(found)
+        if header_count > headers_most:
+            return Record(
+                offset_delta,
+                base_timestamp_ms + timestamp_delta,
+                key,
+                value,
+                (*headers, (f"({header_count - headers_most} more)", None)),
+            )
     if position != end:
         raise RecordMalformed(f"a record's parts end {end - position} bytes before its length says")
     return Record(offset_delta, base_timestamp_ms + timestamp_delta, key, value, headers)
@@ -137,4 +158,5 @@ def _read_bytes(data: Any, position: int, end: int) -> tuple[bytes | None, int]:
         return None, position
     if size > end - position:
         raise RecordMalformed(f"{size} bytes where {end - position} remain in the record")
-    return data[position : position + size], position + size
+    part = data[position : position + size]
+    return part if type(part) is bytes else bytes(part), position + size

@@ -7,7 +7,7 @@ then it is pending and everybody else is told CONCURRENT_TRANSACTIONS, as in Kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,7 +15,13 @@ from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID
 from kafkacompat.txn.environment import Environment, Markers, TransactionResult
-from kafkacompat.txn.records import TransactionRecord, decode_record, encode_record, value_version_for
+from kafkacompat.txn.records import (
+    TransactionRecord,
+    decode_in_steps,
+    decode_record,
+    encode_record,
+    value_version_for,
+)
 from kafkacompat.txn.states import COMPLETION_OF, PREPARED, TransactionState
 from kafkacompat.txn.transaction import EPOCH_BUMP_VERSION, NO_PARTITIONS, Transaction, TransactionValues
 from kafkacompat.wire.errors import ErrorCode
@@ -46,6 +52,15 @@ class TransactionMachine:
             self.transactions.pop(record.transactional_id, None)
         else:
             self.transactions[record.transactional_id] = Transaction(record.transactional_id, record.values)
+
+    def load_large(
+        self, key: bytes, value: bytes, offset: int, producer_id: int
+    ) -> Generator[int, None, bool]:
+        record = yield from decode_in_steps(key, value)
+        if record is None:
+            return False
+        self.replay(record, offset, producer_id)
+        return True
 
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int

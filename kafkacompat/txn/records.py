@@ -6,13 +6,15 @@ tagged fields) from transaction.version 1 on; both are read whatever the version
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import NamedTuple
 
-from kafkacompat.coordinator.core import LoadFailure
+from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
 from kafkacompat.txn.states import TransactionState
 from kafkacompat.txn.transaction import NO_PARTITIONS, TransactionValues
-from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.codec import decode, encode, steps_decoder
+from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
 from kafkacompat.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
 
@@ -62,8 +64,22 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """None for a key or a value of a kind that is not known: an upgrade that was taken back may have left it, and Kafka passes it
-    over as well. Raises LoadFailure, WireError."""
+    """As `decode_in_steps`, at once."""
+    steps = decode_in_steps(key, value)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            record: TransactionRecord | None = end.value
+            return record
+
+
+def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, TransactionRecord | None]:
+    """The record, in pieces, each of which says what it has cost: a value may name very many partitions.
+
+    None for a key or a value of a kind that is not known: an upgrade that was taken back may have left it, and Kafka passes it
+    over as well. Raises LoadFailure, WireError.
+    """
     if int.from_bytes(key[:2], "big", signed=True) != KEY_VERSION:
         return None
     transactional_id = decode(TransactionLogKey, KEY_VERSION, key, 2).transactional_id
@@ -72,7 +88,14 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
     version = int.from_bytes(value[:2], "big", signed=True)
     if not 0 <= version <= TransactionLogValue.MAX_VERSION:
         return None
-    message = decode(TransactionLogValue, version, value, 2)
+    steps = steps_decoder(TransactionLogValue, version)(value, 2, LOADED_ELEMENTS_MAX)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            message: TransactionLogValue = end.value[0]
+            break
+        yield STEP_COST
     try:
         state = TransactionState(message.transaction_status)
     except ValueError as error:
@@ -81,11 +104,14 @@ def decode_record(key: bytes, value: bytes | None) -> TransactionRecord | None:
         raise LoadFailure(f"transactional id {transactional_id!r} is recorded as {state.name}")
     partitions = NO_PARTITIONS
     if message.transaction_partitions:
-        partitions = frozenset(
-            TopicPartition(each.topic, index)
-            for each in message.transaction_partitions
-            for index in each.partition_ids
-        )
+        named: set[TopicPartition] = set()
+        for each in message.transaction_partitions:
+            for start in range(0, len(each.partition_ids), STEP_UNITS):
+                part = each.partition_ids[start : start + STEP_UNITS]
+                named.update([TopicPartition(each.topic, index) for index in part])
+                yield len(part)
+            yield 1
+        partitions = frozenset(named)
     return TransactionRecord(
         transactional_id,
         TransactionValues(

@@ -19,7 +19,7 @@ from kafkacompat.log._tests.logs import (
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice, LogRefused
-from kafkacompat.records.batch import build_batch
+from kafkacompat.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, assemble, build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.wire.errors import ErrorCode
 
@@ -367,3 +367,28 @@ def test_a_flush_from_before_a_truncation_does_not_vouch_for_what_came_after_it(
     assert log.recovery_point <= 2
     log.flush()
     assert log.recovery_point == log.log_end_offset
+
+
+@pytest.mark.parametrize("body", [b"", b"\x0e\0\0\0\1\1\0\0", b"\x10\0\0\0\4\0\0\1\0"])
+def test_a_marker_that_cannot_be_read_is_refused_before_anything_is_written(body: bytes) -> None:
+    bad = assemble(
+        body,
+        base_offset=1,
+        leader_epoch=0,
+        attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+        last_offset_delta=0,
+        base_timestamp_ms=NOW_MS,
+        max_timestamp_ms=NOW_MS,
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=-1,
+        record_count=1,
+    )
+    good = build_batch([Record(0, NOW_MS, None, b"v")], leader_epoch=0)
+    log = open_log(MemoryDisk())
+    with pytest.raises(LogRefused) as refused:
+        log.append_as_follower(good + bad, 0)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert (log.log_end_offset, log.segments[-1].size) == (0, 0)
+    log.append_as_follower(good, 0)
+    assert log.log_end_offset == 1

@@ -1,0 +1,235 @@
+"""Batches in a coordinator's partition that are small on disk and large in what they ask: loaded in pieces, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.coordinator._tests.clients import fetch
+from kafkacompat.coordinator._tests.harness import MemoryLog, Partitions, World, image_of
+from kafkacompat.coordinator._tests.test_runtime import batch, pair
+from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.coordinator.steps import TURN_COST
+from kafkacompat.deferred import Deferred
+from kafkacompat.group import records as group_records
+from kafkacompat.group.records import GroupMetadataRecord, encode_record
+from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
+from kafkacompat.records import compression
+from kafkacompat.records._tests.bombs import batch_of_body, record
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record, append_varint
+from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.wire.codec import encode
+from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
+from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
+from kafkacompat.wire.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
+
+SPREAD = 3
+"""Partitions of the offsets topic."""
+
+
+class Threads:
+    """Does jobs one by one, when told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], Any], Deferred[Any]]] = []
+
+    def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
+        done: Deferred[Any] = Deferred()
+        self.jobs.append((function, done))
+        return done
+
+    def run_one(self) -> None:
+        function, done = self.jobs.pop(0)
+        try:
+            value = function()
+        except Exception as error:
+            done.fail(error)
+        else:
+            done.resolve(value)
+
+
+def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[World, Threads, list[Shard]]:
+    """A world whose shards have these batches before them, and workers who wait."""
+    partitions = Partitions()
+    for index, batches in logs.items():
+        log = partitions.logs.setdefault(TopicPartition(OFFSETS_TOPIC, index), MemoryLog())
+        for each in batches:
+            log.append(each)
+        log.high_watermark = log.log_end_offset
+    world = World(partitions=partitions, count=count)
+    world.coordinator.stop()
+    world.coordinator = world._make()
+    threads = Threads()
+    world.coordinator._workers = threads
+    world.coordinator.on_image(image_of([], offset=-1), world.image)
+    return world, threads, list(world.coordinator._shards)
+
+
+def large(*offsets: int, group: str = "g") -> bytearray:
+    """Commits, and a record of zeros of a kind that nobody knows, which unfolds to more than is unpacked at once."""
+    zeros = Record(len(offsets), 1_000, b"\0\x63", bytes(AT_ONCE_BYTES))
+    commits = [Record(at, 1_000, *pair(offset, group=group)) for at, offset in enumerate(offsets)]
+    return build_batch([*commits, zeros], compression=compression.ZSTD)
+
+
+def test_headers_in_a_log_are_not_even_looked_at() -> None:
+    key, value = pair(7)
+    assert value is not None
+    inside = bytearray(b"\0\0\0")
+    for part in (key, value):
+        append_varint(inside, len(part))
+        inside += part
+    append_varint(inside, 10_000_000)  # and what follows is none
+    world, _, _ = loading_world({0: [batch_of_body(record(inside + b"\xff" * 10_000), compression.ZSTD)]})
+    world.time.advance(0)
+    assert fetch(world).committed_offset == 7
+
+
+def test_a_batch_that_unfolds_to_much_is_opened_by_a_worker() -> None:
+    world, threads, (shard,) = loading_world({0: [batch(pair(1)), large(5)]})
+    world.time.advance(0)
+    assert shard.state is ShardState.LOADING
+    assert len(threads.jobs) == 1
+    threads.run_one()
+    world.time.advance(0)
+    assert shard.state is ShardState.ACTIVE
+    assert fetch(world).committed_offset == 5
+
+
+def test_one_large_batch_of_a_coordinator_is_open_at_a_time() -> None:
+    names = {partition_for_key(f"g{at}", SPREAD): f"g{at}" for at in range(20)}
+    logs = {index: [large(index, group=names[index])] for index in range(SPREAD)}
+    world, threads, shards = loading_world(logs, SPREAD)
+    for _ in range(SPREAD):
+        world.time.advance(0)
+        assert len(threads.jobs) == 1
+        threads.run_one()
+    world.time.advance(0)
+    assert [shard.state for shard in shards] == [ShardState.ACTIVE] * SPREAD
+    assert [fetch(world, group=names[index]).committed_offset for index in range(SPREAD)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_shard_that_is_closed_meanwhile_gives_way(opened: bool) -> None:
+    world, threads, shards = loading_world({index: [large(index)] for index in range(SPREAD)}, SPREAD)
+    world.time.advance(0)
+    if opened:
+        threads.run_one()
+    first = next(shard for shard in shards if shard.loading is not None and shard.loading.has_turn)
+    first.close()
+    for _ in range(SPREAD):
+        if threads.jobs:
+            threads.run_one()
+        world.time.advance(0)
+    assert sorted(shard.state.value for shard in shards) == ["active", "active", "closed"]
+
+
+def test_a_bomb_beyond_the_bound_fails_its_partition_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("kafkacompat.coordinator.loading.UNPACKED_BYTES_MAX", AT_ONCE_BYTES)
+    names = {partition_for_key(f"g{at}", SPREAD): f"g{at}" for at in range(20)}
+    logs = {0: [large(4)], 1: [batch(pair(3, group=names[1]))]}
+    world, threads, shards = loading_world(logs, SPREAD)
+    world.time.advance(0)
+    threads.run_one()
+    world.time.advance(0)
+    states = {shard.partition: shard.state for shard in shards}
+    assert states == {0: ShardState.FAILED, 1: ShardState.ACTIVE, 2: ShardState.ACTIVE}
+    assert f"unfolds to more than {AT_ONCE_BYTES} bytes" in caplog.text
+    assert fetch(world, group=names[1]).committed_offset == 3
+
+
+def test_a_worker_that_has_no_room_is_asked_again() -> None:
+    world, threads, (shard,) = loading_world({0: [large(5)]})
+    world.time.advance(0)
+    threads.jobs.pop(0)[1].fail(RuntimeError("10000 jobs wait"))
+    world.time.advance(1_000)
+    threads.run_one()
+    world.time.advance(0)
+    assert shard.state is ShardState.ACTIVE
+    assert fetch(world).committed_offset == 5
+
+
+# Single values that hold very much
+
+
+def costs(work: Any) -> tuple[list[int], Any]:
+    found = []
+    while True:
+        try:
+            found.append(next(work))
+        except StopIteration as end:
+            return found, end.value
+
+
+def group_of(members: int) -> tuple[bytes, bytes]:
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m0",
+        current_state_timestamp=1,
+        members=[
+            MemberMetadata(
+                member_id=f"m{at}",
+                group_instance_id=None,
+                client_id="c",
+                client_host="h",
+                rebalance_timeout=1,
+                session_timeout=1,
+                subscription=b"\0\0\0\0\0\0",
+                assignment=b"",
+            )
+            for at in range(members)
+        ],
+    )
+    key, body = encode_record(GroupMetadataRecord("g", value))
+    assert body is not None
+    return key, body
+
+
+def test_a_large_group_is_taken_up_in_turns() -> None:
+    members = 5_000
+    key, value = group_of(members)
+    assert len(value) > LARGE_VALUE_BYTES
+    world, _, (shard,) = loading_world({0: [batch((key, value))]})
+    before = world.coordinator._steps.turns
+    world.time.advance(0)
+    assert shard.state is ShardState.ACTIVE
+    assert len(shard.machine.groups["g"].members) == members
+    assert world.coordinator._steps.turns - before > members * 6 // TURN_COST
+
+
+def test_a_group_of_more_members_than_are_loaded_fails_the_shard(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(group_records, "LOADED_ELEMENTS_MAX", 4_999)
+    world, _, (shard,) = loading_world({0: [batch(group_of(5_000))]})
+    world.time.advance(0)
+    assert shard.state is ShardState.FAILED
+    assert "more than 4999 elements" in caplog.text
+
+
+def test_a_transaction_of_very_many_partitions_is_decoded_in_turns() -> None:
+    count = 100_000
+    value = TransactionLogValue(
+        producer_id=1,
+        producer_epoch=0,
+        transaction_timeout_ms=1,
+        transaction_status=1,
+        transaction_partitions=[PartitionsSchema(topic="t", partition_ids=list(range(count)))],
+        transaction_last_update_timestamp_ms=1,
+        transaction_start_timestamp_ms=1,
+    )
+    machine = TransactionMachine(None)  # type: ignore[arg-type]  # loading asks nothing of it
+    key = b"\0\0" + encode(TransactionLogKey(transactional_id="x"), 0)
+    spent, known = costs(machine.load_large(key, b"\0\0" + encode(value, 0), 0, -1))
+    assert known
+    assert len(machine.transactions["x"].values.partitions) == count
+    assert max(spent) <= group_records.STEP_COST
+    assert sum(spent) > count // 10

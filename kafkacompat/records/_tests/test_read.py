@@ -1,0 +1,109 @@
+"""Batches as they lie in logs, held to no bound: what is opened of them, and what is not looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacompat.records import compression
+from kafkacompat.records import read as reading
+from kafkacompat.records._tests.bombs import (
+    NOW_MS,
+    batch_around,
+    batch_of_body,
+    many_frames,
+    record,
+    tiny_records,
+)
+from kafkacompat.records.batch import HEADER_SIZE, build_batch, parse_header
+from kafkacompat.records.control import build_end_transaction_marker
+from kafkacompat.records.read import FIRST_RECORD_BYTES, HEADERS_SHOWN, contents_of, first_record, records_of
+from kafkacompat.records.record import Record, RecordMalformed, append_varint
+
+CODECS = [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
+MARKER = build_end_transaction_marker(
+    committed=True, coordinator_epoch=3, producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS
+)
+
+
+def promised_headers(count: int, tail: bytes) -> bytearray:
+    """A record with the value `v` that claims so many headers."""
+    inside = bytearray(b"\0\0\0\1\2v")
+    append_varint(inside, count)
+    return batch_of_body(record(inside + tail), compression.NONE)
+
+
+def test_contents_are_read_without_a_look_at_headers() -> None:
+    batch = promised_headers(10_000_000, b"\xff" * 100)
+    [(offset, found)] = contents_of(batch, parse_header(batch))
+    assert (offset, found.value, found.headers) == (0, b"v", ())
+    with pytest.raises(RecordMalformed):
+        list(records_of(batch, parse_header(batch)))
+
+
+def test_of_very_many_headers_only_some_are_made() -> None:
+    batch = promised_headers(HEADERS_SHOWN + 5, bytes(2 * HEADERS_SHOWN + 10))
+    [(_, found)] = records_of(batch, parse_header(batch))
+    assert len(found.headers) == HEADERS_SHOWN + 1
+    assert found.headers[-1] == ("(5 more)", None)
+    batch = promised_headers(HEADERS_SHOWN, bytes(2 * HEADERS_SHOWN))
+    [(_, found)] = records_of(batch, parse_header(batch))
+    assert found.headers == (("", b""),) * HEADERS_SHOWN
+
+
+def test_a_value_that_goes_beyond_its_record_is_malformed() -> None:
+    batch = batch_of_body(b"\x0e\0\0\0\1\x08v" + b"\0" * 10, compression.NONE)
+    with pytest.raises(RecordMalformed):
+        list(contents_of(batch, parse_header(batch)))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_first_record_is_found_by_the_beginning(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+    unpack_beginning = compression.unpack_beginning
+
+    def noted(codec: int, body: bytes, size: int) -> bytes | bytearray:
+        found = unpack_beginning(codec, body, size)
+        opened.append(len(found))
+        return found
+
+    monkeypatch.setattr(compression, "unpack_beginning", noted)
+    batch = batch_of_body(MARKER[HEADER_SIZE:] + bytes(40_000_000), codec, 40_000_001)
+    found = first_record(batch, parse_header(batch))
+    assert found is not None
+    assert found.key == b"\0\0\0\1"
+    assert opened[0] <= max(FIRST_RECORD_BYTES * 2, compression.CHUNK_BYTES)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_short_body_is_opened_whole_for_its_first_record(codec: int) -> None:
+    batch = build_batch([Record(0, NOW_MS, b"a", b"b"), Record(1, NOW_MS, b"c", b"d")], compression=codec)
+    found = first_record(batch, parse_header(batch))
+    assert found is not None
+    assert (found.key, found.value) == (b"a", b"b")
+
+
+def test_no_first_record_where_there_is_none() -> None:
+    batch = batch_around(b"", compression.NONE, 0)
+    assert first_record(batch, parse_header(batch)) is None
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_the_beginning_of_many_frames_is_bounded(codec: int) -> None:
+    batch = batch_around(many_frames(codec, 100_000), codec)
+    with pytest.raises((compression.DecompressionFailed, RecordMalformed)):
+        first_record(batch, parse_header(batch))
+
+
+def test_a_record_is_made_when_its_turn_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    walk = reading.walk_records
+
+    def counted(*arguments: object) -> object:
+        for each in walk(*arguments):  # type: ignore[arg-type]
+            made.append(each)
+            yield each
+
+    monkeypatch.setattr(reading, "walk_records", counted)
+    batch = batch_of_body(tiny_records(10_000), compression.ZSTD, 10_000)
+    next(contents_of(batch, parse_header(batch)))
+    assert len(made) == 1
