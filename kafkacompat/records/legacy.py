@@ -23,7 +23,9 @@ _INT64 = struct.Struct(">q")
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 
 
-def iterate_legacy(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Record]]:
+def iterate_legacy(
+    batch: Buffer, header: BatchHeader, bytes_most: int = codecs.UNPACKED_BYTES_MAX
+) -> Iterator[tuple[int, Record]]:
     """(absolute offset, record) of one message of magic 0 or 1, or of those inside a compressed one.
 
     `batch` is exactly that message. RecordMalformed for bytes that are none; DecompressionFailed passes through.
@@ -34,7 +36,7 @@ def iterate_legacy(batch: Buffer, header: BatchHeader) -> Iterator[tuple[int, Re
         return
     if value is None:
         raise RecordMalformed("a compressed message without a value")
-    inner = codecs.unpack(header.codec, value)
+    inner = codecs.unpack(header.codec, value, bytes_most)
     last = _last_offset(inner)
     # Magic 1 numbers the inner messages from 0 and gives the wrapper the last one's offset.
     shift = header.base_offset - last if header.magic == 1 else 0

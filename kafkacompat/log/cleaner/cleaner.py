@@ -17,12 +17,13 @@ from kafkacompat.log.checkpoint import CLEANER_FILE
 from kafkacompat.log.checkpointing import CheckpointPlan
 from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
 from kafkacompat.log.cleaner.cleaned_segment import remove_cleaned
-from kafkacompat.log.cleaner.filtering import LastRecord
+from kafkacompat.log.cleaner.filtering import LastRecord, TooLargeHere
 from kafkacompat.log.cleaner.job import CleanerLimits, CleaningJob, SegmentFile
 from kafkacompat.log.cleaner.process import Children, CleaningProcess, ProcessLost
 from kafkacompat.log.cleaner.rests import Rests
 from kafkacompat.log.cleaner.work import UNREADABLE, CleanerStats, CleaningStopped, CleaningWork, Pace
 from kafkacompat.ports import HalfDone, SyncFailed
+from kafkacompat.records.compression import UNPACKED_BYTES_MAX
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -39,6 +40,9 @@ thread, and memory that the broker must not miss. For less the process's start w
 OWN_PROCESS_OFFSETS = 500_000
 """A log that has more offsets to be read is cleaned there too: a batch of a kilobyte can unfold to millions of records. Of a
 log that was compacted before they say more than there is, which costs no more than a process's start."""
+
+IN_THREAD_BYTES = 4 << 20
+"""A log with a batch that unfolds to more is cleaned there too. What looks through so much at once does not let go of the loop."""
 
 
 def cleaner_limits(config: ServerConfig) -> CleanerLimits:
@@ -198,6 +202,8 @@ class LogCleaner:
         self.uncleanable: dict[TopicPartition, PartitionLog] = {}
         """Logs in which something could not be read; left alone until the next start, as in Kafka."""
         self._rests: Rests[PartitionLog] = Rests()
+        self._unfolding: set[PartitionLog] = set()
+        """Logs that were found to hold a batch too large to be opened in a thread."""
         self.cleaned_logs = 0
         self._search: Search | None = None
         self._children = Children()
@@ -220,6 +226,7 @@ class LogCleaner:
         for name in [name for name, log in self.uncleanable.items() if manager.get(name) is not log]:
             del self.uncleanable[name]
         self._rests.keep(lambda log: manager.get(log.topic_partition) is log)
+        self._unfolding = {log for log in self._unfolding if manager.get(log.topic_partition) is log}
         search = self._search or Search(manager.logs.values(), now_ms, self._may_begin, self._cannot_be_read)
         self._search = None
         if not search.step():
@@ -298,6 +305,7 @@ class LogCleaner:
         # A small one that took all memory once may hold a batch that opens to much more.
         return (
             self._rests.has_lost(log)
+            or log in self._unfolding
             or end_offset - segments[0].base_offset >= OWN_PROCESS_OFFSETS
             or sum(each.size for each in segments) >= self._own_process_bytes
         )
@@ -305,7 +313,8 @@ class LogCleaner:
     def _work_for(self, log: PartitionLog, job: CleaningJob) -> CleaningWork | CleaningProcess:
         if self._needs_process(log, job.segments, job.segments[-1].end_offset):
             return CleaningProcess(job, self._pace_for(), self._children)
-        return CleaningWork(self._disk, job, self._pace_for())
+        bytes_most = UNPACKED_BYTES_MAX if self._own_process_bytes is None else IN_THREAD_BYTES
+        return CleaningWork(self._disk, job, self._pace_for(), bytes_most)
 
     def serves(self, log: PartitionLog) -> bool:
         return self._manager.get(log.topic_partition) is log and not self._manager.closed
@@ -331,6 +340,9 @@ class LogCleaner:
         name = log.topic_partition
         self._in_progress.discard(name)
         if self._is_stopping:
+            return
+        if isinstance(error, TooLargeHere):
+            self._unfolding.add(log)
             return
         if isinstance(error, (ProcessLost, MemoryError)):
             rest_ms = self._rests.lost(log, self._monotonic_ms())

@@ -8,7 +8,7 @@ batch's base timestamp the first time it is met and goes in the first cleaning a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise
 from operator import ge
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
     from kafkacompat.log.cleaner.transactions import CleanedTransactions
     from kafkacompat.ports import Buffer
     from kafkacompat.records.batch import BatchHeader
+    from kafkacompat.records.record import Record
     from kafkacompat.records.stencils import Stencils
 
 NO_TIMESTAMP = -1
+RECORDS_MOST = 5_000_000
+"""Of one batch. No client writes nearly as many, and what is produced here may not have more by default."""
 UNKNOWN = -1
 """What the offset map says of a key that it does not know."""
 
@@ -61,14 +64,44 @@ def key_of_control(body: bytes, count: int) -> bytes | None:
     return read_columns(body, count).keys[0] if count else None
 
 
-def open_body(header: BatchHeader, batch: memoryview) -> bytes:
-    return codecs.decompress(header.codec, batch[HEADER_SIZE:])
+class TooLargeHere(Exception):
+    """A batch unfolds to more than may be opened in the broker's own process."""
+
+
+def open_body(header: BatchHeader, batch: memoryview, bytes_most: int) -> bytes:
+    """TooLargeHere for more bytes than that, where a batch may have more elsewhere."""
+    try:
+        return codecs.decompress(header.codec, batch[HEADER_SIZE:], bytes_most)
+    except codecs.DecompressedTooLarge:
+        if bytes_most < codecs.UNPACKED_BYTES_MAX:
+            raise TooLargeHere from None
+        raise
+
+
+def open_legacy(header: BatchHeader, batch: memoryview, bytes_most: int) -> Iterator[tuple[int, Record]]:
+    """As `iterate_legacy`; raises as `open_body`."""
+    try:
+        yield from iterate_legacy(batch, header, bytes_most)
+    except codecs.DecompressedTooLarge:
+        if bytes_most < codecs.UNPACKED_BYTES_MAX:
+            raise TooLargeHere from None
+        raise
+
+
+def check_count(header: BatchHeader) -> None:
+    """BatchCorrupt for more records than are taken apart: what is made of each takes a hundred bytes and more."""
+    if header.record_count > RECORDS_MOST:
+        raise BatchCorrupt(
+            f"the batch at offset {header.base_offset} has {header.record_count} records, "
+            f"of which the cleaner takes {RECORDS_MOST}"
+        )
 
 
 class BatchFilter:
-    """For one cleaning. BatchCorrupt, RecordMalformed and DecompressionFailed when a batch cannot be opened."""
+    """For one cleaning. BatchCorrupt, RecordMalformed and DecompressionFailed when a batch cannot be opened, TooLargeHere."""
 
     __slots__ = (
+        "_bytes_most",
         "_delete_retention_ms",
         "_last_records",
         "_map",
@@ -91,8 +124,10 @@ class BatchFilter:
         round_end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        bytes_most: int = codecs.UNPACKED_BYTES_MAX,
     ) -> None:
-        """`round_end_offset`: the batch that ends there stays, empty if need be."""
+        """`round_end_offset`: the batch that ends there stays, empty if need be. `bytes_most`: what one may unfold to."""
+        self._bytes_most = bytes_most
         self._map = offset_map
         self._survivors = survivors
         self._stencils = stencils
@@ -116,6 +151,7 @@ class BatchFilter:
             return self._emptied(header)
         if header.base_offset > self._map.latest_offset:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
+        check_count(header)
         survivors, count = self._survivors, header.record_count
         if (
             survivors.start <= header.base_offset
@@ -130,7 +166,7 @@ class BatchFilter:
                     return Kept(batch, header.last_offset, header.max_timestamp_ms)
                 records = self._cut(header, batch, None)
                 return self._rebuilt(header, batch, list(compress(records, marks)), False)
-        body = open_body(header, batch)
+        body = open_body(header, batch, self._bytes_most)
         if header.last_offset < survivors.start:
             unreplaced = self._unreplaced(body, count)
             if unreplaced is not None:
@@ -164,14 +200,14 @@ class BatchFilter:
         """Its records, each with its length."""
         count = header.record_count
         if body is None and header.attributes & CODEC_MASK:
-            body = open_body(header, batch)
+            body = open_body(header, batch, self._bytes_most)
         data: Buffer = batch if body is None else body
         start = HEADER_SIZE if body is None else 0
         records = self._stencils.records(data, start, len(data), count)
         if records is not None:
             return records
         if body is None:
-            body = open_body(header, batch)
+            body = open_body(header, batch, self._bytes_most)
         return [body[at:to] for at, to in pairwise(read_bounds(body, count))]
 
     def _records_to_keep(self, header: BatchHeader, columns: Columns) -> list[bool]:
@@ -200,7 +236,7 @@ class BatchFilter:
         return keep
 
     def _filter_control(self, header: BatchHeader, batch: memoryview) -> Kept | None:
-        body = open_body(header, batch)
+        body = open_body(header, batch, self._bytes_most)
         empty_transaction = self._transactions.on_control(header, key_of_control(body, header.record_count))
         horizon_ms = header.delete_horizon_ms
         if not header.record_count or (empty_transaction and 0 <= horizon_ms <= self._now_ms):
@@ -282,7 +318,7 @@ class BatchFilter:
     def _filter_legacy(self, header: BatchHeader, batch: memoryview) -> Kept | None:
         """A message of an old format stays whole while anything in it does: nobody writes them any more."""
         latest = self._map.latest_offset
-        for offset, record in iterate_legacy(batch, header):
+        for offset, record in open_legacy(header, batch, self._bytes_most):
             if offset > latest:
                 break
             if record.key is None or offset < self._map.find([record.key])[0]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from kafkacompat.log.aborted import read_txn_index
 from kafkacompat.log.cleaner.cleaned_segment import CleanedSegment
-from kafkacompat.log.cleaner.filtering import BatchFilter, key_of_control, open_body
+from kafkacompat.log.cleaner.filtering import BatchFilter, check_count, key_of_control, open_body, open_legacy
 from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
 from kafkacompat.log.cleaner.noted import NotedSegments, Places
 from kafkacompat.log.cleaner.offset_map import OffsetMap
@@ -30,8 +30,7 @@ from kafkacompat.records.batch import (
     has_valid_crc,
 )
 from kafkacompat.records.columns import read_columns, read_keys
-from kafkacompat.records.compression import DecompressionFailed
-from kafkacompat.records.legacy import iterate_legacy
+from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.stencils import Stencils
 
@@ -62,7 +61,11 @@ class CleanerStats:
 class CleaningWork:
     """`build_map`, then `clean_group` for each of `groups`. Blocks; one thread at a time."""
 
-    def __init__(self, disk: Disk, job: CleaningJob, pace: Pace) -> None:
+    def __init__(
+        self, disk: Disk, job: CleaningJob, pace: Pace, bytes_most: int = UNPACKED_BYTES_MAX
+    ) -> None:
+        """`bytes_most`: what a batch may unfold to."""
+        self._bytes_most = bytes_most
         self._disk = disk
         self._job = job
         self._pace = pace
@@ -85,7 +88,7 @@ class CleaningWork:
         self.stats = CleanerStats()
 
     def build_map(self) -> None:
-        """Raises CleaningStopped, OSError, and one of UNREADABLE for what cannot be read."""
+        """Raises CleaningStopped, TooLargeHere, OSError, and one of UNREADABLE for what cannot be read."""
         job = self._job
         offset_map = self._map = OffsetMap(job.limits.map_bytes, job.limits.load_factor)
         aborted = self._aborted()
@@ -128,6 +131,7 @@ class CleaningWork:
             round_end_offset=job.round_end_offset,
             now_ms=job.now_ms,
             delete_retention_ms=job.delete_retention_ms,
+            bytes_most=self._bytes_most,
         )
 
     def _aborted(self) -> list[AbortedEntry]:
@@ -160,14 +164,16 @@ class CleaningWork:
             if header.magic != 2:
                 found = [
                     (record.key, offset)
-                    for offset, record in iterate_legacy(batch, header)
+                    for offset, record in open_legacy(header, batch, self._bytes_most)
                     if record.key is not None and offset >= start
                 ]
                 if not offset_map.has_room(len(found)):
                     return False
                 offset_map.put([key for key, _ in found], [offset for _, offset in found])
             elif header.is_control:
-                transactions.on_control(header, key_of_control(open_body(header, batch), header.record_count))
+                transactions.on_control(
+                    header, key_of_control(open_body(header, batch, self._bytes_most), header.record_count)
+                )
             elif not transactions.on_data(header) and header.record_count:
                 if not offset_map.has_room(header.record_count):
                     return False
@@ -183,8 +189,11 @@ class CleaningWork:
         if not has_valid_crc(batch, header):
             # A damaged key could take the place of another, and its batch is not opened again.
             raise BatchCorrupt(f"the crc of the batch at offset {base} is wrong")
+        check_count(header)
         is_dense, stencils = header.last_offset_delta == count - 1, self._stencils
-        body: bytes | None = open_body(header, batch) if header.attributes & CODEC_MASK else None
+        body: bytes | None = (
+            open_body(header, batch, self._bytes_most) if header.attributes & CODEC_MASK else None
+        )
         if is_dense and base >= start:
             found = (
                 stencils.keys(batch, HEADER_SIZE, header.size, count)
@@ -196,7 +205,7 @@ class CleaningWork:
                     self._note_tombstones(base)
                 offset_map.put(found[0], range(base, base + count))
                 return
-        body = body if body is not None else open_body(header, batch)
+        body = body if body is not None else open_body(header, batch, self._bytes_most)
         offsets: Sequence[int]
         if is_dense:
             keys, has_null_keys, has_null_values = read_keys(body, count)

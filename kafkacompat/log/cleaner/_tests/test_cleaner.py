@@ -20,6 +20,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
+from kafkacompat.log.cleaner import filtering
 from kafkacompat.log.cleaner._tests.cleaning import (
     COMPACT,
     DIRECTORY,
@@ -848,3 +849,21 @@ def test_a_cleaning_whose_sync_fails_is_the_directorys_affair(part: str) -> None
         log.truncated = isinstance(cleaning._error, SyncFailed)
         cleaning.finish(NOW_MS)
     assert [type(error) for error in cleaner._manager.failed] == [SyncFailed]  # type: ignore[attr-defined]
+
+
+def test_a_batch_of_more_records_than_are_taken_apart_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, [(b"%d" % at, b"") for at in range(11)])
+    for number in range(60):
+        append(log, [(b"k", b"%d" % number * 9)])
+    before = records(log)
+    notes: list[str] = []
+    monkeypatch.setattr(filtering, "RECORDS_MOST", 10)
+    cleaner = cleaner_of(disk, log, notes=notes)
+    assert clean(disk, log, cleaner=cleaner) == 1
+    assert records(log) == before
+    assert notes == [
+        "t-0 cannot be cleaned and is left as it is until the next start: "
+        "the batch at offset 0 has 11 records, of which the cleaner takes 10"
+    ]

@@ -26,8 +26,9 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     append,
     batches,
     carry_out,
+    last_values,
 )
-from kafkacompat.log.cleaner.cleaner import Cleaning, LogCleaner
+from kafkacompat.log.cleaner.cleaner import IN_THREAD_BYTES, Cleaning, LogCleaner
 from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
 from kafkacompat.log.cleaner.process import COMMAND, Child, Children, CleaningProcess, child_environment
 from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES
@@ -35,6 +36,7 @@ from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import SyncFailed
+from kafkacompat.records.compression import ZSTD
 
 
 class Clock:
@@ -264,6 +266,29 @@ def test_a_small_log_of_many_offsets_is_cleaned_in_a_process(
         assert cleaning.has_own_process is in_process
         cleaning.abandon()
         carry_out(cleaning, NOW_MS)
+
+
+def test_a_batch_that_unfolds_to_much_is_opened_in_a_process(tmp_path: Path) -> None:
+    """Few bytes and few offsets, and yet what looks through it would hold up the loop."""
+    log = filled(tmp_path)
+    append(log, [(b"large", bytes(IN_THREAD_BYTES))], compression=ZSTD)
+    for number in range(60):
+        append(log, [(b"%d" % (number % 5), b"v" * 20)])
+    before = last_values(log)
+    cleaner, notes = cleaner_for(log, own=True)
+    cleaner._own_process_bytes = 1 << 40
+    cleaning = cleaner.begin(NOW_MS)
+    assert cleaning is not None
+    assert not cleaning.has_own_process
+    carry_out(cleaning, NOW_MS)
+    assert notes == []
+    again = cleaner.begin(NOW_MS)
+    assert again is not None
+    assert again.has_own_process
+    carry_out(again, NOW_MS)
+    assert again.summary
+    assert last_values(log) == before
+    cleaner.close()
 
 
 def test_another_log_of_the_name_starts_afresh(tmp_path: Path) -> None:
