@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from kafkacompat.deferred import Deferred
@@ -152,3 +153,32 @@ def all_steps(steps: Steps[T]) -> T:
                 given = job.result() if isinstance(job, Deferred) else job()
             except Exception as error:
                 failed = error
+
+
+def driven(steps: Steps[T]) -> Deferred[T]:
+    """The value of work that is done here and now, but for what comes later."""
+    done: Deferred[T] = Deferred()
+
+    def drive(before: Deferred[Any]) -> None:
+        while True:
+            try:
+                given = before.result()
+            except Exception as error:
+                step = partial(steps.throw, error)
+            else:
+                step = partial(steps.send, given)
+            try:
+                job = step()
+            except StopIteration as end:
+                done.resolve(end.value)
+                return
+            except Exception as error:
+                done.fail(error)
+                return
+            before = job if isinstance(job, Deferred) else Deferred.of(None if job is None else job())
+            if not before.done:
+                before.on_done(drive)
+                return
+
+    drive(Deferred.of(None))
+    return done

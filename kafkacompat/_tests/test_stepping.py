@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import STEPS_S, Overloaded, Stepping, all_steps
+from kafkacompat.stepping import STEPS_S, Overloaded, Stepping, all_steps, driven
 
 
 class Machinery:
@@ -126,3 +126,30 @@ def test_with_a_clock_small_steps_are_done_together() -> None:
     while machinery.due:
         machinery.fire()
     assert len(done) == 8
+
+
+def test_work_that_is_driven_waits_for_what_comes_later_only() -> None:
+    later: Deferred[int] = Deferred()
+    refused: Deferred[int] = Deferred()
+
+    def work() -> Generator[Any, Any, int]:
+        yield None
+        given = yield later
+        try:
+            yield refused
+        except ValueError:
+            given += yield lambda: 1
+        return given + 1
+
+    value = driven(work())
+    later.resolve(5)
+    assert not value.done
+    refused.fail(ValueError())
+    assert value.result() == 7
+
+    def fails() -> Generator[Any, Any, int]:
+        yield None
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        driven(fails()).result()

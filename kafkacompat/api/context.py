@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, LogRefused, Random, TransactionTerms
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.records.validated import ValidatedBatch
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -352,8 +353,8 @@ class FetchService(Protocol):
         parameters: FetchParameters,
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
-    ) -> Any | Deferred[Any]:
-        """A FetchResponse message, now or when bytes or time are there."""
+    ) -> Any | Deferred[Any] | Steps[Any]:
+        """A FetchResponse message, now or when bytes or time are there, or the steps to one of many partitions."""
         ...
 
 

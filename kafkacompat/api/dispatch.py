@@ -13,14 +13,16 @@ import logging
 import sys
 from functools import partial
 from struct import Struct as Layout
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
-from kafkacompat.api.long_requests import EncodedAnswer, RequestSteps, answer_in_steps, is_long
+from kafkacompat.api.long_requests import EncodedAnswer, RequestSteps, answer_in_steps, go_on, is_long
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
+from kafkacompat.stepping import driven
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode_parts, encoder, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -213,6 +215,8 @@ class ApiDispatcher:
                 answer = answer_in_steps(self._stepping.handling, route, self._node, context, request)
             else:
                 answer = route.function(self._node, context, request)
+                if type(answer) is GeneratorType:
+                    answer = go_on(self._stepping, route, answer)
             if isinstance(answer, Deferred):
                 if not answer.done:
                     return self._pending(route, context, request, answer)
@@ -309,6 +313,8 @@ def called(
         failed: Deferred[Message] = Deferred()
         failed.fail(error)
         return failed
+    if isinstance(answer, GeneratorType):
+        return driven(answer)
     return answer if isinstance(answer, Deferred) else Deferred.of(answer)
 
 

@@ -6,68 +6,115 @@ FetchService's. From version 13 topics come by id (KIP-516); the follower's stat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import FetchParameters, FetchRequestPartition
 from kafkacompat.api.handler import Handler
-from kafkacompat.ids import ZERO_UUID
+from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.wire.messages.fetch_request import FetchRequest
+    from kafkacompat.stepping import Steps
+    from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-REPEATS_LOOKED_FOR_FROM = 500
-"""Partitions of a fetch. No client names one twice, and it is read twice."""
+NAMED_AT_ONCE = 500
+"""Partitions of a fetch that are taken from the request in one step, and forgotten ones."""
+
+Forgotten = tuple[Uuid, str | None, int]
 
 
 def handle(
     node: Node, context: RequestContext, request: FetchRequest
-) -> FetchResponse | Deferred[FetchResponse]:
+) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)  # E26
-    version = context.api_version
-    image = node.image
-    uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
-    state = request.replica_state
+    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: list[FetchRequestPartition] = []
     for topic in request.topics:
-        name: str | None
-        if uses_topic_ids:
-            topic_id = topic.topic_id
-            known = image.topics_by_id.get(topic_id)
-            name = None if known is None else known.name
-        else:
-            name = topic.topic
-            known = image.topics.get(name)
-            topic_id = ZERO_UUID if known is None else known.id
-        asked.extend(
-            [
-                FetchRequestPartition(
-                    topic_id,
-                    name,
-                    one.partition,
-                    one.fetch_offset,
-                    one.partition_max_bytes,
-                    one.current_leader_epoch,
-                    one.last_fetched_epoch,
-                    one.log_start_offset,
-                )
-                for one in topic.partitions
-            ]
+        if len(asked) + len(topic.partitions) > NAMED_AT_ONCE:
+            return _in_steps(node, context, request)
+        asked += _asked(node.image, topic, topic.partitions, uses_topic_ids)
+    forgotten: list[Forgotten] = []
+    for each in request.forgotten_topics_data:
+        if len(forgotten) + len(each.partitions) > NAMED_AT_ONCE:
+            return _in_steps(node, context, request)
+        forgotten += [(each.topic_id, each.topic, partition) for partition in each.partitions]
+    return _fetched(node, context, request, asked, forgotten)
+
+
+def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Steps[Any]:
+    """No client names a partition twice, and it would be read twice."""
+    uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+    asked: dict[tuple[bytes, str | None, int], FetchRequestPartition] = {}
+    made = 0
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), NAMED_AT_ONCE):
+            some = topic.partitions[start : start + NAMED_AT_ONCE]
+            for one in _asked(node.image, topic, some, uses_topic_ids):
+                asked[one.topic_id, one.topic, one.partition] = one
+            made += len(some)
+            if made >= NAMED_AT_ONCE:
+                made = 0
+                yield None
+    forgotten: list[Forgotten] = []
+    for each in request.forgotten_topics_data:
+        for start in range(0, len(each.partitions), NAMED_AT_ONCE):
+            indexes = each.partitions[start : start + NAMED_AT_ONCE]
+            forgotten += [(each.topic_id, each.topic, partition) for partition in indexes]
+            made += len(indexes)
+            if made >= NAMED_AT_ONCE:
+                made = 0
+                yield None
+    answer: Any = _fetched(node, context, request, list(asked.values()), forgotten)
+    return (yield from answer) if isinstance(answer, Generator) else answer
+
+
+def _asked(
+    image: MetadataImage, topic: FetchTopic, partitions: Sequence[FetchPartition], uses_topic_ids: bool
+) -> list[FetchRequestPartition]:
+    name: str | None
+    if uses_topic_ids:
+        topic_id = topic.topic_id
+        known = image.topics_by_id.get(topic_id)
+        name = None if known is None else known.name
+    else:
+        name = topic.topic
+        known = image.topics.get(name)
+        topic_id = ZERO_UUID if known is None else known.id
+    asked = []
+    for one in partitions:
+        asked.append(
+            FetchRequestPartition(
+                topic_id,
+                name,
+                one.partition,
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.current_leader_epoch,
+                one.last_fetched_epoch,
+                one.log_start_offset,
+            )
         )
-    if len(asked) > REPEATS_LOOKED_FOR_FROM:
-        asked = list({(one.topic_id, one.topic, one.partition): one for one in asked}.values())
-    forgotten = [
-        (topic.topic_id, topic.topic, partition)
-        for topic in request.forgotten_topics_data
-        for partition in topic.partitions
-    ]
+    return asked
+
+
+def _fetched(
+    node: Node,
+    context: RequestContext,
+    request: FetchRequest,
+    asked: list[FetchRequestPartition],
+    forgotten: list[Forgotten],
+) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
+    state = request.replica_state
+    version = context.api_version
     parameters = FetchParameters(
         replica_id=request.replica_id if state is None else state.replica_id,
         replica_epoch=-1 if state is None else state.replica_epoch,
@@ -78,7 +125,7 @@ def handle(
         rack_id=request.rack_id,
         session_id=request.session_id,
         session_epoch=request.session_epoch,
-        uses_topic_ids=uses_topic_ids,
+        uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
         version=version,
         client_host=context.client_host,
         listener_name=context.listener_name,

@@ -39,8 +39,14 @@ class HoldingDeferred(Deferred[T]):
 
 Message = Any
 """A response message object of kafkacompat.wire.messages."""
-HandlerFunction = Callable[[Any, "RequestContext", Any], "Message | Deferred[Message] | NoResponse"]
-"""The first argument is the node of the listeners that serve the API: Node, ControllerNode, or AnyNode for both."""
+HandlerFunction = Callable[
+    [Any, "RequestContext", Any], "Message | Deferred[Message] | NoResponse | Steps[Any]"
+]
+"""The first argument is the node of the listeners that serve the API: Node, ControllerNode, or AnyNode for both.
+
+Steps, of which none is done yet, are for what turns out long. They give what the function would. Nobody goes on with them once
+the connection is gone: whatever must be done all the same they hand on, and wait for it.
+"""
 ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 """(request message, error, api version) -> the response that carries the error at that API's level."""
 

@@ -7,11 +7,12 @@ Must not know: any API, headers, sockets.
 from __future__ import annotations
 
 from copy import copy
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import HandlerFunction, NoResponse, Slices
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import Stepping, Steps
+from kafkacompat.stepping import Stepping, Steps, driven
 from kafkacompat.wire.codec import encoded_element, steps_encoder
 from kafkacompat.wire.errors import EncodeError
 
@@ -53,22 +54,22 @@ class EncodedAnswer:
 class LongAnswer(Deferred[Any]):
     """Of a request in steps. When nobody wants it any more, what its steps wait for is told."""
 
-    __slots__ = ("_is_abandoned", "_waits_for")
+    __slots__ = ("_waits_for", "is_abandoned")
 
     def __init__(self) -> None:
         super().__init__()
         self._waits_for: Deferred[Any] | None = None
-        self._is_abandoned = False
+        self.is_abandoned = False
         self.when_abandoned = self._tell
 
     def wait_for(self, answer: Deferred[Any] | None) -> None:
         """Of which the steps make this one's value; None when it is there."""
         self._waits_for = answer
-        if answer is not None and self._is_abandoned:
+        if answer is not None and self.is_abandoned:
             answer.abandon()
 
     def _tell(self) -> None:
-        self._is_abandoned = True
+        self.is_abandoned = True
         if self._waits_for is not None:
             self._waits_for.abandon()
 
@@ -83,8 +84,22 @@ def answer_in_steps(
 ) -> LongAnswer:
     """The request's answer, in bytes if there is one."""
     answer = LongAnswer()
-    steps = _handled(answer, route, node, context, request)
+    return _submitted(stepping, answer, _handled(answer, route, node, context, request))
 
+
+def go_on(stepping: RequestSteps | None, route: Route, steps: Steps[Any]) -> Any:
+    """What a handler's steps give. The first is done now, which is all of many; then it is their value itself."""
+    if stepping is None:
+        return driven(steps)
+    try:
+        pause = next(steps)
+    except StopIteration as end:
+        return end.value
+    answer = LongAnswer()
+    return _submitted(stepping.handling, answer, _told(answer, route, _watched(answer, steps, pause)))
+
+
+def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> LongAnswer:
     def done(given: Deferred[Any]) -> None:
         answer.wait_for(None)
         try:
@@ -108,6 +123,18 @@ def _handled(
         answer = yield from route.long.steps(node, context, request)
     else:
         answer = route.function(node, context, request)
+    return (yield from _told(later, route, answer))
+
+
+def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer | NoResponse]:
+    """In bytes what a handler gives, whenever that is there."""
+    if isinstance(answer, GeneratorType):
+        try:
+            pause = next(answer)
+        except StopIteration as end:
+            answer = end.value
+        else:
+            answer = yield from _watched(later, answer, pause)
     if isinstance(answer, Deferred):
         later.wait_for(answer)
         answer = yield answer
@@ -115,6 +142,24 @@ def _handled(
     if isinstance(answer, NoResponse):
         return answer
     return (yield from encoded_in_steps(route, answer))
+
+
+def _watched(later: LongAnswer, steps: Any, pause: Any) -> Steps[Any]:
+    """Steps that have come to a pause, which end when nobody wants their value any more."""
+    try:
+        while True:
+            later.wait_for(pause if isinstance(pause, Deferred) else None)
+            try:
+                given = yield pause
+            except Exception as error:
+                pause = steps.throw(error)
+                continue
+            if later.is_abandoned:
+                steps.close()
+                return NoResponse.SILENT
+            pause = steps.send(given)
+    except StopIteration as end:
+        return end.value
 
 
 def encoded_in_steps(route: Route, answer: Message) -> Steps[EncodedAnswer]:

@@ -16,6 +16,14 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.partition.fetch_answers import UNKNOWN, FetchAnswers
+from kafkacompat.partition.long_fetches import (
+    EVERYTHING,
+    LONG_FROM,
+    LongFetch,
+    Reading,
+    named_in_steps,
+    served_in_steps,
+)
 from kafkacompat.partition.parked_fetches import ParkedFetch, asked_of, replica_key
 from kafkacompat.partition.read_replicas import nearest_replica
 from kafkacompat.partition.sessions import FetchContext, FetchSessionCache, SessionPartition
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.partition.throttles import ReplicationThrottle
     from kafkacompat.ports import Clock, Timers
+    from kafkacompat.stepping import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +79,11 @@ class FetchEngine:
         self._throttle = throttle
         self.consumers: WaitList[ParkedFetch] = WaitList(clock, timers)
         self.followers: WaitList[ParkedFetch] = WaitList(clock, timers)
-        self._answers = FetchAnswers(manager, clock)
+        self.answers = FetchAnswers(manager, clock)
         self._reading: list[dict[tuple[str, int], PartitionCore]] = []
         """Of each fetch that is being read just now: the partitions whose end, start or role moved meanwhile."""
+        self.long_fetches: dict[LongFetch, None] = {}
+        """Those that are read in steps just now."""
         manager.watch(self._advanced)
         manager.watch_appends(self._appended)
 
@@ -84,7 +95,9 @@ class FetchEngine:
         parameters: FetchParameters,
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
-    ) -> FetchResponse | Deferred[FetchResponse]:
+    ) -> FetchResponse | Deferred[FetchResponse] | Steps[FetchResponse]:
+        if len(partitions) + len(forgotten) > LONG_FROM:
+            return named_in_steps(self, parameters, partitions, forgotten)
         context = self.sessions.open(
             parameters.session_id,
             parameters.session_epoch,
@@ -94,37 +107,75 @@ class FetchEngine:
             privileged=parameters.replica_id >= 0,
             now_ms=self._clock.monotonic_ms(),
         )
+        if len(context.partitions) > LONG_FROM:
+            return served_in_steps(self, parameters, context)
         if context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=context.error)
-        parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
+        parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())  # as `bound` does
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
         answers, ready = self._read_arrived(context, parameters)
         if ready or parameters.max_wait_ms <= 0:
-            return self._answers.respond(context, parameters, answers)
+            return self.answers.respond(context, parameters, answers)
         waiter = ParkedFetch(self, context, parameters)
-        parked_in = waiter.parked_in
+        is_follower = parameters.replica_id >= 0
+        if (
+            not self.note_sizes(waiter, answers)
+            or not (waiter.asked or is_follower)
+            or waiter.total >= parameters.min_bytes
+            or waiter.parked_in.is_full()
+        ):
+            return self.answers.respond(context, parameters, answers)
+        self.park(waiter, waiter.asked)
+        return waiter.answer
+
+    def note_sizes(self, waiter: ParkedFetch, answers: Iterable[tuple[Any, PartitionData]]) -> bool:
+        """What each of the partitions read could give by now; False when one of them ends the wait."""
+        manager, parameters = self._manager, waiter.parameters
         for asked, _ in answers:
-            core = self._find(asked, parameters.uses_topic_ids)
+            if parameters.uses_topic_ids:
+                core = manager.core_by_id(asked.topic_id, asked.partition)
+            else:
+                core = manager.core((asked.topic, asked.partition))
             if core is None:
                 continue
             size = self._available(core, asked, parameters)
             if size == ANSWER_NOW:
-                return self._answers.respond(context, parameters, answers)
+                return False
             waiter.asked[core.topic_partition] = asked
             waiter.sizes[core.topic_partition] = size
             waiter.total += size
-        is_follower = parameters.replica_id >= 0
-        if not (waiter.asked or is_follower) or waiter.total >= parameters.min_bytes or parked_in.is_full():
-            return self._answers.respond(context, parameters, answers)
+        return True
+
+    def park(self, waiter: ParkedFetch, keys: Iterable[tuple[str, int]]) -> None:
+        """`keys`: of a consumer's; a follower's is found by the replica's id. There is room."""
+        parked_in, parameters = waiter.parked_in, waiter.parameters
         waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
         wait_ms = parameters.max_wait_ms
-        if is_follower and self._manager.standing.is_expected(
-            parameters.replica_id, self._clock.monotonic_ms()
-        ):
-            wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
-        keys = [replica_key(parameters.replica_id)] if is_follower else waiter.asked
+        if parameters.replica_id >= 0:
+            keys = [replica_key(parameters.replica_id)]
+            if self._manager.standing.is_expected(parameters.replica_id, self._clock.monotonic_ms()):
+                wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
         parked_in.park(waiter, keys, wait_ms)
-        return waiter.answer
+
+    def open(
+        self,
+        parameters: FetchParameters,
+        partitions: Sequence[FetchRequestPartition],
+    ) -> FetchContext:
+        """For a fetch in steps, as far as it can be said at once; what its session is to forget comes later."""
+        return self.sessions.open(
+            parameters.session_id,
+            parameters.session_epoch,
+            partitions,
+            (),
+            uses_topic_ids=parameters.uses_topic_ids,
+            privileged=parameters.replica_id >= 0,
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def bound(self, parameters: FetchParameters) -> None:
+        parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
+        parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
 
     def _read_arrived(
         self, context: FetchContext, parameters: FetchParameters
@@ -152,6 +203,17 @@ class FetchEngine:
     def _advanced(self, core: PartitionCore) -> None:
         """A partition's high watermark or role moved: answer the consumers that now have enough."""
         self.consumers.for_each_on(core.topic_partition, self._look_again, core)
+        if EVERYTHING in self.consumers.by_key:
+            self.consumers.for_each_on(EVERYTHING, self.look_again_at_long, core)
+        for each in self.long_fetches:
+            if each.parked_in is self.consumers:
+                each.noted[core.topic_partition] = core
+
+    def look_again_at_long(self, waiter: ParkedFetch, core: PartitionCore) -> None:
+        if waiter.parameters.replica_id >= 0:
+            self._look_again_for_follower(waiter, core)
+        elif core.topic_partition in waiter.asked:
+            self._look_again(waiter, core)
 
     def _look_again(self, waiter: ParkedFetch, core: PartitionCore) -> None:
         asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
@@ -167,6 +229,9 @@ class FetchEngine:
         """A partition's end, start or role moved: answer the followers that now have enough."""
         for moved in self._reading:
             moved[core.topic_partition] = core
+        for each in self.long_fetches:
+            if each.parked_in is self.followers:
+                each.noted[core.topic_partition] = core
         for replica in core.replicas:
             self.followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
 
@@ -236,12 +301,19 @@ class FetchEngine:
     ) -> FetchResponse:
         """The answer after a wait."""
         answers = self.read_all(context, parameters, partitions, arrived=False)[0]
-        return self._answers.respond(context, parameters, answers)
+        return self.answers.respond(context, parameters, answers)
 
     def read_all(
-        self, context: FetchContext, parameters: FetchParameters, partitions: Iterable[Any], *, arrived: bool
+        self,
+        context: FetchContext,
+        parameters: FetchParameters,
+        partitions: Iterable[Any],
+        *,
+        arrived: bool,
+        reading: Reading | None = None,
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
-        """(asked, answer) of each partition in order, and whether they answer the fetch without a wait.
+        """(asked, answer) of each partition in order, and whether they answer the fetch without a wait. With `reading` this goes
+        on where that one stopped.
 
         `arrived`: the request has just come, so that a follower tells by it how far it is. Left out are those of which a
         follower has all and knows all.
@@ -258,7 +330,10 @@ class FetchEngine:
         first = True
         known = ended = False
         total = 0
-        answers = []
+        answers: list[tuple[Any, PartitionData]] = []
+        if reading is not None:
+            budget, first, total = reading.budget, reading.first, reading.total
+            known, ended, answers = reading.is_known, reading.ended, reading.answers
         for asked in partitions:
             core = self._find(asked, parameters.uses_topic_ids)
             if (
@@ -269,8 +344,8 @@ class FetchEngine:
                 known = True
                 continue
             if core is None:
-                error = self._answers.absent(asked, parameters.uses_topic_ids)
-                answer = self._answers.refuse(asked, error, parameters)
+                error = self.answers.absent(asked, parameters.uses_topic_ids)
+                answer = self.answers.refuse(asked, error, parameters)
                 if error in UNKNOWN:
                     answers.append((asked, answer))
                     continue  # as in Kafka, what the metadata lacks does not end the wait for the rest
@@ -291,6 +366,9 @@ class FetchEngine:
                 total += size
                 budget = max(0, budget - size)
             answers.append((asked, answer))
+        if reading is not None:
+            reading.budget, reading.first, reading.total = budget, first, total
+            reading.is_known, reading.ended = known, ended
         return answers, ended or not known or total >= parameters.min_bytes
 
     def _read(
@@ -306,7 +384,7 @@ class FetchEngine:
         error = self._check(core, asked, parameters)
         log = core.log
         if error is not ErrorCode.NONE:
-            return self._answers.refuse(asked, error, parameters)
+            return self.answers.refuse(asked, error, parameters)
         offset = asked.fetch_offset
         answer = PartitionData(
             partition_index=asked.partition,
@@ -319,21 +397,21 @@ class FetchEngine:
         if asked.last_fetched_epoch >= 0:
             found = log.end_offset_for_epoch(asked.last_fetched_epoch)
             if found.epoch < 0:
-                return self._answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+                return self.answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
             if found.epoch < asked.last_fetched_epoch or found.offset < offset:
                 answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
                 return answer
         if replica_id >= 0 and isinstance(asked, SessionPartition):
             asked.settled_epoch = core.leader_epoch
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return self._answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+            return self.answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
         if replica_id >= 0:
             if arrived:
                 error = self._manager.follower_fetched(
                     core, replica_id, offset, asked.log_start_offset, parameters.replica_epoch
                 )
                 if error is not ErrorCode.NONE:
-                    return self._answers.refuse(asked, error, parameters)
+                    return self.answers.refuse(asked, error, parameters)
                 answer.high_watermark = log.high_watermark
             if self._is_held_back(core, replica_id):
                 return answer
@@ -351,13 +429,13 @@ class FetchEngine:
             read = log.read(offset, max_bytes, end, minimum_one_batch)
             aborted = log.aborted_transactions(offset, read.end_offset) if parameters.read_committed else []
         except LogRefused as refused:
-            return self._answers.refuse(asked, refused.code, parameters)
+            return self.answers.refuse(asked, refused.code, parameters)
         except BatchCorrupt as damage:
             logger.error("%s is damaged on disk before offset %d: %s", core.topic_partition, end, damage)
-            return self._answers.refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
+            return self.answers.refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
         except OSError as error_of_disk:
             logger.error("read of %s failed: %s", core.topic_partition, error_of_disk)
-            return self._answers.refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
+            return self.answers.refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
         if not read.first_batch_truncated or minimum_one_batch:
             answer.records = read.records
             if replica_id >= 0 and self._throttle is not None:

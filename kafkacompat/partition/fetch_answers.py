@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import ZERO_UUID, TopicPartition, Uuid
+from kafkacompat.partition.sessions import FetchContext
 from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import FetchParameters
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.manager import PartitionManager
-    from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.ports import Clock
+    from kafkacompat.stepping import Steps
 
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+TOLD_A_STEP = 400
 STALE_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -89,6 +91,33 @@ class FetchAnswers:
             response.node_endpoints = self._endpoints(leaders, parameters.listener_name)
         return response
 
+    def respond_in_steps(
+        self, context: FetchContext, parameters: FetchParameters, answers: list[tuple[Any, PartitionData]]
+    ) -> Steps[FetchResponse]:
+        """As `respond`, a part of the answers at a time."""
+        told = FetchContext(()) if context.session is None else context
+        to_remember: dict[Any, Any] = {}
+        endpoints: dict[int, NodeEndpoint] = {}
+        whole: FetchResponse | None = None
+        for start in range(0, len(answers), TOLD_A_STEP):
+            some = answers[start : start + TOLD_A_STEP]
+            part = self.respond(told, parameters, some)
+            if context.wants_a_session:
+                context.remember(some, to_remember)
+            endpoints |= {each.node_id: each for each in part.node_endpoints}
+            if whole is None:
+                whole = part
+            else:
+                _append(whole.responses, part.responses)
+            if start + TOLD_A_STEP < len(answers):
+                yield None
+        if whole is None:
+            return self.respond(context, parameters, answers)
+        if context.wants_a_session:
+            whole.session_id = context.create_of(to_remember, self._clock.monotonic_ms())
+        whole.node_endpoints = [endpoints[leader] for leader in sorted(endpoints)]
+        return whole
+
     def _endpoints(self, leaders: set[int], listener_name: str) -> list[NodeEndpoint]:
         brokers = self._manager.image.brokers
         endpoints = []
@@ -100,3 +129,11 @@ class FetchAnswers:
                     NodeEndpoint(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
                 )
         return endpoints
+
+
+def _append(topics: list[FetchableTopicResponse], more: list[FetchableTopicResponse]) -> None:
+    """The first of these may go on with the last of those."""
+    if topics and more and (topics[-1].topic, topics[-1].topic_id) == (more[0].topic, more[0].topic_id):
+        topics[-1].partitions += more[0].partitions
+        more = more[1:]
+    topics += more

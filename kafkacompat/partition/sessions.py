@@ -119,6 +119,23 @@ class FetchSession:
     def eviction_key(self) -> tuple[bool, int, int]:
         return (self.privileged, len(self.partitions), self.id)
 
+    def update(
+        self,
+        partitions: Iterable[FetchRequestPartition],
+        forgotten: Iterable[tuple[Uuid, str | None, int]],
+    ) -> None:
+        """What a request names, and then what it wishes no more."""
+        known, uses_topic_ids = self.partitions, self.uses_topic_ids
+        for asked in partitions:
+            key = (asked.topic_id if uses_topic_ids else asked.topic or "", asked.partition)
+            present = known.get(key)
+            if present is None:
+                known[key] = SessionPartition(asked)
+            else:
+                present.update(asked)
+        for topic_id, topic, partition in forgotten:
+            known.pop((topic_id if uses_topic_ids else topic or "", partition), None)
+
 
 class FetchContext:
     """How one fetch request is served: its partitions, and which of the answers its response carries."""
@@ -165,10 +182,26 @@ class FetchContext:
         if self._cache is None:
             return INVALID_SESSION_ID
         partitions: dict[PartitionKey, SessionPartition] = {}
+        self.remember(pairs, partitions)
+        return self.create_of(partitions, now_ms)
+
+    @property
+    def wants_a_session(self) -> bool:
+        return self._cache is not None
+
+    def remember(
+        self, pairs: Iterable[tuple[Any, Any]], partitions: dict[PartitionKey, SessionPartition]
+    ) -> None:
+        """Add to what will be a session what its client is told."""
         for asked, answer in pairs:
             remembered = SessionPartition(asked)
             remembered.must_tell(answer)
             partitions[partition_key(asked, self._uses_topic_ids)] = remembered
+
+    def create_of(self, partitions: dict[PartitionKey, SessionPartition], now_ms: int) -> int:
+        """The id of a session of these, if there is room."""
+        if self._cache is None:
+            return INVALID_SESSION_ID
         created = self._cache.maybe_create(self._privileged, self._uses_topic_ids, partitions, now_ms)
         return INVALID_SESSION_ID if created is None else created.id
 
@@ -197,7 +230,7 @@ class FetchSessionCache:
         session_id: int,
         epoch: int,
         partitions: Sequence[FetchRequestPartition],
-        forgotten: Iterable[tuple[Uuid, str | None, int]],
+        forgotten: Sequence[tuple[Uuid, str | None, int]],
         *,
         uses_topic_ids: bool,
         privileged: bool,
@@ -217,16 +250,9 @@ class FetchSessionCache:
             return FetchContext((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if partitions or forgotten:
+            session.update(partitions, forgotten)
         known = session.partitions
-        for asked in partitions:
-            key = partition_key(asked, uses_topic_ids)
-            present = known.get(key)
-            if present is None:
-                known[key] = SessionPartition(asked)
-            else:
-                present.update(asked)
-        for topic_id, topic, partition in forgotten:
-            known.pop((topic_id if uses_topic_ids else topic or "", partition), None)
         if not known:
             del self._sessions[session_id]
             return FetchContext(())
@@ -235,6 +261,13 @@ class FetchSessionCache:
         session.last_used_ms = now_ms
         session.epoch = next_epoch(epoch)
         return FetchContext(list(known.values()), session=session)
+
+    def drop_if_empty(self, session: FetchSession) -> bool:
+        if session.partitions:
+            return False
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+        return True
 
     def maybe_create(
         self,

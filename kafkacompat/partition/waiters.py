@@ -48,7 +48,8 @@ class WaitList(Generic[W]):
         self._clock = clock
         self._timers = timers
         self._limit = limit
-        self._by_key: dict[Key, dict[W, None]] = {}
+        self.by_key: dict[Key, dict[W, None]] = {}
+        """Who waits for what, in order of parking; changed by this list alone."""
         self._deadlines: list[tuple[int, int, W]] = []
         self._order = 0
         self._parked = 0
@@ -68,9 +69,9 @@ class WaitList(Generic[W]):
         waiter.parked = True
         self._parked += 1
         for key in waiter.keys:
-            present = self._by_key.get(key)
+            present = self.by_key.get(key)
             if present is None:
-                self._by_key[key] = {waiter: None}
+                self.by_key[key] = {waiter: None}
             else:
                 present[waiter] = None
         self._order += 1
@@ -78,7 +79,8 @@ class WaitList(Generic[W]):
         if len(self._deadlines) > 2 * self._parked + COMPACT_ABOVE:
             self._deadlines = [entry for entry in self._deadlines if entry[2].parked]
             heapq.heapify(self._deadlines)
-        self._arm()
+        if self._timer is None or self._timer_at_ms > self._deadlines[0][0]:
+            self._arm()
 
     def for_each_on(self, key: Key, act: Callable[[W, M], None], moved: M) -> None:
         """Act on who waits for this partition, in order of parking. They may leave while it is walked, also others than the one
@@ -86,7 +88,7 @@ class WaitList(Generic[W]):
 
         One that makes `act` raise is given up: neither the others nor whoever moved the partition are to blame.
         """
-        present = self._by_key.get(key)
+        present = self.by_key.get(key)
         if present is None:
             return
         for waiter in list(present):
@@ -103,11 +105,11 @@ class WaitList(Generic[W]):
         waiter.parked = False
         self._parked -= 1
         for key in waiter.keys:
-            present = self._by_key.get(key)
+            present = self.by_key.get(key)
             if present is not None:
                 present.pop(waiter, None)
                 if not present:
-                    del self._by_key[key]
+                    del self.by_key[key]
 
     def all(self) -> list[W]:
         return [entry[2] for entry in sorted(self._deadlines, key=lambda entry: entry[1]) if entry[2].parked]

@@ -51,8 +51,8 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 )
 
 
-def stepping_api(*topics: Any, elements_max: int = 100_000) -> Api:
-    api = Api(*topics)
+def stepping_api(*topics: Any, elements_max: int = 100_000, of: Api | None = None) -> Api:
+    api = of or Api(*topics)
     api.dispatcher = type(api.dispatcher)(
         api.node, stepping=RequestSteps(api.world.timers, api.world.workers), elements_max=elements_max
     )
