@@ -97,6 +97,7 @@ class QuorumDriver(QuorumView):
 
         The machine gets the newest snapshot before this returns; batches follow as they are known to be committed.
         """
+        self._files.sync_names()
         loaded = load_quorum(self._files.log, self._files.snapshots, self._static_voters, self._note)
         stored = read_election(self._disk, self._directory)
         self._machine = machine
@@ -275,7 +276,7 @@ class QuorumDriver(QuorumView):
             self._pump.guarded(lambda: self._frozen(snapshot_id, size, counted))
 
         return self._snapshots.begin(
-            snapshot_id, self._applier.last_timestamp_ms, *voters.at(end_offset), frozen
+            snapshot_id, self._applier.last_timestamp_ms, *voters.at(end_offset), frozen, self._pump.halt
         )
 
     def _frozen(self, snapshot_id: OffsetAndEpoch, size: int, counted: int) -> None:

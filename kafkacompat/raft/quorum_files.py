@@ -39,6 +39,10 @@ class QuorumFiles:
         """`sync_now` is at work: no worker is needed."""
         self.bytes_since_snapshot = 0
 
+    def sync_names(self) -> None:
+        """Before what lies here counts: the name of a vote or a snapshot that a kill has left may not be durable. Blocks."""
+        self._disk.sync_directory(self._directory)
+
     def persist(self, state: ElectionState, kraft_version: int) -> None:
         path = posixpath.join(self._directory, QUORUM_STATE_FILE)
         self._disk.write_atomic(path, format_election_state(state, kraft_version))

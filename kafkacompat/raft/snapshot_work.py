@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.machine.steps import Stepper
+from kafkacompat.ports import SyncFailed
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, SnapshotFormat, parse_in_steps
 
 if TYPE_CHECKING:
@@ -68,8 +69,10 @@ class SnapshotWork:
         voters: VoterSet,
         kraft_version: int,
         frozen: Callable[[int], None],
+        failed: Callable[[BaseException], None],
     ) -> SnapshotWriter:
-        """`frozen` gets the size in bytes once the file is durable; nothing when it cannot be written, which is noted."""
+        """`frozen` gets the size in bytes once the file is durable. Nothing rests on one that cannot be written: that is noted.
+        `failed` is told when a sync has failed, after which nothing is known of the directory, and of what nobody expects."""
         self._is_writing = True
         built = SnapshotFormat(
             snapshot_id.epoch, self._clock.now_ms(), timestamp_ms, kraft_version, voters.voters
@@ -79,7 +82,10 @@ class SnapshotWork:
             self._is_writing = False
             try:
                 size = done.result()
-            except OSError as error:
+            except Exception as error:
+                if isinstance(error, SyncFailed) or not isinstance(error, OSError):
+                    failed(error)
+                    return
                 self._not_before_ms = self._clock.monotonic_ms() + AGAIN_MS
                 self._note(f"the snapshot {snapshot_id} is not written: {error}")
             else:

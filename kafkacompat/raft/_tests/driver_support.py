@@ -136,7 +136,7 @@ class SlowWorkers:
                 return
             try:
                 value = function()
-            except OSError as error:
+            except Exception as error:
                 deferred.fail(error)
             else:
                 deferred.resolve(value)

@@ -19,6 +19,8 @@ from kafkacompat.raft._tests.driver_support import (
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.leader_state import OBSERVER_MEMORY_MS
 from kafkacompat.raft.packing import PackedValues
+from kafkacompat.raft.snapshot_store import SnapshotStore
+from kafkacompat.raft.snapshot_work import AGAIN_MS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import add_raft_voter_request, remove_raft_voter_request
 
@@ -543,6 +545,42 @@ def test_quorum_state_that_could_not_be_synced_halts() -> None:
     cluster.isolate(node.id)
     cluster.world.run(20_000)
     assert [type(each) for each in node.failures] == [SyncFailed]
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_a_snapshot_that_could_not_be_synced_halts(error: int) -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    node.propose(b"a")
+    cluster.run(10)
+    node.disk.lost_syncs[".checkpoint"] = OSError(error, "lost")
+    node.begin_snapshot()
+    cluster.world.run(10)
+    assert [type(each) for each in node.failures] == [SyncFailed]
+
+
+def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    node.propose(b"a")
+    cluster.run(10)
+    node.disk.failing = ".checkpoint"
+    node.begin_snapshot()
+    cluster.world.run(10)
+    assert node.failures == []
+    assert "is not written" in node.notes[-1]
+    node.disk.failing = None
+    cluster.world.run(AGAIN_MS)
+
+    def out_of_memory(*_: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr(SnapshotStore, "freeze", out_of_memory)
+    node.begin_snapshot()
+    cluster.world.run(10)
+    assert [type(each) for each in node.failures] == [MemoryError]
 
 
 def test_the_start_after_a_failed_sync_reads_the_disk() -> None:

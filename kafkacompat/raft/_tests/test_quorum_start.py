@@ -90,6 +90,20 @@ def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
     assert not node.disk.exists(f"{PARTITION}/{FIRST_SNAPSHOT}")
 
 
+def test_what_a_kill_left_without_a_durable_name_is_durable_before_it_counts() -> None:
+    """Killed between the rename and the sync of the directory; the power goes after the start, which has dropped the log."""
+    node = grown()
+    node.kill()
+    path = f"{PARTITION}/{snapshot_file_name(30, 1)}"
+    file = node.disk.open(path + ".tmp", create=True)
+    file.write_now(format_snapshot(SnapshotContent([b"all"], 5), 1, 0))
+    file.sync()
+    node.disk.rename(path + ".tmp", path)
+    node.start()
+    node.lose_power()
+    assert path in node.disk.files
+
+
 def test_a_snapshot_that_is_broken_is_left_aside_while_the_log_is_whole() -> None:
     node = grown()
     node.kill()
