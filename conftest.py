@@ -1,12 +1,20 @@
-"""No test passes while the product reports a bug of its own: one that expects it takes it."""
+"""What holds for every test: no test passes while the product reports a bug of its own, one that expects it takes it. Property
+tests draw the same examples in each run of `make test`, and new ones in `make soak`."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from kafkacompat.faults import listeners
+
+# A busy machine is no defect of the code, so no example has a time limit.
+settings.register_profile("test", derandomize=True, deadline=None)
+settings.register_profile("soak", deadline=None)
+settings.load_profile("soak" if os.environ.get("KAFKACOMPAT_SOAK") else "test")
 
 
 class Faults:

@@ -451,7 +451,6 @@ class BeforeDirectories(WithoutEligibleLeaders):
 PROFILE = settings(
     max_examples=60,
     stateful_step_count=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 TestWithEligibleLeaders = WithEligibleLeaders.TestCase

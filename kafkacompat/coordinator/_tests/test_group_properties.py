@@ -215,5 +215,5 @@ class GroupPromises(RuleBasedStateMachine):
         assert len(shard.timers) == 0
 
 
-GroupPromises.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+GroupPromises.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestGroupPromises = GroupPromises.TestCase

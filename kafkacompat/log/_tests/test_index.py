@@ -22,7 +22,7 @@ def index_on(disk: MemoryDisk, cache: IndexCache) -> OffsetIndex:
     return OffsetIndex(BASE, disk=disk, path=PATH, cache=cache)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(

@@ -222,5 +222,5 @@ class Producers(RuleBasedStateMachine):
         }
 
 
-Producers.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+Producers.TestCase.settings = settings(max_examples=200, stateful_step_count=50)
 TestProducers = Producers.TestCase

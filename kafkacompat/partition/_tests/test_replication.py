@@ -331,7 +331,7 @@ EVENTS = st.one_of(
 
 
 @pytest.mark.parametrize("min_isr", [1, 2])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENTS, max_size=120))
 def test_nothing_acknowledged_is_lost_in_any_order_of_events(
     min_isr: int, events: list[tuple[str, int]]

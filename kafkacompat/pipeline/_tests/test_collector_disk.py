@@ -60,7 +60,7 @@ OPERATION = st.one_of(
 )
 
 
-@settings(max_examples=150 * ROUNDS, deadline=None)
+@settings(max_examples=150 * ROUNDS)
 @given(st.lists(OPERATION, max_size=30))
 def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tuple]) -> None:
     before = handles()
@@ -79,7 +79,7 @@ def test_every_line_arrives_once_while_its_file_can_be_read(operations: list[tup
     assert handles() == before
 
 
-@settings(max_examples=100 * ROUNDS, deadline=None)
+@settings(max_examples=100 * ROUNDS)
 @given(st.lists(st.one_of(OPERATION, st.tuples(st.just("copy_and_truncate"))), max_size=30))
 def test_every_line_arrives_though_its_file_was_copied_and_truncated(operations: list[tuple]) -> None:
     with a_world() as world:

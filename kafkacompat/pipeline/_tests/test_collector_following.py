@@ -204,7 +204,7 @@ def run(operations: list[tuple], heading: bytes) -> tuple[Collector, list[bytes]
     return collector, written
 
 
-@settings(max_examples=400 * ROUNDS, deadline=None)
+@settings(max_examples=400 * ROUNDS)
 @given(OPERATIONS, st.sampled_from([b"", b"#Fields: a b c\n"]))
 def test_every_line_arrives_and_no_event_id_means_two_lines(operations: list[tuple], heading: bytes) -> None:
     collector, written = run(operations, heading)
@@ -213,7 +213,7 @@ def test_every_line_arrives_and_no_event_id_means_two_lines(operations: list[tup
     assert {key: values for key, values in collector.arrived.items() if len(values) > 1} == {}
 
 
-@settings(max_examples=300 * ROUNDS, deadline=None)
+@settings(max_examples=300 * ROUNDS)
 @given(OPERATIONS)
 def test_a_line_keeps_its_event_id_through_renames_and_crashes(operations: list[tuple]) -> None:
     operations = [operation for operation in operations if operation[0] != "copy"]
@@ -221,7 +221,7 @@ def test_a_line_keeps_its_event_id_through_renames_and_crashes(operations: list[
     assert collector.values() == Counter(written)
 
 
-@settings(max_examples=300 * ROUNDS, deadline=None)
+@settings(max_examples=300 * ROUNDS)
 @given(OPERATIONS, st.sampled_from([b"", b"#Fields: a b c\n"]))
 def test_a_line_keeps_its_event_id_through_copies_while_the_collector_lives(
     operations: list[tuple], heading: bytes

@@ -284,5 +284,5 @@ class Transactions(RuleBasedStateMachine):
                 assert client.added <= transaction.values.partitions
 
 
-Transactions.TestCase.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+Transactions.TestCase.settings = settings(max_examples=300, stateful_step_count=40)
 TestTransactions = Transactions.TestCase

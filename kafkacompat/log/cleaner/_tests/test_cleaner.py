@@ -81,7 +81,7 @@ record = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(record, st.integers(1, 12), st.integers(1, 400)), min_size=1, max_size=8),
     st.integers(-9, 9),
@@ -138,7 +138,7 @@ def test_a_key_that_its_record_does_not_hold_is_refused() -> None:
 # -- the offset map
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.integers(0, 400), min_size=1, max_size=40), max_size=40),
     st.sampled_from([8, 16, 40]),
@@ -186,7 +186,7 @@ def test_the_map_stays_within_its_memory() -> None:
     assert number > memory // 60, "a large part of the memory is used for keys"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.sets(st.integers(0, 200_000), max_size=60),
     st.lists(st.tuples(st.integers(0, 200_000), st.integers(0, 90_000)), max_size=12),

@@ -139,7 +139,7 @@ def check_agrees(log: PartitionLog, before: list[tuple[int, Record]], *, tombsto
     assert len(shown) == len(records(log))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.lists(write, min_size=5, max_size=60),
     st.lists(write, max_size=25),
@@ -230,7 +230,7 @@ class CrashingFile(MemoryFile):
         return added
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(write, min_size=20, max_size=60))
 def test_a_crash_after_any_operation_leaves_a_valid_log(writes: list[Write]) -> None:
     disk = CrashingDisk()
