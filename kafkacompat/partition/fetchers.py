@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
-from kafkacompat.partition.followers import Followed, FollowerFetches
+from kafkacompat.partition.followers import Fetched, Followed, FollowerFetches
 from kafkacompat.partition.following import parts_below_start, take_earliest, take_latest
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
 from kafkacompat.ports import LogRefused
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.followers import Fetched
     from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.stepping import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -165,12 +165,21 @@ class Fetcher:
         if self._unreachable:
             self._unreachable = False
             logger.info("node %d is to be had again", self.leader_id)
-        outcome = self.fetches.take(response, self._clock.monotonic_ms())
+        outcome = Fetched.nothing()
+        self._take(self.fetches.take_in_steps(response, self._clock.monotonic_ms(), outcome), outcome)
+
+    def _take(self, steps: Steps[None], outcome: Fetched) -> None:
+        """The next step of what an answer brings."""
+        if not self._closed and next(steps, steps) is None:
+            self._timers.call_after(0, lambda: self._guarded(lambda: self._take(steps, outcome)))
+            return
         for note in outcome.notes:
             logger.info("fetching from node %d: %s", self.leader_id, note)
         self._host.fetched(outcome)
         for core, failure in outcome.broken:
             self._host.storage_failed(core, failure)
+        if self._closed:
+            return
         for followed, problem in outcome.failed:
             self._tell_failed(followed, problem)
         for followed in outcome.truncated:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.partition.following import (
-    append_fetched,
+    BATCHES_AT_ONCE,
+    append_in_steps,
     divergence,
     parts_below_start,
     take_watermarks,
@@ -22,6 +23,7 @@ from kafkacompat.partition.following import (
 )
 from kafkacompat.partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused
+from kafkacompat.stepping import Steps, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import (
     FetchPartition,
@@ -48,6 +50,9 @@ class FetchSettings:
     response_max_bytes: int = 10 << 20
     backoff_ms: int = 1000
 
+
+BATCHES_A_PARTITION = 4
+"""What a partition of an answer costs beside its batches."""
 
 METADATA_ERRORS = frozenset(
     {
@@ -107,6 +112,12 @@ class Fetched:
     """For the node's log."""
     failed: list[tuple[Followed, Exception]]
     """Not followed until their leader changes: their logs are damaged, or a bug of ours met them."""
+    batches: int = 0
+    """Of the last partition, appended in the last step."""
+
+    @classmethod
+    def nothing(cls) -> Fetched:
+        return cls([], [], [], [], [], [])
 
 
 class FollowerFetches:
@@ -236,8 +247,13 @@ class FollowerFetches:
                 self._put_off(key, followed, now_ms + self._settings.backoff_ms)
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
-        """Append, truncate, move watermarks; what cannot be done here is in the outcome."""
-        outcome = Fetched([], [], [], [], [], [])
+        """`take_in_steps` in one."""
+        outcome = Fetched.nothing()
+        all_steps(self.take_in_steps(response, now_ms, outcome))
+        return outcome
+
+    def take_in_steps(self, response: FetchResponse, now_ms: int, outcome: Fetched) -> Steps[None]:
+        """Append, truncate, move watermarks; what cannot be done here is in the outcome. No request is built meanwhile."""
         if response.error_code != ErrorCode.NONE:
             if response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = INVALID_SESSION_ID
@@ -247,19 +263,24 @@ class FollowerFetches:
             else:
                 self.lost(now_ms)
             outcome.notes.append(f"the leader refused the fetch with error {response.error_code}")
-            return outcome
+            return
         if response.session_id == INVALID_SESSION_ID:
             self._session_id, self._session_epoch = INVALID_SESSION_ID, INITIAL_EPOCH
         else:
             self._session_id = response.session_id
             self._session_epoch = next_epoch(self._session_epoch)
+        left = BATCHES_AT_ONCE
         for topic in response.responses:
             for answer in topic.partitions:
                 key = topic.topic_id, answer.partition_index
+                if left <= 0:
+                    left = BATCHES_AT_ONCE
+                    yield None
                 followed = self.partitions.get(key)
                 if followed is not None and followed.asked is not None and followed.is_wanted(now_ms):
-                    self._take_partition(key, followed, answer, outcome, now_ms)
-        return outcome
+                    outcome.batches = 0
+                    yield from self._take_partition(key, followed, answer, outcome, now_ms)
+                    left -= BATCHES_A_PARTITION + outcome.batches
 
     def _restart_session(self) -> None:
         """The next request names every partition. The old session, if the leader has it, is closed by that."""
@@ -270,7 +291,7 @@ class FollowerFetches:
 
     def _take_partition(
         self, key: Key, followed: Followed, answer: Any, outcome: Fetched, now_ms: int
-    ) -> None:
+    ) -> Steps[None]:
         core = followed.core
         asked = followed.asked
         assert asked is not None  # the caller has looked
@@ -286,12 +307,14 @@ class FollowerFetches:
                     (outcome.out_of_range if followed.begins_anew else outcome.truncated).append(followed)
                     self._put_off(key, followed, now_ms)
                     return
-            elif error == ErrorCode.NONE and (
-                self._take_records(followed, answer, outcome) or self._position(followed) != asked
-            ):
-                self._changed[key] = followed
-                followed.refusals = 0
-                return
+            elif error == ErrorCode.NONE:
+                is_settled = yield from self._take_records(key, followed, answer, outcome)
+                if self.partitions.get(key) is not followed:
+                    return  # taken out meanwhile, or begun afresh
+                if is_settled or self._position(followed) != asked:
+                    self._changed[key] = followed
+                    followed.refusals = 0
+                    return
         except LogRefused as refused:
             outcome.notes.append(f"{followed.name}: {refused}; fetched again later")
         except OSError as failure:
@@ -331,14 +354,18 @@ class FollowerFetches:
             outcome.notes.append(truncate_to_divergence(followed.core, diverging))
         return True
 
-    def _take_records(self, followed: Followed, answer: Any, outcome: Fetched) -> bool:
+    def _take_records(self, key: Key, followed: Followed, answer: Any, outcome: Fetched) -> Steps[bool]:
         """False when the answer should have changed the log; if it did not, asking at once again would give the same."""
         core = followed.core
         size = len(answer.records) if answer.records is not None else 0
         if size:
             if self._throttle is not None:
                 self._throttle.passed(core, size)
-            append_fetched(core, answer.records, followed.epoch)
+            outcome.batches = yield from append_in_steps(
+                core, answer.records, followed.epoch, lambda: self.partitions.get(key) is followed
+            )
+            if outcome.batches < 0:
+                return False
         if take_watermarks(core, answer.high_watermark, answer.log_start_offset):
             outcome.advanced.append(core)
         return not size

@@ -17,9 +17,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.partition.copying import copy_records, settle, take_over_watermarks
+from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.throttles import ByteRate
 from kafkacompat.ports import FileSlice, LogRefused
-from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.records.batch import BatchCorrupt, end_of_some
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -240,6 +241,8 @@ class Moves:
 
     def _append(self, move: Move, data: bytes) -> None:
         before = move.log.log_end_offset
+        # What goes beyond one step is read again.
+        data = data[: end_of_some(data, 0, BATCHES_AT_ONCE)[0]]
         try:
             copy_records(move, move.core.log, data)
         except OSError as error:

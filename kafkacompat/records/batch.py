@@ -188,6 +188,24 @@ def iterate_batches(buffer: Buffer) -> Iterator[BatchHeader]:
         position += length + LOG_OVERHEAD
 
 
+def end_of_some(buffer: Buffer, start: int, most: int) -> tuple[int, int, int]:
+    """(where so many batches from a position on end, where the last of them begins, how many they are), by their lengths alone.
+
+    The buffer's end where fewer are left, or what lies there is no whole batch.
+    """
+    position, end = start, len(buffer)
+    last = start
+    for count in range(most):
+        if end - position < MINIMUM_PREFIX:
+            return end, last, count
+        size = _INT32.unpack_from(buffer, position + 8)[0] + LOG_OVERHEAD
+        if size < LEGACY_MINIMUM_LENGTH + LOG_OVERHEAD or size > end - position:
+            return end, last, count
+        last = position
+        position += size
+    return position, last, most
+
+
 def crc_of(batch: Buffer) -> int:
     """CRC-32C over the bytes from the attributes on. `batch` is exactly one batch of magic 2."""
     return int(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))

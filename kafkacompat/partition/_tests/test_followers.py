@@ -10,8 +10,8 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.fakes import batch_of
 from kafkacompat.partition.core import PartitionCore
-from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
-from kafkacompat.partition.following import take_earliest, take_latest
+from kafkacompat.partition.followers import FIRST_BACKOFF_MS, Fetched, FetchSettings, FollowerFetches
+from kafkacompat.partition.following import BATCHES_AT_ONCE, take_earliest, take_latest
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
@@ -297,3 +297,96 @@ def test_the_first_batch_of_an_empty_log_may_begin_before_it() -> None:
     assert (core.log.log_start_offset, core.log.log_end_offset) == (1, 3)
     assert values_of(core.log, 3)[2] == b"c"
     assert core.topic_partition == T0
+
+
+def many(count: int, start: int = 0, epoch: int = 0) -> bytes:
+    return b"".join(batch(start + at, epoch=epoch) for at in range(count))
+
+
+class Steps:
+    """Takes an answer step by step, and knows how many batches each has appended."""
+
+    def __init__(self, fetches: FollowerFetches, cores: list[PartitionCore], response: FetchResponse) -> None:
+        self.outcome = Fetched.nothing()
+        self.appended: list[int] = []
+        self._cores = cores
+        self._work = fetches.take_in_steps(response, 0, self.outcome)
+
+    def _end(self) -> int:
+        return sum(core.log.log_end_offset for core in self._cores)
+
+    def one(self) -> bool:
+        before = self._end()
+        more = next(self._work, self) is None
+        self.appended.append(self._end() - before)
+        return more
+
+    def all(self) -> list[int]:
+        while self.one():
+            pass
+        return self.appended
+
+
+def test_very_many_small_batches_are_appended_with_the_loop_in_between() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    count = 2 * BATCHES_AT_ONCE + 10
+    steps = Steps(fetches, [core], answer(core, records=many(count), high_watermark=count))
+    assert steps.one()
+    assert (core.log.log_end_offset, core.log.high_watermark) == (BATCHES_AT_ONCE, 0)
+    assert steps.all() == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]
+    assert core.log.high_watermark == count
+    assert steps.outcome.advanced == [core]
+    assert asked_for(fetches) == [(0, count)]
+
+
+def test_so_are_those_of_many_partitions() -> None:
+    cores, fetches = followed(12)
+    fetches.build(0)
+    each = BATCHES_AT_ONCE // 4
+    rows = [
+        PartitionData(partition_index=index, records=many(each), high_watermark=0, log_start_offset=0)
+        for index in range(12)
+    ]
+    topics = [FetchableTopicResponse(topic_id=cores[0].topic_id, partitions=rows)]
+    appended = Steps(fetches, cores, FetchResponse(session_id=7, responses=topics)).all()
+    assert sum(appended) == 12 * each
+    assert max(appended) <= BATCHES_AT_ONCE + each
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_nothing_more_is_appended_to_a_partition_that_is_taken_out_meanwhile(again: bool) -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    count = 2 * BATCHES_AT_ONCE
+    steps = Steps(fetches, [core], answer(core, records=many(count), high_watermark=count))
+    steps.one()
+    fetches.remove(core)
+    if again:
+        fetches.add(core)
+    steps.all()
+    assert core.log.log_end_offset == BATCHES_AT_ONCE
+    assert steps.outcome.advanced == []
+    if again:
+        assert asked_for(fetches) == [(0, BATCHES_AT_ONCE)]
+
+
+def test_nothing_more_is_appended_to_a_log_that_was_cut_meanwhile() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    count = 2 * BATCHES_AT_ONCE
+    steps = Steps(fetches, [core], answer(core, records=many(count), high_watermark=count))
+    steps.one()
+    core.log.truncate_to(5)
+    steps.all()
+    assert core.log.log_end_offset == 5
+    assert asked_for(fetches) == [(0, 5)]
+
+
+def test_what_follows_a_batch_of_a_later_epoch_is_left_out_step_or_not() -> None:
+    (core,), fetches = followed()
+    fetches.build(0)
+    end = BATCHES_AT_ONCE - 1
+    records = many(end) + batch(end, epoch=9) + many(20, end + 1)
+    Steps(fetches, [core], answer(core, records=records, high_watermark=end)).all()
+    assert core.log.log_end_offset == end

@@ -9,6 +9,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,6 +32,7 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
 )
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.moves import ASSIGNED_POLL_MS, AT_ONCE_BYTES, COPY_BYTES, Moves
 from kafkacompat.partition.placement import Placement
@@ -507,3 +509,23 @@ def test_while_a_directory_is_offline_only_replicas_out_of_the_isr_begin_empty(
     image = image_of(topic_image("t", {0: a_replica(named, isr)}))
     disks.manager.on_image(MetadataImage(), image)
     assert (disks.manager.core(NAME) is not None) == serves
+
+
+def test_very_many_small_batches_are_copied_with_the_loop_in_between(
+    disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks.publish(A)
+    disks.append(2 * BATCHES_AT_ONCE + 10, size=1)
+    assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.NONE
+    future = disks.logs.futures.logs[NAME]
+    appended: list[int] = []
+    append = Moves._append
+
+    def counted(self: Any, move: Any, data: bytes) -> None:
+        before = future.log_end_offset
+        append(self, move, data)
+        appended.append(future.log_end_offset - before)
+
+    monkeypatch.setattr(Moves, "_append", counted)
+    disks.run()
+    assert appended == [BATCHES_AT_ONCE, BATCHES_AT_ONCE, 10]

@@ -12,7 +12,9 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.partition.fetchers import Fetcher
 from kafkacompat.partition.followers import FollowerFetches
+from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -183,7 +185,7 @@ def test_a_follower_that_met_a_bug_asks_its_leader_again(
     cluster = Cluster()
     cluster.settle()
     left = [4]
-    original = FollowerFetches.take
+    original = FollowerFetches.take_in_steps
 
     def take(self: FollowerFetches, *arguments: Any) -> Any:
         if left[0]:
@@ -191,7 +193,7 @@ def test_a_follower_that_met_a_bug_asks_its_leader_again(
             raise KeyError("a bug")
         return original(self, *arguments)
 
-    monkeypatch.setattr(FollowerFetches, "take", take)
+    monkeypatch.setattr(FollowerFetches, "take_in_steps", take)
     cluster.leader().append(b"a")
     cluster.settle(10_000)
     assert values_of(cluster.nodes[2].log(T0), 9) == values_of(cluster.nodes[3].log(T0), 9) == {0: b"a"}
@@ -408,3 +410,29 @@ def check_watermarks(cluster: Cluster) -> None:
         if node.alive and core is not None:
             for offset, value in values_of(core.log, core.log.high_watermark).items():
                 assert known.setdefault(offset, value) == value
+
+
+def test_a_follower_that_catches_up_on_very_many_small_batches_gives_way_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster((1, 2))
+    cluster.settle()
+    cluster.kill(2)
+    cluster.settle()
+    count = 2 * BATCHES_AT_ONCE + 100
+    for _ in range(count):
+        cluster.nodes[1].append(b"v")
+    cluster.restart(2)
+    appended: list[int] = []
+    take = Fetcher._take
+
+    def counted(self: Any, steps: Any, outcome: Any) -> None:
+        before = cluster.nodes[2].log().log_end_offset
+        take(self, steps, outcome)
+        appended.append(cluster.nodes[2].log().log_end_offset - before)
+
+    monkeypatch.setattr(Fetcher, "_take", counted)
+    cluster.settle()
+    assert cluster.nodes[2].log().log_end_offset == sum(appended) == count
+    assert max(appended) == BATCHES_AT_ONCE
+    assert set(cluster.partition().isr) == {1, 2}
