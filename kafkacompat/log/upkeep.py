@@ -133,21 +133,29 @@ class LogUpkeep:
         self._last_flush_ms: dict[TopicPartition, int] = {}
         """When flush.ms was last served, of the logs that have one."""
 
-    def flush_closed_segments(self) -> FlushPlan | None:
-        """Everything below each log's active segment that is not durable yet."""
+    def places(self) -> list[str]:
+        """The paths of the log directories, each of which is synced by itself."""
+        return [directory.path for directory in self._manager.directories]
+
+    def flush_closed_segments(self, place: str) -> FlushPlan | None:
+        """Everything below the active segment of each log of a directory that is not durable yet."""
         plan = FlushPlan(self._manager)
-        for log in self._manager.logs.values():
+        for log in self._logs_at(place).values():
             if log.recovery_point < log.segments[-1].base_offset:
                 plan.add(log, closed_only=True)
                 if plan.is_full:
                     break
         return plan or None
 
-    def flush_overdue(self, now_ms: int) -> FlushPlan | None:
-        """Logs with unsynced records whose last sync lies flush.ms or more back."""
+    def _logs_at(self, place: str) -> dict[TopicPartition, PartitionLog]:
+        directory = self._manager.directory_at(place)
+        return {} if directory is None else self._manager.logs_in(directory)
+
+    def flush_overdue(self, place: str, now_ms: int) -> FlushPlan | None:
+        """Logs of a directory with unsynced records whose last sync lies flush.ms or more back."""
         plan = FlushPlan(self._manager)
         last = self._last_flush_ms
-        for name, log in self._manager.logs.items():
+        for name, log in self._logs_at(place).items():
             interval_ms = log.config.flush_ms
             if interval_ms == NEVER or log.recovery_point >= log.log_end_offset:
                 continue

@@ -106,8 +106,25 @@ class TrioPool:
                 await trio.sleep(THREAD_RETRY_S)
 
 
+class PlacedPools:
+    """A pool for each log directory, made when it is first asked for. Bounded by log.dirs."""
+
+    def __init__(self, nursery: trio.Nursery, terms: PoolTerms) -> None:
+        self._nursery = nursery
+        self._terms = terms
+        self._pools: dict[str, TrioPool] = {}
+
+    def at(self, place: str) -> TrioPool:
+        pool = self._pools.get(place)
+        if pool is None:
+            pool = self._pools[place] = TrioPool(self._nursery, self._terms)
+        return pool
+
+
 def worker_pools(nursery: trio.Nursery) -> WorkerPools:
-    return WorkerPools(**{name: TrioPool(nursery, terms) for name, terms in TERMS.items()})
+    pools: dict[str, Any] = {name: TrioPool(nursery, terms) for name, terms in TERMS.items()}
+    pools["log_sync"] = PlacedPools(nursery, TERMS["log_sync"])
+    return WorkerPools(**pools)
 
 
 def _contained(function: Callable[[], T]) -> tuple[T | None, Exception | None]:

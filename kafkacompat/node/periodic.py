@@ -2,15 +2,15 @@
 
 Duty: ask the log upkeep for what is due when a setting's interval is over; what blocks goes to a worker, and the result
 back. Decides nothing about logs.
-Four lanes, for a sync, the removal of large files or the reading of old ones can take seconds, and the small checkpoint files
-should not wait for it. In a lane one job runs at a time, and a job that is asked for while it waits already is not asked for
-twice: two writers of one checkpoint never meet.
+Several lanes, one of them for the syncs of each log directory: a sync, the removal of large files or the reading of old ones can
+take seconds, and neither another directory's syncs nor the small checkpoint files should wait for it. In a lane one job runs at a
+time, and a job that is asked for while it waits already is not asked for twice: two writers of one checkpoint never meet.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -47,9 +47,11 @@ class Retention(Protocol):
 class Upkeep(Protocol):
     """log.upkeep.LogUpkeep, as far as it is called by the clock."""
 
-    def flush_closed_segments(self) -> Plan | None: ...
+    def places(self) -> Sequence[str]: ...
 
-    def flush_overdue(self, now_ms: int) -> Plan | None: ...
+    def flush_closed_segments(self, place: str) -> Plan | None: ...
+
+    def flush_overdue(self, place: str, now_ms: int) -> Plan | None: ...
 
     def checkpoint_high_watermarks(self) -> Plan | None: ...
 
@@ -149,7 +151,7 @@ class PeriodicWork:
         self._upkeep = upkeep
         self._clock = clock
         self._timers = timers
-        self._syncs = Lane(workers.log_sync)
+        self._syncs = {place: Lane(workers.log_sync.at(place)) for place in upkeep.places()}
         self._files = Lane(workers.files)
         self._removals = Lane(workers.files)
         self._stepping = Stepping(timers, workers.files, 1, 1)
@@ -179,7 +181,7 @@ class PeriodicWork:
         """Begin nothing more; there when no worker touches the logs any more."""
         self._stopped = True
         stopped: Deferred[None] = Deferred()
-        lanes = [self._syncs, self._files, self._removals, self._reads]
+        lanes = [*self._syncs.values(), self._files, self._removals, self._reads]
         running = set(lanes)
 
         def ended(lane: Lane, _: Deferred[None]) -> None:
@@ -222,12 +224,17 @@ class PeriodicWork:
         self._files.ask("checkpoint of the high watermarks", self._upkeep.checkpoint_high_watermarks)
 
     def _flush_closed_segments(self) -> None:
-        self._syncs.ask("flush of closed segments", self._upkeep.flush_closed_segments)
+        for place, lane in self._syncs.items():
+            lane.ask("flush of closed segments", partial(self._upkeep.flush_closed_segments, place))
         # What earlier syncs made durable; this one's follows an interval later, as in Kafka.
         self._checkpoint_recovery_points()
 
     def _flush_overdue(self) -> None:
-        self._syncs.ask("flush by flush.ms", lambda: self._upkeep.flush_overdue(self._clock.monotonic_ms()))
+        for place, lane in self._syncs.items():
+            lane.ask("flush by flush.ms", partial(self._flush_overdue_at, place))
+
+    def _flush_overdue_at(self, place: str) -> Plan | None:
+        return self._upkeep.flush_overdue(place, self._clock.monotonic_ms())
 
     def _retain(self) -> None:
         """A pass that outlasts the interval is left to its end."""

@@ -1,12 +1,14 @@
 """New logs made durable, many with one job: the file that tells the topic's id, the directory, its name in the directory above.
 
 Until then a power loss would leave records that nobody can call his own. So nothing is committed in such a log (the log itself
-keeps its high watermark), whoever produces waits, and a follower does not fetch yet. Knows neither requests nor images.
+keeps its high watermark), whoever produces waits, and a follower does not fetch yet. A job is of one
+log directory, and a slow one holds up no other. Knows neither requests nor images.
 """
 
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -19,7 +21,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Log, LogFlush, Timers, Workers
+    from kafkacompat.ports import Log, LogFlush, PlacedWorkers, Timers
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +32,11 @@ RETRY_MS = 1000
 
 
 class Anchoring:
-    """Bounded by the partitions of the image. One worker is busy for it at a time."""
+    """Bounded by the partitions of the image. One worker of each log directory is busy for it at a time."""
 
     def __init__(
         self,
-        workers: Workers,
+        workers: PlacedWorkers,
         timers: Timers,
         failed: Callable[[Log, OSError], None],
         serves: Callable[[PartitionCore], bool],
@@ -46,39 +48,42 @@ class Anchoring:
         self._failed = failed
         self._serves = serves
         self._anchored = anchored
-        self._waiting: dict[PartitionCore, Deferred[ErrorCode]] = {}
-        self._is_busy = False
-        """A job runs, or a timer will begin one."""
+        self._waiting: dict[str, dict[PartitionCore, Deferred[ErrorCode]]] = {}
+        """By log directory. It stays while a job runs, or a timer will begin one."""
         self.answers: dict[TopicPartition, Deferred[ErrorCode]] = {}
         """What produces wait for."""
 
     def add(self, core: PartitionCore) -> None:
-        if core.log.is_anchored or core in self._waiting:
+        place = posixpath.dirname(core.log.directory)
+        waiting = self._waiting.get(place)
+        if core.log.is_anchored or (waiting is not None and core in waiting):
             return
-        answer: Deferred[ErrorCode] = Deferred()
-        self._waiting[core] = self.answers[core.topic_partition] = answer
-        if not self._is_busy:
+        if waiting is None:
+            waiting = self._waiting[place] = {}
             # Together with what else comes with the same image.
-            self._begin_later(0)
+            self._begin_later(place, 0)
+        answer: Deferred[ErrorCode] = Deferred()
+        waiting[core] = self.answers[core.topic_partition] = answer
 
-    def _begin_later(self, delay_ms: int) -> None:
-        self._is_busy = True
-        self._timers.call_after(delay_ms, self._begin)
+    def _begin_later(self, place: str, delay_ms: int) -> None:
+        self._timers.call_after(delay_ms, partial(self._begin, place))
 
-    def _begin(self) -> None:
-        batch = list(islice(self._waiting.items(), ANCHORED_AT_ONCE))
-        self._is_busy = bool(batch)
+    def _begin(self, place: str) -> None:
+        waiting = self._waiting[place]
+        batch = list(islice(waiting.items(), ANCHORED_AT_ONCE))
         if not batch:
+            del self._waiting[place]
             return
         for core, _ in batch:
-            del self._waiting[core]
+            del waiting[core]
         logs = [core.log for core, _ in batch]
         flushes = [log.begin_anchoring() for log in logs]
-        job = self._workers.submit(partial(anchor, flushes))
-        job.on_done(partial(self._ended, batch, logs, flushes))
+        job = self._workers.at(place).submit(partial(anchor, flushes))
+        job.on_done(partial(self._ended, place, batch, logs, flushes))
 
     def _ended(
         self,
+        place: str,
         batch: Sequence[tuple[PartitionCore, Deferred[ErrorCode]]],
         logs: Sequence[Log],
         flushes: Sequence[LogFlush],
@@ -88,8 +93,8 @@ class Anchoring:
             failures = done.result()
         except Exception as error:  # too many jobs, or our own bug
             logger.error("no worker made new logs durable: %s", error)
-            self._waiting.update(batch)
-            self._begin_later(RETRY_MS)
+            self._waiting[place].update(batch)
+            self._begin_later(place, RETRY_MS)
             return
         delay_ms = 0
         for (core, answer), log, flush, failure in zip(batch, logs, flushes, failures, strict=True):
@@ -107,4 +112,4 @@ class Anchoring:
                 delay_ms = RETRY_MS
                 self.add(core)
             answer.resolve(code)
-        self._begin_later(delay_ms)
+        self._begin_later(place, delay_ms)

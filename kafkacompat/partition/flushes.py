@@ -8,6 +8,7 @@ nothing of requests; a failed sync is KAFKA_STORAGE_ERROR.
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Log, LogFlush, Workers
+    from kafkacompat.ports import Log, LogFlush, PlacedWorkers
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def _raise(error: OSError) -> None:
 class Flushes:
     def __init__(
         self,
-        workers: Workers,
+        workers: PlacedWorkers,
         failed: Callable[[Log, OSError], None],
         anchoring: Mapping[TopicPartition, Deferred[ErrorCode]],
     ) -> None:
@@ -66,7 +67,8 @@ class Flushes:
         except OSError as error:
             # Not answered here: the produce that is to wait for it has not asked yet.
             job = partial(_raise, error)
-        self._workers.submit(job).on_done(partial(self._finished, core, log, flush, answer))
+        workers = self._workers.at(posixpath.dirname(log.directory))
+        workers.submit(job).on_done(partial(self._finished, core, log, flush, answer))
 
     def _finished(
         self,

@@ -10,6 +10,7 @@ alter.log.dirs.replication.quota.window.num and .size.seconds, replica.fetch.bac
 from __future__ import annotations
 
 import logging
+import posixpath
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kafkacompat.log.log import PartitionLog
     from kafkacompat.log.manager import LogManager
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.ports import Clock, Plan, Timers, WorkerPools
+    from kafkacompat.ports import Clock, Plan, Timers, WorkerPools, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +274,7 @@ class Moves:
                 self._back_off(move)
                 return
             move.busy = True
-            self._workers.log_sync.submit(flush.run).on_done(partial(self._has_synced, move, flush))
+            self._syncs_of(move.log).submit(flush.run).on_done(partial(self._has_synced, move, flush))
         elif move.state is MoveState.COPYING:
             move.state = MoveState.ASSIGNING
             move.busy = True
@@ -304,6 +305,9 @@ class Moves:
         move.log.finish_flush(flush)
         move.is_synced = True
         self._step(move)
+
+    def _syncs_of(self, log: PartitionLog) -> Workers:
+        return self._workers.log_sync.at(posixpath.dirname(log.directory))
 
     def _assigned(self, move: Move) -> None:
         """The timer that waits goes on with it."""
@@ -342,7 +346,7 @@ class Moves:
             self._logs.log_failed(log, error)
             self._make_durable_later(log)
             return
-        self._workers.log_sync.submit(flush.run).on_done(partial(self._is_durable, log, flush))
+        self._syncs_of(log).submit(flush.run).on_done(partial(self._is_durable, log, flush))
 
     def _make_durable_later(self, log: PartitionLog) -> None:
         delay_ms = self._settings.int("replica.fetch.backoff.ms")
@@ -361,9 +365,11 @@ class Moves:
         log.finish_flush(flush)
         if self._closed:
             return
+        origin = self._logs.predecessors.home(log.topic_partition)
         plan = self._logs.retire_predecessor(log)
-        if plan is not None:
-            self._workers.log_sync.submit(plan.run).on_done(partial(self._is_retired, plan))
+        if plan is not None and origin is not None:
+            syncs = self._workers.log_sync.at(origin.path)
+            syncs.submit(plan.run).on_done(partial(self._is_retired, plan))
         elif self._logs.predecessors.is_before(log):
             # Its directory takes no writes for now.
             self._make_durable_later(log)

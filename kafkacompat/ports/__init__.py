@@ -29,6 +29,7 @@ from kafkacompat.ports.logs import (
 )
 from kafkacompat.ports.process import (
     Clock,
+    PlacedWorkers,
     Random,
     TimerHandle,
     Timers,
@@ -53,6 +54,7 @@ __all__ = [
     "LogRead",
     "LogRefused",
     "OffsetSearch",
+    "PlacedWorkers",
     "Plan",
     "PreparedLog",
     "ProducerStateEntry",

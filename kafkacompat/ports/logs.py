@@ -124,6 +124,8 @@ class Log(Protocol):
 
     topic_partition: TopicPartition
     topic_id: Uuid
+    directory: str
+    """The path of its own, which lies in that of a log directory."""
     config: LogConfig
     log_start_offset: int
     log_end_offset: int

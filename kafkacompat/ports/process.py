@@ -50,6 +50,22 @@ class Workers(Protocol):
     def submit(self, function: Callable[[], T]) -> Deferred[T]: ...
 
 
+class PlacedWorkers(Protocol):
+    def at(self, place: str) -> Workers:
+        """Those of one log directory: a job waits for others of its own directory only. The same at each call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SameWorkers:
+    """One for every place."""
+
+    workers: Workers
+
+    def at(self, place: str) -> Workers:
+        return self.workers
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPools:
     """Workers by duty: a job waits for others of its own duty and for nobody else."""
@@ -58,8 +74,9 @@ class WorkerPools:
     """Syncs of the metadata log, one at a time. Nothing else, for the cluster waits for them."""
     snapshots: Workers
     """Building and writing metadata snapshots."""
-    log_sync: Workers
-    """Syncs of partitions' logs: flush.messages, flush.ms, closed segments."""
+    log_sync: PlacedWorkers
+    """Syncs of partitions' logs: flush.messages, flush.ms, closed segments. For each log directory its own: a slow disk holds up
+    no other."""
     reads: Workers
     """Reads of logs and indexes that are not in the page cache. The only one that may refuse a job, for anybody may ask."""
     replies: Workers
@@ -76,4 +93,5 @@ class WorkerPools:
     @classmethod
     def of_one(cls, workers: Workers) -> WorkerPools:
         """One for all: for tests and the simulator, whose jobs wait for no thread."""
-        return cls(workers, workers, workers, workers, workers, workers, workers, workers, workers)
+        placed = SameWorkers(workers)
+        return cls(workers, workers, placed, workers, workers, workers, workers, workers, workers)

@@ -486,3 +486,18 @@ def test_epochs_are_durable_beside_the_mark_of_a_clean_stop() -> None:
     path = f"{log.directory}/leader-epoch-checkpoint"
     manager.shut_down(7)
     assert disk.lose_power().read_bytes(path) == disk.read_bytes(path) == format_epochs([(3, 0), (4, 10)])
+
+
+def test_a_checkpoint_whose_worker_was_refused_is_written_with_the_next_plan() -> None:
+    disk = MemoryDisk()
+    manager = manager_on(disk, A, B)
+    log = new_log(manager, OLD)
+    fill(log, 0, 5)
+    log.set_high_watermark(3)
+    for _ in range(3):
+        assert manager.checkpoints.plan(HIGH_WATERMARK_FILE) is not None  # and never run
+    log.set_high_watermark(5)
+    carry_out(manager.checkpoints.plan(HIGH_WATERMARK_FILE))
+    assert parse_offsets(disk.read_bytes(f"/a/{HIGH_WATERMARK_FILE}")) == {NAME: 5}
+    assert manager.checkpoints.plan(HIGH_WATERMARK_FILE) is None
+    assert not manager.directories[0]._begun[HIGH_WATERMARK_FILE]

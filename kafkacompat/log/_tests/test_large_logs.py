@@ -351,7 +351,7 @@ def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable
     plans = 0
     goes_on = True
     while goes_on:
-        plan = upkeep.flush_closed_segments()
+        plan = upkeep.flush_closed_segments("/logs")
         assert plan is not None
         assert len(plan._items) <= FLUSHED_AT_ONCE
         assert all(len(flush._files) <= SYNCED_AT_ONCE for _, flush in plan._items)
@@ -359,7 +359,7 @@ def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable
         goes_on = plan.finish()
         plans += 1
     assert plans == 3
-    assert upkeep.flush_closed_segments() is None
+    assert upkeep.flush_closed_segments("/logs") is None
 
 
 def test_a_read_of_committed_records_asks_only_segments_that_have_aborted_transactions() -> None:

@@ -262,16 +262,17 @@ def test_closed_segments_are_synced_and_a_failed_sync_takes_the_directory(
     upkeep = LogUpkeep(manager)
     log = manager.logs[TopicPartition("t.x_y-z", 0)]
     log.roll(30, NOW_MS)
-    carry_out(upkeep.flush_closed_segments())
+    place = manager.directories[0].path
+    carry_out(upkeep.flush_closed_segments(place))
     assert log.recovery_point == 30
-    assert upkeep.flush_closed_segments() is None
+    assert upkeep.flush_closed_segments(place) is None
     log.config = config(flush_ms=100)
     log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
-    carry_out(upkeep.flush_overdue(1000))
+    carry_out(upkeep.flush_overdue(place, 1000))
     assert log.recovery_point == 31
     log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
-    assert upkeep.flush_overdue(1099) is None
-    plan = upkeep.flush_overdue(1100)
+    assert upkeep.flush_overdue(place, 1099) is None
+    plan = upkeep.flush_overdue(place, 1100)
     assert plan is not None
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", broken)
@@ -286,7 +287,7 @@ def test_a_log_whose_sync_cannot_begin_does_not_put_the_others_off(
 ) -> None:
     manager = manager_on(tmp_path)
     fill(manager)
-    bad, good = (manager.logs[TopicPartition("t.x_y-z", index)] for index in range(2))
+    bad, good = (manager.logs[TopicPartition("t.x_y-z", index)] for index in (0, 2))
     for log in (bad, good):
         log.config = config(flush_ms=100)
         log.append_as_leader(batch_of([b"x"]), 4, NOW_MS)
@@ -299,7 +300,7 @@ def test_a_log_whose_sync_cannot_begin_does_not_put_the_others_off(
         return whole(log, **options)
 
     monkeypatch.setattr(PartitionLog, "begin_flush", begin_flush)
-    carry_out(LogUpkeep(manager).flush_overdue(1000))
+    carry_out(LogUpkeep(manager).flush_overdue(manager.directories[0].path, 1000))
     assert good.recovery_point == good.log_end_offset
     assert [status.online for status in manager.log_dirs()] == [False, True]
 

@@ -125,8 +125,9 @@ def drop_deleted_records(broker: Broker, log: PartitionLog) -> None:
 def flush(broker: Broker, log: PartitionLog) -> None:
     log.config = config(flush_ms=1)
     upkeep = LogUpkeep(broker.manager)
-    run(upkeep.flush_closed_segments())
-    run(upkeep.flush_overdue(1000))
+    for place in upkeep.places():
+        run(upkeep.flush_closed_segments(place))
+        run(upkeep.flush_overdue(place, 1000))
 
 
 def checkpoint(broker: Broker, log: PartitionLog) -> None:

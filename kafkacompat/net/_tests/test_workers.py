@@ -19,7 +19,7 @@ from kafkacompat.net import workers as workers_module
 from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.runtime import wait_for
 from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, WorkersBusy, worker_pools
-from kafkacompat.ports import WorkerPools
+from kafkacompat.ports import WorkerPools, Workers
 
 DEADLINE_S = 20
 POOLS = [field.name for field in fields(WorkerPools)]
@@ -79,16 +79,33 @@ def stuck(gate: threading.Event) -> Callable[[], None]:
     return lambda: None if gate.wait(DEADLINE_S) else sys.exit("nobody opened the gate")
 
 
+def pool_of(pools: WorkerPools, duty: str) -> Workers:
+    pool = getattr(pools, duty)
+    return pool.at("/a") if duty == "log_sync" else pool
+
+
+async def test_stuck_syncs_of_a_directory_hold_up_no_other(gate: threading.Event) -> None:
+    with trio.fail_after(DEADLINE_S):
+        async with trio.open_nursery() as nursery:
+            syncs = worker_pools(nursery).log_sync
+            held = [syncs.at("/a").submit(stuck(gate)) for _ in range(2 * TERMS["log_sync"].threads_max)]
+            assert await wait_for(syncs.at("/b").submit(lambda: 1)) == 1
+            assert syncs.at("/a") is syncs.at("/a")
+            gate.set()
+            for each in held:
+                await wait_for(each)
+
+
 @pytest.mark.parametrize("duty", POOLS)
 async def test_stuck_jobs_of_a_duty_hold_up_nobody_else(duty: str, gate: threading.Event) -> None:
     with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             pools = worker_pools(nursery)
             threads = min(TERMS[duty].threads_max, 16)
-            held = [getattr(pools, duty).submit(stuck(gate)) for _ in range(2 * threads)]
+            held = [pool_of(pools, duty).submit(stuck(gate)) for _ in range(2 * threads)]
             for other in POOLS:
                 if other != duty:
-                    assert await wait_for(getattr(pools, other).submit(lambda: 1)) == 1
+                    assert await wait_for(pool_of(pools, other).submit(lambda: 1)) == 1
             assert not any(each.done for each in held)
             gate.set()
             for each in held:
@@ -103,7 +120,7 @@ async def test_stuck_jobs_do_not_keep_the_node_from_ending(gate: threading.Event
             pools = worker_pools(nursery)
             for duty in POOLS:
                 for _ in range(20):
-                    getattr(pools, duty).submit(stuck(gate)).on_done(lambda _, duty=duty: told.append(duty))
+                    pool_of(pools, duty).submit(stuck(gate)).on_done(lambda _, duty=duty: told.append(duty))
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
     assert told == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
@@ -91,6 +93,10 @@ class Upkeep:
         self.calls: dict[str, list[int]] = {}
         self.trace: list[str] = []
         self.problem: OSError | None = None
+        self.paths = ["/a"]
+
+    def places(self) -> list[str]:
+        return self.paths
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def called(*_: Any) -> Any:
@@ -241,3 +247,34 @@ def test_what_checkpoints_say_of_logs_that_go_is_written_anew_twice_at_most() ->
     assert set(files.values()) == {2, 1}
     for path in files:
         assert set(parse_offsets(disk.read_bytes(path))) == set(names[90:])
+
+
+def test_a_slow_directory_holds_up_the_syncs_of_no_other() -> None:
+    machinery = Machinery()
+    upkeep = Upkeep(machinery)
+    upkeep.paths = ["/slow", "/quick"]
+    submitted: list[str] = []
+
+    def at(place: str) -> Any:
+        def submit(job: Callable[[], None]) -> Deferred[None]:
+            submitted.append(place)
+            if place == "/slow":
+                return Deferred()
+            job()
+            return Deferred.of(None)
+
+        return SimpleNamespace(submit=submit)
+
+    config = ServerConfig.from_properties(
+        defaults_without_file(),
+        {
+            "log.initial.task.delay.ms": "10",
+            "log.flush.offset.checkpoint.interval.ms": "100",
+            "log.flush.scheduler.interval.ms": "50",
+        },
+    )
+    pools = replace(WorkerPools.of_one(machinery), log_sync=SimpleNamespace(at=at))  # type: ignore[arg-type]
+    PeriodicWork(config, NodeSettings(config, 1), upkeep, machinery, machinery, pools).start()  # type: ignore[arg-type]
+    machinery.run_until(310)
+    assert submitted.count("/slow") == 1
+    assert submitted.count("/quick") == 4 + 7

@@ -154,6 +154,7 @@ class MemoryLog:
     topic_partition: TopicPartition
     topic_id: Uuid
     config: LogConfig
+    directory: str = "/logs/of-a-partition"
     log_start_offset: int = 0
     log_end_offset: int = 0
     high_watermark: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,13 +136,13 @@ def test_a_large_topic_is_made_durable_slice_by_slice() -> None:
     assert len(node.after_power_loss()) == count
 
 
-def test_logs_that_one_image_opens_share_one_job() -> None:
+def test_logs_that_one_image_opens_share_one_job_a_directory() -> None:
     node = Node()
     synced: list[str] = []
     node.disk.refuse = lambda operation, path: synced.append(path) if operation == "sync_directory" else None
     node.lead(OPENED_AT_ONCE_MAX)
     node.timers.advance(0)
-    assert len(node.workers.submitted) == 1
+    assert len(node.workers.submitted) == 2
     node.workers.run()
     assert sorted(path for path in synced if path in ("/a", "/b")) == ["/a", "/b"]
 
@@ -206,3 +207,19 @@ def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
     assert flushed.done
     assert node.manager.when_flushed({T0: 1}) is None
     assert node.after_power_loss() == [T0]
+
+
+def test_a_slow_directory_holds_up_the_new_logs_of_no_other() -> None:
+    node = Node()
+    places = {path: FakeWorkers() for path, _ in DIRECTORIES}
+    node.manager._anchoring._workers = SimpleNamespace(at=places.__getitem__)
+    node.lead(OPENED_AT_ONCE_MAX)
+    for number in range(OPENED_AT_ONCE_MAX):
+        node.produce(TopicPartition("t", number))
+    for _ in range(10):
+        node.timers.advance(1)
+        places["/b"].run()
+    anchored = {log.directory[:2] for log in node.logs.logs.values() if log.is_anchored}
+    assert anchored == {"/b"}
+    assert {log.directory[:2] for log in node.logs.logs.values() if not log.is_anchored} == {"/a"}
+    assert len(places["/a"].submitted) == 1
