@@ -3,7 +3,8 @@
 A run is three nodes. One is killed every 4 to 7 s, once all are in sync, and started again 1 to 4 s later, under a seed. What came
 of it is one line, and a test or whoever runs this as a program judges it:
 
-python -m interop_tests.cluster.chaos [--client librdkafka] [--seed N] [--seconds 100] [--log FOLDER] [--out FILE]
+python -m interop_tests.cluster.chaos [--client librdkafka] [--kind kafkacompat] [--seed N] [--seconds 100]
+    [--setting NAME=VALUE] [--debug WORDS] [--log FOLDER] [--out FILE]
 """
 
 from __future__ import annotations
@@ -305,11 +306,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=100.0)
     parser.add_argument("--log", type=Path, help="keep the files of a run that was not well here")
     parser.add_argument("--debug", help="what librdkafka is to log, eos,broker,cgrp say")
+    parser.add_argument(
+        "--setting", action="append", default=[], metavar="NAME=VALUE", help="of librdkafka in the copiers"
+    )
     parser.add_argument("--out", type=Path, help="append the line here")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         root = Path(folder) / "run"
         more = [f"debug={arguments.debug}"] if arguments.debug else []
+        more += arguments.setting
         found = run(arguments.client, arguments.seed, arguments.seconds, root, arguments.kind, more)
         print(found)
         if arguments.out is not None:

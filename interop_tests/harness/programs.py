@@ -55,6 +55,17 @@ def franz_go_program() -> list[str]:
     return [str(folder / "franz_go")]
 
 
+def franz_go_copier(program: Path) -> list[str]:
+    """The command of a program of one file, built with the release of franz-go that the others use."""
+    go = require_program("go")
+    folder = build_once(
+        program.stem,
+        [program, *(OTHERS / "franz_go" / name for name in ("go.mod", "go.sum"))],
+        lambda folder: [[go, "build", "-trimpath", "-o", str(folder / "copier"), "."]],
+    )
+    return [str(folder / "copier")]
+
+
 def sarama_program(release: str) -> list[str]:
     """The command of the Sarama program: of the release in go.mod ("new") or of the one in old.mod ("old")."""
     go = require_program("go")

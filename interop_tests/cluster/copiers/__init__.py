@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interop_tests.harness.java_tools import java_command
+from interop_tests.harness.programs import franz_go_copier
 
 HERE = Path(__file__).resolve().parent
 
@@ -18,5 +19,7 @@ def _python(module: str) -> list[str]:
 COPIERS: dict[str, Callable[[], list[str]]] = {
     "librdkafka": lambda: _python("librdkafka"),
     "java": lambda: [*java_command(), str(HERE / "Copier.java")],
+    "franz-go": lambda: franz_go_copier(HERE / "with_franz_go.go"),
+    "aiokafka": lambda: _python("with_aiokafka"),
 }
 """By client: what bootstrap, source, target, group and transactional id are to follow."""

@@ -1,0 +1,76 @@
+// A member of a group that copies a topic exactly once, with franz-go; says what copiers/librdkafka.py says.
+//
+// with_franz_go BOOTSTRAP SOURCE TARGET GROUP TRANSACTIONAL_ID
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	batch         = 200
+	failuresMax   = 20
+	failedForGood = 3
+)
+
+func say(word string, about any) {
+	fmt.Println(word, strings.ReplaceAll(fmt.Sprint(about), "\n", " "))
+}
+
+// copyBatch returns whether its transaction was committed.
+func copyBatch(session *kgo.GroupTransactSession, records []*kgo.Record, target string) (bool, error) {
+	if err := session.Begin(); err != nil {
+		return false, err
+	}
+	promise := kgo.AbortingFirstErrPromise(session.Client())
+	for _, record := range records {
+		copied := &kgo.Record{Topic: target, Partition: record.Partition, Value: record.Value}
+		session.Produce(context.Background(), copied, promise.Promise())
+	}
+	failure := promise.Err()
+	committed, err := session.End(context.Background(), failure == nil)
+	if failure != nil {
+		err = failure
+	}
+	return committed, err
+}
+
+func main() {
+	bootstrap, source, target, group, name := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.ClientID(name),
+		kgo.TransactionalID(name), kgo.TransactionTimeout(20*time.Second), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		say("ended", err)
+		os.Exit(failedForGood)
+	}
+	fmt.Println("ready")
+	for failures := 0; failures < failuresMax; {
+		fetches := session.PollRecords(context.Background(), batch)
+		for _, failure := range fetches.Errors() {
+			say("failed", failure.Err)
+		}
+		records := fetches.Records()
+		if len(records) == 0 {
+			continue
+		}
+		committed, err := copyBatch(session, records, target)
+		if committed {
+			say("committed", len(records))
+			failures = 0
+		} else {
+			// What was read is read again: the session goes back to what is committed.
+			say("failed", err)
+			failures++
+		}
+	}
+	say("ended", "after too many failures")
+	os.Exit(failedForGood)
+}
