@@ -243,6 +243,15 @@ def test_events_that_the_client_refuses_at_once_are_said_in_one_line(monkeypatch
         sender.close()
 
 
+def test_the_generator_asks_a_broker_that_is_back_within_about_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[dict[str, object]] = []
+    monkeypatch.setattr(confluent_kafka, "Producer", given.append)
+    Sender("nowhere", "a name")
+    assert [each["reconnect.backoff.max.ms"] for each in given] == [1000]
+
+
 def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
     usual = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
     assert described(usual, None) == "2 lines, 0.0 MB shipped, lag 4 bytes in 1 files, 5 bytes on the way"

@@ -16,6 +16,8 @@ from kafkacompat.pipeline.topics import LOGS_RAW
 CLIENT_ID: Final = "kafkacompat-generator"
 QUEUE_BYTES: Final = 32 * 1024 * 1024
 FLUSH_TIMEOUT_S: Final = 30.0
+RECONNECT_MAX_MS: Final = 1000
+"""By default librdkafka may wait ten seconds for a broker that is back."""
 
 
 class Sender:
@@ -36,6 +38,7 @@ class Sender:
                 "client.id": CLIENT_ID,
                 "acks": "all",
                 "enable.idempotence": True,
+                "reconnect.backoff.max.ms": RECONNECT_MAX_MS,
                 "linger.ms": 20,
                 "compression.type": "lz4",
                 "queue.buffering.max.kbytes": QUEUE_BYTES // 1024,
