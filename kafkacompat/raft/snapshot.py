@@ -23,9 +23,11 @@ from kafkacompat.records.batch import (
     iterate_batches,
 )
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
-from kafkacompat.records.record import Record, RecordMalformed, iterate_records
+from kafkacompat.records.record import Record, RecordMalformed, walk_records
 from kafkacompat.wire.errors import WireError
 
+CONTROL_RECORDS_MOST = 1000
+"""Of one batch, which is read in one step. The largest that is written has three."""
 CHECKPOINT_SUFFIX = ".checkpoint"
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 
@@ -131,8 +133,13 @@ def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
         raise BrokenSnapshot(
             f"the batch at byte {header.position} is compressed, of an old format or has a wrong crc"
         )
+    if header.is_control and header.record_count > CONTROL_RECORDS_MOST:
+        raise BrokenSnapshot(
+            f"the control batch at byte {header.position} has {header.record_count} records, of which {CONTROL_RECORDS_MOST} are read"
+        )
     try:
-        yield from iterate_records(batch[HEADER_SIZE:], header.record_count, header.base_timestamp_ms)
+        # Metadata have no headers; whatever stands in their place is not looked at.
+        yield from walk_records(bytes(batch[HEADER_SIZE:]), header.record_count, header.base_timestamp_ms, 0)
     except RecordMalformed as error:
         raise BrokenSnapshot(f"the batch at byte {header.position}: {error}") from error
 

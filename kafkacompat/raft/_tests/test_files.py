@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.config import parse_properties
 from kafkacompat.ids import uuid_from_text, uuid_to_text
+from kafkacompat.raft import snapshot
 from kafkacompat.raft._tests.support import CountingRandom, MemoryDisk
 from kafkacompat.raft.election_state import (
     BrokenElectionState,
@@ -24,6 +25,7 @@ from kafkacompat.raft.properties import format_properties
 from kafkacompat.raft.snapshot import (
     BrokenSnapshot,
     SnapshotContent,
+    batch_records,
     format_snapshot,
     pack_values,
     parse_snapshot,
@@ -40,9 +42,11 @@ from kafkacompat.raft.storage import (
     parse_meta_properties,
 )
 from kafkacompat.raft.voters import Voter
+from kafkacompat.records._tests.bombs import batch_around, record
 from kafkacompat.records.batch import iterate_batches
 
 GOLDEN = Path(__file__).parent / "golden"
+WHOLE = (GOLDEN / "bootstrap.checkpoint").read_bytes()
 NOW_MS = 1_795_234_709_000
 
 
@@ -254,3 +258,22 @@ def test_a_locked_directory_is_refused_by_name(tmp_path: Path) -> None:
     locks = DirectoryLocks([str(free), str(held)])
     assert os.path.exists(held / ".lock")
     locks.release()
+
+
+def test_of_a_batch_of_control_records_no_more_are_read_than_one_step_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (head,) = [each for each in iterate_batches(WHOLE) if each.position == 0]
+    first = memoryview(WHOLE)
+    assert len(list(batch_records(first, head))) == head.record_count
+    monkeypatch.setattr(snapshot, "CONTROL_RECORDS_MOST", head.record_count - 1)
+    with pytest.raises(BrokenSnapshot, match="control batch at byte 0"):
+        list(batch_records(first, head))
+
+
+def test_headers_of_metadata_are_not_looked_at() -> None:
+    inside = b"\0\0\0\1\2v\xfe\xff\xff\x07" + b"\xff" * 100
+    body = record(inside)
+    batch = memoryview(batch_around(body, 0))
+    (header,) = iterate_batches(batch)
+    assert [(each.value, each.headers) for each in batch_records(batch, header)] == [(b"v", ())]
