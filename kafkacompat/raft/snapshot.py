@@ -135,7 +135,8 @@ def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
         )
     if header.is_control and header.record_count > CONTROL_RECORDS_MOST:
         raise BrokenSnapshot(
-            f"the control batch at byte {header.position} has {header.record_count} records, of which {CONTROL_RECORDS_MOST} are read"
+            f"the control batch at byte {header.position} has {header.record_count} records, "
+            f"of which {CONTROL_RECORDS_MOST} are read"
         )
     try:
         # Metadata have no headers; whatever stands in their place is not looked at.
