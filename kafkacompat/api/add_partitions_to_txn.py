@@ -13,6 +13,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTransaction
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
@@ -24,6 +25,7 @@ from kafkacompat.wire.messages.add_partitions_to_txn_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.add_partitions_to_txn_request import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -34,34 +36,62 @@ BATCHED_SINCE = 4
 FENCED_SINCE = 2
 EPOCH_BUMP_VERSION = 2
 """The transaction.version that the batched form stands for."""
+PARTITIONS_A_STEP = 1000
+TRANSACTIONS_A_STEP = 100
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(
-    node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Deferred[Any]:
+def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
     version = context.api_version
     if version >= BATCHED_SINCE:
-        answers = [_one(node, each, True) for each in request.transactions]
-        return _gathered(request.transactions, answers)
+        answers = []
+        for each in request.transactions:
+            answers.append((yield from _asked(node, each, True)))
+            yield from _pause(len(answers))
+        results = []
+        for each, answer in zip(request.transactions, answers, strict=True):
+            codes = answer.result() if answer.done else (yield answer)
+            of_one = yield from _results(each.topics, codes, BATCHED_SINCE)
+            results.append(
+                AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=of_one)
+            )
+            yield from _pause(len(results))
+        return AddPartitionsToTxnResponse(results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return _one(node, transaction, False).then(
-        lambda codes: AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_results(transaction.topics, codes, version)
-        )
-    )
+    answer = yield from _asked(node, transaction, False)
+    codes = answer.result() if answer.done else (yield answer)
+    of_topics = yield from _results(transaction.topics, codes, version)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_topics)
 
 
-def _one(node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool) -> Deferred[Codes]:
-    partitions = frozenset(
-        TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
-    )
-    refused = {each: code for each in partitions if (code := _refusal(node, each, batched)) is not None}
+def _pause(done: int) -> Steps[None]:
+    if done % TRANSACTIONS_A_STEP == 0:
+        yield None
+
+
+def _asked(node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool) -> Steps[Deferred[Codes]]:
+    named: set[TopicPartition] = set()
+    refused: dict[TopicPartition, ErrorCode] = {}
+    done = 0
+    for topic in transaction.topics:
+        for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
+            indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
+            of_topic = [TopicPartition(topic.name, index) for index in indexes]
+            named.update(of_topic)
+            for each in of_topic:
+                code = _refusal(node, each, batched)
+                if code is not None:
+                    refused[each] = code
+            done += len(indexes)
+            if done >= PARTITIONS_A_STEP:
+                done = 0
+                yield None
+    partitions = frozenset(named)
     if refused:
         codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
         return Deferred.of(codes)
@@ -86,55 +116,24 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 
 def _results(
     topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int
-) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index,
-                    partition_error_code=without_fenced(
-                        codes[TopicPartition(topic.name, index)], version, FENCED_SINCE
-                    ),
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    results = []
+    done = 0
+    for topic in topics:
+        partitions: list[AddPartitionsToTxnPartitionResult] = []
+        for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
+            indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
+            for index in indexes:
+                code = without_fenced(codes[TopicPartition(topic.name, index)], version, FENCED_SINCE)
+                partitions.append(
+                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
                 )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
-
-
-def _gathered(
-    transactions: Sequence[AddPartitionsToTxnTransaction], answers: Sequence[Deferred[Codes]]
-) -> Deferred[AddPartitionsToTxnResponse]:
-    """One response when the last transaction is decided."""
-    response: Deferred[AddPartitionsToTxnResponse] = Deferred()
-    left = len(answers)
-
-    def finish() -> None:
-        response.resolve(
-            AddPartitionsToTxnResponse(
-                results_by_transaction=[
-                    AddPartitionsToTxnResult(
-                        transactional_id=each.transactional_id,
-                        topic_results=_results(each.topics, answer.result(), BATCHED_SINCE),
-                    )
-                    for each, answer in zip(transactions, answers, strict=True)
-                ]
-            )
-        )
-
-    def one_done(_: Deferred[Codes]) -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            finish()
-
-    if not answers:
-        finish()
-    for answer in answers:
-        answer.on_done(one_done)
-    return response
+            done += len(indexes)
+            if done >= PARTITIONS_A_STEP:
+                done = 0
+                yield None
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+    return results
 
 
 def error_response(
@@ -144,7 +143,9 @@ def error_response(
         return AddPartitionsToTxnResponse(error_code=code)
     topics = request.v3_and_below_topics
     codes = {TopicPartition(topic.name, index): code for topic in topics for index in topic.partitions}
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes, version))
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=all_steps(_results(topics, codes, version))
+    )
 
 
 HANDLER = Handler(KEY, 0, 5, handle, error_response)

@@ -59,6 +59,7 @@ class Route:
         "decode",
         "decoded_at_once_max",
         "encode",
+        "ends_with_connection",
         "error_response",
         "function",
         "key",
@@ -78,6 +79,7 @@ class Route:
         self.error_response = handler.error_response
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
+        self.ends_with_connection = handler.ends_with_connection
         self.slices = handler.slices
         self.long = handler.long
         # Produces have bounds and steps of their own.

@@ -158,4 +158,4 @@ def error_response(request: FetchRequest, code: ErrorCode, version: int) -> Fetc
     )
 
 
-HANDLER = Handler(1, 4, 18, handle, error_response)
+HANDLER = Handler(1, 4, 18, handle, error_response, ends_with_connection=True)

@@ -44,8 +44,7 @@ HandlerFunction = Callable[
 ]
 """The first argument is the node of the listeners that serve the API: Node, ControllerNode, or AnyNode for both.
 
-Steps, of which none is done yet, are for what turns out long. They give what the function would. Nobody goes on with them once
-the connection is gone: whatever must be done all the same they hand on, and wait for it.
+Steps, of which none is done yet, are for what turns out long. They give what the function would.
 """
 ErrorResponse = Callable[[Any, ErrorCode, int], Message]
 """(request message, error, api version) -> the response that carries the error at that API's level."""
@@ -98,6 +97,8 @@ class Handler:
     """Whether a parked answer stops its connection from being read (all but Produce, as in Kafka)."""
     waits_for_opening: bool = False
     """Whether its answer rests on who takes part in the cluster, so that it waits while this broker does not yet."""
+    ends_with_connection: bool = False
+    """Whether the steps that its function gives are given up when nobody waits for the answer any more."""
     advertised_min_version: int | None = None
     """Shown by ApiVersions in place of min_version (Produce: librdkafka looks for 0; using it closes the connection)."""
 

@@ -96,7 +96,7 @@ def go_on(stepping: RequestSteps | None, route: Route, steps: Steps[Any]) -> Any
     except StopIteration as end:
         return end.value
     answer = LongAnswer()
-    return _submitted(stepping.handling, answer, _told(answer, route, _watched(answer, steps, pause)))
+    return _submitted(stepping.handling, answer, _told(answer, route, _watched(answer, route, steps, pause)))
 
 
 def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> LongAnswer:
@@ -134,7 +134,7 @@ def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer |
         except StopIteration as end:
             answer = end.value
         else:
-            answer = yield from _watched(later, answer, pause)
+            answer = yield from _watched(later, route, answer, pause)
     if isinstance(answer, Deferred):
         later.wait_for(answer)
         answer = yield answer
@@ -144,8 +144,8 @@ def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer |
     return (yield from encoded_in_steps(route, answer))
 
 
-def _watched(later: LongAnswer, steps: Any, pause: Any) -> Steps[Any]:
-    """Steps that have come to a pause, which end when nobody wants their value any more."""
+def _watched(later: LongAnswer, route: Route, steps: Any, pause: Any) -> Steps[Any]:
+    """Steps that have come to a pause. They may end when nobody wants their value any more."""
     try:
         while True:
             later.wait_for(pause if isinstance(pause, Deferred) else None)
@@ -154,7 +154,7 @@ def _watched(later: LongAnswer, steps: Any, pause: Any) -> Steps[Any]:
             except Exception as error:
                 pause = steps.throw(error)
                 continue
-            if later.is_abandoned:
+            if later.is_abandoned and route.ends_with_connection:
                 steps.close()
                 return NoResponse.SILENT
             pause = steps.send(given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.pieces import PIECE, in_pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_commit_response import (
@@ -20,6 +21,7 @@ from kafkacompat.wire.messages.offset_commit_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
 
 KEY = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -27,7 +29,12 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 
 def offset_commit(
     node: Node, context: RequestContext, request: OffsetCommitRequest
-) -> OffsetCommitResponse | Deferred[Any]:
+) -> OffsetCommitResponse | Deferred[Any] | Steps[Any]:
+    named = 0
+    for topic in request.topics:
+        named += len(topic.partitions)
+    if named > PIECE:
+        return in_pieces(offset_commit, node, context, request)
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     image = node.image
     good: list[OffsetCommitRequestTopic] = []

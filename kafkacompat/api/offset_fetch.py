@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler, LongHandling
-from kafkacompat.deferred import Deferred
+from kafkacompat.api.handler import Handler
+from kafkacompat.ids import ZERO_UUID
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -19,9 +20,7 @@ from kafkacompat.wire.messages.offset_fetch_request import (
 from kafkacompat.wire.messages.offset_fetch_response import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
 
@@ -34,156 +33,131 @@ KEY = 9
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
-AT_ONCE = 1000
-"""Partitions."""
+STEP = 4000
+"""Units of work; one is about a microsecond."""
+GROUP_UNITS = 20
+INDEXES_AT_ONCE = 500
 
-Unknown = list[list[OffsetFetchResponseTopics]]
-"""By group: topics whose id nobody knows, answered here."""
 
-
-def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Deferred[Any]:
+def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Steps[Any]:
+    """The coordinator tells what is much in steps of its own."""
     version = context.api_version
     image = node.image
-    groups = request.groups if version >= FIRST_BATCHED_VERSION else [_batched(request)]
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
-    groups = list({group.group_id: group for group in groups}.values())
+    if version >= FIRST_BATCHED_VERSION:
+        # Who is named twice is answered once, as with Kafka's clients, which keep the answers in a map.
+        groups = list({group.group_id: group for group in request.groups}.values())
+    else:
+        groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]  # type: ignore[arg-type]  # both have a name and partitions
+    answers: list[OffsetFetchResponseGroup] = []
+    done = 0
     for group in groups:
-        _drop_repeats(group, by_id)
-    unknown = [_resolve(image, group, by_id) for group in groups]
-    batched = OffsetFetchRequest(groups=groups, require_stable=request.require_stable)
-    answer = node.groups.offset_fetch(batched, context)
-    if version < FIRST_BATCHED_VERSION:
-        return answer.then(lambda response: _single(response.groups[0], groups[0], version))
-    return answer.then(lambda response: _named(response, groups, unknown, image, by_id))
+        done += GROUP_UNITS
+        if done >= STEP:
+            done = 0
+            yield None
+        asked, unknown = yield from _asked(image, group, by_id)
+        part = OffsetFetchRequest(groups=[asked], require_stable=request.require_stable)
+        answer = node.groups.offset_fetch(part, context)
+        (told,) = (answer.result() if answer.done else (yield answer)).groups
+        if told.error_code == ErrorCode.NONE:
+            yield from _name(told, asked.topics is None, image, by_id)
+            told.topics += unknown
+        if version < FIRST_BATCHED_VERSION:
+            return (yield from _single(told, asked, version))
+        answers.append(told)
+    return OffsetFetchResponse(groups=answers)
 
 
-def in_steps(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Steps[Deferred[Any]]:
-    """The coordinator has steps of its own; so the answer is encoded in steps as well."""
-    yield None
-    return offset_fetch(node, context, request)
-
-
-def _size(node: Node, request: OffsetFetchRequest) -> int:
-    """Partitions that are named. Of a request few bytes are as many numbers, so that it is not large itself."""
-    asked = [request.topics, *(group.topics for group in request.groups)]
-    return sum([len(topic.partition_indexes) for topics in asked for topic in topics or ()])
-
-
-def _drop_repeats(group: OffsetFetchRequestGroup, by_id: bool) -> None:
-    """Who is named twice is answered once, as with Kafka's clients, which keep the answers in a map."""
-    if group.topics is None:
-        return
-    if len(group.topics) > 1:
-        merged: dict[Any, OffsetFetchRequestTopics] = {}
-        for topic in group.topics:
-            first = merged.setdefault(topic.topic_id if by_id else topic.name, topic)
-            if first is not topic:
-                first.partition_indexes += topic.partition_indexes
-        group.topics = list(merged.values())
-    for topic in group.topics:
-        if len(topic.partition_indexes) > 1:
-            topic.partition_indexes = list(dict.fromkeys(topic.partition_indexes))
-
-
-def _batched(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
-    topics = None
-    if request.topics is not None:
-        topics = [
-            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
-            for topic in request.topics
-        ]
-    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-
-
-def _resolve(
+def _asked(
     image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool
-) -> list[OffsetFetchResponseTopics]:
-    """Give every topic its name and id; ids that nobody knows leave the request and are answered."""
+) -> Steps[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
+    """What is asked of the coordinator: every topic once, with name and id, and each partition once. Topics whose id nobody knows
+    are answered here."""
     if group.topics is None:
-        return []
-    known, unknown = [], []
+        return group, []
+    indexes: dict[str | bytes, dict[int, None]] = {}
+    done = 0
     for topic in group.topics:
-        found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-        if found is not None:
-            topic.name, topic.topic_id = found.name, found.id
-            known.append(topic)
-        elif by_id:
-            partitions = [
-                _without_offset(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes
-            ]
-            unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))
+        of_topic = indexes.setdefault(topic.topic_id if by_id else topic.name, {})
+        for start in range(0, len(topic.partition_indexes), STEP):
+            some = topic.partition_indexes[start : start + STEP]
+            of_topic.update(dict.fromkeys(some))
+            done += len(some)
+            if done >= STEP:
+                done = 0
+                yield None
+        done += 2
+    known: list[OffsetFetchRequestTopics] = []
+    unknown: list[OffsetFetchResponseTopics] = []
+    for key, of_topic in indexes.items():
+        found = image.topics_by_id.get(key) if by_id else image.topics.get(key)  # type: ignore[arg-type]  # an id, or a name
+        if found is not None or not by_id:
+            name, topic_id = (str(key), ZERO_UUID) if found is None else (found.name, found.id)
+            known.append(
+                OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=list(of_topic))
+            )
         else:
-            known.append(topic)
-    group.topics = known
-    return unknown
+            partitions = yield from _refused(list(of_topic), ErrorCode.UNKNOWN_TOPIC_ID)
+            unknown.append(OffsetFetchResponseTopics(topic_id=bytes(key), partitions=partitions))  # type: ignore[arg-type]  # an id
+        done += 3
+        if done >= STEP:
+            done = 0
+            yield None
+    return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), unknown
 
 
-def _without_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error
-    )
+def _refused(indexes: list[int], error: ErrorCode) -> Steps[list[OffsetFetchResponsePartitions]]:
+    partitions: list[OffsetFetchResponsePartitions] = []
+    for start in range(0, len(indexes), INDEXES_AT_ONCE):
+        if start:
+            yield None
+        for index in indexes[start : start + INDEXES_AT_ONCE]:
+            partitions.append(
+                OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=error,
+                )
+            )
+    return partitions
 
 
-def _named(
-    response: OffsetFetchResponse,
-    groups: list[OffsetFetchRequestGroup],
-    unknown: Unknown,
-    image: MetadataImage,
-    by_id: bool,
-) -> OffsetFetchResponse:
+def _name(group: OffsetFetchResponseGroup, is_of_all: bool, image: MetadataImage, by_id: bool) -> Steps[None]:
     """Topics by name or by id, as the version has them; of all topics asked for by id, those without one are left out."""
-    for group, asked, missing in zip(response.groups, groups, unknown, strict=True):
-        if group.error_code:
-            continue
+    named: list[OffsetFetchResponseTopics] = []
+    for topic in group.topics:
         if not by_id:
-            for topic in group.topics:
-                topic.topic_id = bytes(16)
-            continue
-        if asked.topics is None:
-            present = [topic for topic in group.topics if topic.name in image.topics]
-            for topic in present:
-                topic.topic_id = image.topics[topic.name].id
-            group.topics = present
-        for topic in group.topics:
+            topic.topic_id = ZERO_UUID
+        else:
+            if is_of_all:
+                known = image.topics.get(topic.name)
+                if known is None:
+                    continue
+                topic.topic_id = known.id
             topic.name = ""
-        group.topics += missing
-    return response
+        named.append(topic)
+        if len(named) % STEP == 0:
+            yield None
+    group.topics = named
 
 
 def _single(
     group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
+    topics = group.topics
     if group.error_code:
         if version >= FIRST_VERSION_WITH_TOP_LEVEL_ERROR:
             return OffsetFetchResponse(error_code=group.error_code)
-        error = ErrorCode(group.error_code)
-        topics = [
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                partitions=[_without_offset(index, error) for index in topic.partition_indexes],
-            )
-            for topic in asked.topics or []
-        ]
-    else:
-        topics = group.topics
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in topics
-        ]
-    )
+        topics = []
+        for topic in asked.topics or []:
+            partitions = yield from _refused(topic.partition_indexes, ErrorCode(group.error_code))
+            topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+            if len(topics) % INDEXES_AT_ONCE == 0:
+                yield None
+    return OffsetFetchResponse(topics=topics)  # type: ignore[arg-type]  # the same without an id
 
 
 def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) -> OffsetFetchResponse:
@@ -194,14 +168,10 @@ def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) 
             ]
         )
     group = OffsetFetchResponseGroup(group_id=request.group_id, error_code=code)
-    return _single(group, _batched(request), version)
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)  # type: ignore[arg-type]  # as above
+    return all_steps(_single(group, asked, version))
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=1,
-    max_version=10,
-    function=offset_fetch,
-    error_response=_error_response,
-    long=LongHandling(_size, AT_ONCE, in_steps),
+    key=KEY, min_version=1, max_version=10, function=offset_fetch, error_response=_error_response
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.pieces import PIECE, in_pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -16,6 +17,7 @@ from kafkacompat.wire.messages.txn_offset_commit_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.txn_offset_commit_request import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestTopic,
@@ -26,7 +28,12 @@ KEY = 28
 
 def handle(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Deferred[Any]:
+) -> TxnOffsetCommitResponse | Deferred[Any] | Steps[Any]:
+    named = 0
+    for topic in request.topics:
+        named += len(topic.partitions)
+    if named > PIECE:
+        return in_pieces(handle, node, context, request)
     good: list[TxnOffsetCommitRequestTopic] = []
     refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
     for topic in request.topics:

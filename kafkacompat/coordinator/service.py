@@ -234,9 +234,7 @@ class GroupCoordinator:
         try:
             shard = self._shard(request.group_id, may_be_empty=True)
             answer = shard.write(
-                lambda now_ms: commit_offsets(
-                    _machine(shard), request, names_absent, now_ms, shard.batch_bytes_max()
-                )
+                lambda now_ms: commit_offsets(_machine(shard), request, names_absent, now_ms)
             )
         except Refused as refusal:
             return Deferred.of(commit_refusal(request, refusal.code))

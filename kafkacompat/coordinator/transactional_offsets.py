@@ -122,10 +122,7 @@ class TransactionalOffsets:
         owner = InTransaction(request.producer_id, request.producer_epoch, verification)
         try:
             return shard.write_in_transaction(
-                lambda now_ms: commit_transactional_offsets(
-                    machine, request, now_ms, shard.batch_bytes_max()
-                ),
-                owner,
+                lambda now_ms: commit_transactional_offsets(machine, request, now_ms), owner
             )
         except Refused as refusal:
             failed: Deferred[TxnOffsetCommitResponse] = Deferred()

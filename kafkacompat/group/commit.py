@@ -7,9 +7,9 @@ the parts that concern classic groups.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import UNBOUNDED, CoordinatorResult, Refused, client_error
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.rebalance import reset_heartbeat
 from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
@@ -43,13 +43,9 @@ if TYPE_CHECKING:
     )
 
 _S = ClassicGroupState
-RECORD_BYTES_MIN = 34
-"""Of an offset's key and value, without the names and the metadata."""
 TOLD_A_STEP = 500
 TOLD_COST = 3
 """Of one partition, in microseconds."""
-MAY_FIT = 1000
-"""Offsets of a request whose size nobody looks at beforehand."""
 
 
 def commit_offsets(
@@ -57,12 +53,8 @@ def commit_offsets(
     request: OffsetCommitRequest,
     absent_group_is_named: bool,
     now_ms: int,
-    bytes_max: int = UNBOUNDED,
 ) -> CoordinatorResult[GroupRecord, OffsetCommitResponse]:
-    """Raises Refused for the whole request. `absent_group_is_named`: the caller knows GROUP_ID_NOT_FOUND.
-
-    `bytes_max`: what the records may take together.
-    """
+    """Raises Refused for the whole request. `absent_group_is_named`: the caller knows GROUP_ID_NOT_FOUND."""
     group_id = request.group_id
     group = machine.groups.get(group_id)
     generation_id = request.generation_id_or_member_epoch
@@ -75,7 +67,6 @@ def commit_offsets(
     retention_ms = request.retention_time_ms
     expire_timestamp_ms = -1 if retention_ms == -1 else now_ms + retention_ms
     limit = machine.env.settings.offset_metadata_max_size
-    check_that_it_fits(group_id, request.topics, limit, bytes_max)
     records: list[GroupRecord] = []
     topics = []
     for topic in request.topics:
@@ -100,24 +91,6 @@ def commit_offsets(
             )
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
-
-
-def check_that_it_fits(group_id: str, topics: Sequence[Any], metadata_limit: int, bytes_max: int) -> None:
-    """Refuse, before any record is made, what one batch cannot hold: all of a request's offsets are written, or none.
-
-    The sizes are the least that the records can have, so that what may fit is left to the log.
-    """
-    if sum([len(topic.partitions) for topic in topics]) <= MAY_FIT:
-        return
-    least = 0
-    for topic in topics:
-        of_one = RECORD_BYTES_MIN + len(group_id) + len(topic.name)
-        for each in topic.partitions:
-            metadata = len(each.committed_metadata or "")
-            if metadata * 2 <= metadata_limit:
-                least += of_one + metadata
-    if least > bytes_max:
-        raise Refused(client_error(ErrorCode.MESSAGE_TOO_LARGE))
 
 
 def java_length(text: str) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.coordinator.core import UNBOUNDED, CoordinatorResult, Refused
+from kafkacompat.coordinator.core import CoordinatorResult, Refused
 from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
-from kafkacompat.group.commit import check_that_it_fits, java_length
+from kafkacompat.group.commit import java_length
 from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.wire.errors import ErrorCode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def commit_transactional_offsets(
-    machine: GroupMachine, request: TxnOffsetCommitRequest, now_ms: int, bytes_max: int = UNBOUNDED
+    machine: GroupMachine, request: TxnOffsetCommitRequest, now_ms: int
 ) -> CoordinatorResult[GroupRecord, TxnOffsetCommitResponse]:
     """Raises Refused for the whole request."""
     group_id = request.group_id
@@ -36,7 +36,6 @@ def commit_transactional_offsets(
     else:
         _validate_elsewhere(machine, request)
     limit = machine.env.settings.offset_metadata_max_size
-    check_that_it_fits(group_id, request.topics, limit, bytes_max)
     records: list[GroupRecord] = []
     topics = []
     for topic in request.topics:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.records import partitions_by_topic
 from kafkacompat.txn.states import STATE_NAMES, TransactionState
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_transactions_response import TopicData
@@ -21,9 +22,7 @@ def describe_transaction(machine: TransactionMachine, transactional_id: str) -> 
     if transaction is None or transaction.values.state is TransactionState.DEAD:
         return Described(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     values = transaction.values
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(values.partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
+    topics = partitions_by_topic(values.partitions)
     return Described(
         transactional_id=transactional_id,
         transaction_state=STATE_NAMES[values.state],

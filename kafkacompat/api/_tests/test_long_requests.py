@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from kafkacompat.api import envelope
-from kafkacompat.api._tests.world import Api
+from kafkacompat.api._tests.world import Anything, Api
+from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.dispatch import Route
 from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import topic_image
@@ -20,6 +22,11 @@ from kafkacompat.wire.codec import encode
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, request_header_bytes
+from kafkacompat.wire.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from kafkacompat.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -190,6 +197,47 @@ def test_offsets_of_many_partitions_are_encoded_in_steps() -> None:
     response, steps = in_steps(api, asked, 8)
     assert response.groups == [group]
     assert steps >= 9000 // STEP_ELEMENTS
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(version: int) -> None:
+    api = stepping_api(topic_image("t", 9_000))
+    asked_for = []
+
+    class Coordinator:
+        def add_partitions(self, *asked: Any) -> Deferred[ErrorCode]:
+            asked_for.append(asked[3])
+            return Deferred.of(ErrorCode.NONE)
+
+    api.node.transactions = Transactions(
+        Coordinator(),  # type: ignore[arg-type]  # as much as is used
+        Anything(),
+        api.verifier,
+        api.world.timers,
+    )
+
+    def added(count: int) -> tuple[list[int], int]:
+        topics = [AddPartitionsToTxnTopic(name="t", partitions=list(range(count)))]
+        if version < 4:
+            asked = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+        else:
+            of_one = AddPartitionsToTxnTransaction(transactional_id="x", topics=topics)
+            asked = AddPartitionsToTxnRequest(transactions=[of_one])
+        response, steps = in_steps(api, asked, version)
+        results = response.results_by_topic_v3_and_below
+        if version >= 4:
+            (one,) = response.results_by_transaction
+            results = one.topic_results
+        (topic,) = results
+        return [each.partition_error_code for each in topic.results_by_partition], steps
+
+    codes, steps = added(9_000)
+    assert codes == [0] * 9_000
+    assert steps >= 2 * 9_000 // PARTITIONS_A_STEP
+    assert [len(partitions) for partitions in asked_for] == [9_000]
+    codes, _ = added(9_001)
+    assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] * 9_000 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert len(asked_for) == 1
 
 
 def long_fetch(count: int, **options: Any) -> FetchRequest:

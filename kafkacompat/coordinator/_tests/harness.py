@@ -4,7 +4,7 @@ in memory. No test of coordinators sleeps."""
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,7 @@ from kafkacompat.group.environment import GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import LogRead, Verification
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
+from kafkacompat.stepping import driven
 from kafkacompat.wire.errors import ErrorCode
 
 START_MS = 1_800_000_000_000
@@ -273,6 +274,8 @@ class World:
         """A handler's answer; the Deferred itself while it is parked."""
         assert handler.min_version <= version <= handler.max_version
         answer = handler.function(self.node, context(handler.key, version, client_id), request)
+        if isinstance(answer, Generator):
+            answer = driven(answer)
         if isinstance(answer, Deferred) and answer.done:
             return answer.result()
         return answer

@@ -12,6 +12,7 @@ from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
 from kafkacompat.api.offset_delete import HANDLER as OFFSET_DELETE
 from kafkacompat.api.offset_fetch import HANDLER as FETCH
+from kafkacompat.api.pieces import PIECE
 from kafkacompat.coordinator._tests.clients import (
     beat,
     commit,
@@ -25,10 +26,12 @@ from kafkacompat.coordinator._tests.clients import (
 )
 from kafkacompat.coordinator._tests.harness import World, context, topic_image
 from kafkacompat.coordinator.steps import TURN_COST
+from kafkacompat.deferred import Deferred
 from kafkacompat.group import commit as group_commit
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.group.records import CommittedOffset, OffsetRecord
 from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.records.batch import iterate_batches
+from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -436,48 +439,82 @@ def many_offsets(count: int, metadata: str = "") -> OffsetCommitRequest:
     )
 
 
-def test_more_offsets_than_a_batch_can_hold_are_refused_before_records_are_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_offsets_are_committed_as_several_small_commits() -> None:
     world = World()
-    made = []
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 2_600), topic_image("u", 1)])
+    asked = many_offsets(3_000)
+    alone = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]
+    asked.topics += [OffsetCommitRequestTopic(name=name, partitions=list(alone)) for name in ("absent", "u")]
+    answer = world.call(COMMIT, asked, 9)
+    sizes = [header.record_count for batch in world.log().batches for header in iterate_batches(batch)]
+    assert sum(sizes) == 2_601
+    assert max(sizes) <= PIECE
+    codes = {
+        (topic.name, one.partition_index): one.error_code
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+    assert sorted(topic.name for topic in answer.topics) == ["absent", "t", "u"]
+    assert {key for key, code in codes.items() if code == E.NONE} == {
+        *(("t", index) for index in range(2_600)),
+        ("u", 0),
+    }
+    assert set(codes.values()) == {E.NONE, E.UNKNOWN_TOPIC_OR_PARTITION}
+    assert fetch(world, partition=2_599).committed_offset == 5
+    # What refuses each of the small ones refuses the large one.
+    asked = many_offsets(2_600)
+    asked.generation_id_or_member_epoch = 3
+    refused = world.call(COMMIT, asked, 9)
+    assert {one.error_code for one in refused.topics[0].partitions} == {E.UNKNOWN_MEMBER_ID}
 
-    def counted(*arguments: Any) -> CommittedOffset:
-        made.append(1)
-        return CommittedOffset(*arguments)
 
-    monkeypatch.setattr(group_commit, "CommittedOffset", counted)
-
-    def codes(request: OffsetCommitRequest) -> set[int]:
-        answer = world.coordinator.offset_commit(request, context(8)).result()
-        return {one.error_code for topic in answer.topics for one in topic.partitions}
-
-    assert codes(many_offsets(50_000)) == {E.UNKNOWN_SERVER_ERROR}
-    assert not made
-    assert not world.log().batches
-    # Those who may not commit hear of that.
-    stranger = many_offsets(50_000)
-    stranger.generation_id_or_member_epoch = 3
-    assert codes(stranger) <= {E.GROUP_ID_NOT_FOUND, E.ILLEGAL_GENERATION}
-    assert codes(many_offsets(5000)) == {E.NONE}
-    assert len(made) == 5000
-    # What is refused for its metadata takes no room.
-    assert codes(many_offsets(30_000, "m" * 5000)) == {E.OFFSET_METADATA_TOO_LARGE}
-
-
-def test_the_least_size_of_an_offset_is_one_that_it_can_have() -> None:
+def test_many_offsets_are_deleted_as_several_small_requests() -> None:
     world = World()
-    assert commit(world, 7) == E.NONE
-    machine = next(iter(world.coordinator._shards.started())).machine
-    value = CommittedOffset(1, -1, "", 5, -1, bytes(16))
-    key, encoded = machine.encode(OffsetRecord("g", "t", 0, value))
-    assert encoded is not None
-    assert len(key) + len(encoded) >= group_commit.RECORD_BYTES_MIN + 2
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 2_000)])
+    world.call(COMMIT, many_offsets(2_000), 9)
+    named = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2_100)]
+    topics = [OffsetDeleteRequestTopic(name="t", partitions=named)]
+    answer = world.call(OFFSET_DELETE, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    while isinstance(answer, Deferred) and not answer.done:
+        assert world.time.step()
+    (topic,) = (answer.result() if isinstance(answer, Deferred) else answer).topics
+    codes = {one.partition_index: one.error_code for one in topic.partitions}
+    assert [codes[index] for index in (0, 1_999, 2_000, 2_099)] == [0, 0, 3, 3]
+    assert len(codes) == 2_100
+    assert fetch(world, partition=7).committed_offset == -1
+    unknown = OffsetDeleteRequest(group_id="nobody", topics=topics)
+    assert world.call(OFFSET_DELETE, unknown, 0).error_code == E.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("version", [7, 8, 10])
+def test_offsets_of_all_topics_and_of_many_named_ones_are_answered_in_steps(version: int) -> None:
+    world = World()
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 9_000)])
+    world.call(COMMIT, many_offsets(9_000), 9)
+    indexes = list(range(9_000))
+    named = OffsetFetchRequestTopics(
+        name="t", topic_id=world.image.topics["t"].id, partition_indexes=indexes + indexes
+    )
+    single = OffsetFetchRequestTopic(name="t", partition_indexes=indexes + indexes)
+    for of_all in (True, False):
+        if version < 8:
+            asked = OffsetFetchRequest(group_id="g", topics=None if of_all else [single])
+        else:
+            group = OffsetFetchRequestGroup(group_id="g", topics=None if of_all else [named])
+            asked = OffsetFetchRequest(groups=[group])
+        later = world.call(FETCH, asked, version)
+        assert isinstance(later, Deferred)  # so that the answer is encoded in steps as well
+        while world.time.step():
+            pass
+        answer = later.result()
+        (topic,) = answer.topics if version < 8 else answer.groups[0].topics
+        assert [one.partition_index for one in topic.partitions] == indexes
+        assert {one.committed_offset for one in topic.partitions} == {5}
+        assert len(encode(answer, version)) > 9_000
 
 
 def test_encoding_ends_where_the_batch_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr(group_commit, "MAY_FIT", 1 << 30)
     assert commit(world, 7) == E.NONE
     shard = next(iter(world.coordinator._shards.started()))
     encoded = []

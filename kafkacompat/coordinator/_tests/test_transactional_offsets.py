@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api.pieces import PIECE
 from kafkacompat.api.txn_offset_commit import HANDLER
-from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator._tests.clients import fetch
+from kafkacompat.coordinator._tests.harness import World, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -106,3 +109,28 @@ def test_a_group_without_a_name_has_no_offsets() -> None:
     committing = Committing()
     assert committing.commit(5, group="") is E.INVALID_GROUP_ID
     assert committing.verifier.asked == []
+
+
+def test_many_offsets_are_verified_and_written_as_several_small_commits() -> None:
+    committing = Committing()
+    world = committing.world
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 1_300)])
+    partitions = [
+        TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
+        for index in range(1_301)
+    ]
+    asked = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g",
+        producer_id=PRODUCER_ID,
+        producer_epoch=EPOCH,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+    )
+    (topic,) = world.call(HANDLER, asked, 5).topics
+    codes = {one.partition_index: one.error_code for one in topic.partitions}
+    assert codes == dict.fromkeys(range(1_300), 0) | {1_300: E.UNKNOWN_TOPIC_OR_PARTITION}
+    sizes = [header.record_count for batch in world.log().batches for header in iterate_batches(batch)]
+    assert sizes == [PIECE, PIECE, 300]
+    assert len(committing.verifier.asked) == 3
+    assert committing.end(True) is E.NONE
+    assert fetch(world, partition=1_299).committed_offset == 5
