@@ -7,7 +7,7 @@ Whoever gives the value does not hear of those who wait for it: a callback that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Generic, TypeVar
 
 from kafkacompat.faults import report
@@ -59,6 +59,13 @@ class Deferred(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]  # resolved with T
+
+    def __await__(self) -> Generator[Deferred[T], None, T]:
+        """In a coroutine that waits for nothing else: whoever carries it out is given this one to wait for. A loop's own
+        coroutines wait as that loop has it (net.runtime.wait_for)."""
+        if not self.done:
+            yield self
+        return self.result()
 
     def on_done(self, callback: Callable[[Deferred[T]], None]) -> None:
         """Call back when done, at once if it already is: then what the callback raises is the caller's."""

@@ -16,7 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "ids": set(),
     "deferred": set(),
     "faults": set(),
-    "ports": {"wire.errors"},
+    "ports": {"wire.errors", "net.dispatcher"},
     "stepping": set(),
     "config": {"wire.errors", "settings"},
     "settings": set(),

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = load_settings(arguments.properties, arguments.override)
     warn_of_settings(config)
 
-    from kafkacompat.server.raft_server import StartRefused, serve_until_stopped
+    from kafkacompat.server.process import StartRefused, serve_until_stopped
 
     try:
         is_clean = serve_until_stopped(

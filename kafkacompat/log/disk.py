@@ -7,6 +7,7 @@ that a connection still sends outlives the segment's deletion.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from typing import TYPE_CHECKING
@@ -112,10 +113,31 @@ class RealFile:
         self.close()
 
 
+class RealLock:
+    """POSIX record locks (lockf), because that is what Java's FileLock takes on Linux; flock would not meet it."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            raise BlockingIOError(error.errno, "another process has the lock", path) from error
+
+    def release(self) -> None:
+        os.close(self._fd)
+
+
 class RealDisk:
     """The machine's file systems. Renames and removals are made durable by syncing the directory where it matters."""
 
     __slots__ = ()
+    is_shared = True
+
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(path, create=create)

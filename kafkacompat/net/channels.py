@@ -10,7 +10,7 @@ import trio
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channel import Channel, ChannelSettings
-from kafkacompat.net.dialing import ProbeResult, probe
+from kafkacompat.net.dialing import probe
 from kafkacompat.net.failures import (
     ChannelError,
     ChannelFull,
@@ -18,7 +18,7 @@ from kafkacompat.net.failures import (
     RequestTimedOut,
     UnsupportedByPeer,
 )
-from kafkacompat.ports import Clock, Timers
+from kafkacompat.ports import Clock, ProbeResult, Timers
 
 __all__ = [
     "Channel",
@@ -27,7 +27,6 @@ __all__ = [
     "ChannelSettings",
     "Channels",
     "ConnectionLost",
-    "ProbeResult",
     "RequestTimedOut",
     "UnsupportedByPeer",
 ]

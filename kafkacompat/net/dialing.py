@@ -6,7 +6,6 @@ there and no process listens) and silence matters to whoever decides that a peer
 
 from __future__ import annotations
 
-import enum
 import errno
 import os
 import socket
@@ -14,11 +13,7 @@ from contextlib import suppress
 
 import trio
 
-
-class ProbeResult(enum.Enum):
-    CONNECTED = "somebody accepts connections there"
-    REFUSED = "the host is there and nobody listens"
-    UNREACHABLE = "no answer, no way there or no such host"
+from kafkacompat.ports import ProbeResult
 
 
 async def dial(host: str, port: int) -> socket.socket:

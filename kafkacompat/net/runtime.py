@@ -11,9 +11,9 @@ import logging
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -206,6 +206,45 @@ async def wait_for(deferred: Deferred[T]) -> T:
     deferred.on_done(wake)
     await trio.lowlevel.wait_task_rescheduled(give_up)
     return deferred.result()
+
+
+async def carry_out(steps: Coroutine[Deferred[Any], None, T]) -> T:
+    """What a coroutine gives that waits for deferred values and for nothing else. Cancelled as anything of the loop's."""
+    try:
+        waits_for = steps.send(None)
+        while True:
+            try:
+                await _when_done(waits_for)
+            except BaseException as cancelled:
+                waits_for = steps.throw(cancelled)
+            else:
+                waits_for = steps.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+
+
+async def _when_done(deferred: Deferred[Any]) -> None:
+    """There, or failed: which of them is for whoever waits."""
+    there: Deferred[None] = Deferred()
+    deferred.on_done(lambda _: there.resolve(None))
+    await wait_for(there)
+
+
+def later(nursery: trio.Nursery, call: Callable[[], Awaitable[T]]) -> Deferred[T]:
+    """What a coroutine of the loop's gives, for those who are none. Never there when the nursery is cancelled before."""
+    answer: Deferred[T] = Deferred()
+
+    async def run() -> None:
+        try:
+            value = await call()
+        except Exception as error:
+            answer.fail(error)
+        else:
+            answer.resolve(value)
+
+    nursery.start_soon(run)
+    return answer
 
 
 def freeze_long_lived() -> None:

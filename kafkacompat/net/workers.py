@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ TERMS = {
     "replies": PoolTerms("cold replies", 4),
     "loading": PoolTerms("coordinators' loading", 2),
     "files": PoolTerms("files", 4),
+    "recovery": PoolTerms("recovery", 1),
     "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
     "batches": PoolTerms("large batches", 2),
 }
@@ -121,8 +123,9 @@ class PlacedPools:
         return pool
 
 
-def worker_pools(nursery: trio.Nursery) -> WorkerPools:
-    pools: dict[str, Any] = {name: TrioPool(nursery, terms) for name, terms in TERMS.items()}
+def worker_pools(nursery: trio.Nursery, recovery_threads: int = 1) -> WorkerPools:
+    every = {**TERMS, "recovery": replace(TERMS["recovery"], threads_max=recovery_threads)}
+    pools: dict[str, Any] = {name: TrioPool(nursery, terms) for name, terms in every.items()}
     pools["log_sync"] = PlacedPools(nursery, TERMS["log_sync"])
     return WorkerPools(**pools)
 

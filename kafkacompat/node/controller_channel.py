@@ -17,11 +17,10 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import (
     ChannelError,
     ChannelFull,
-    Channels,
     ConnectionLost,
     RequestTimedOut,
 )
-from kafkacompat.ports import Clock, TimerHandle, Timers
+from kafkacompat.ports import Channels, Clock, TimerHandle, Timers
 from kafkacompat.wire.errors import ErrorCode
 
 RETRY_BACKOFF_MS = 50

@@ -2,6 +2,7 @@
 
 from kafkacompat.ports.files import (
     Buffer,
+    DirectoryLock,
     Disk,
     File,
     FileSlice,
@@ -27,6 +28,13 @@ from kafkacompat.ports.logs import (
     TransactionTerms,
     Verification,
 )
+from kafkacompat.ports.network import (
+    Channel,
+    Channels,
+    Network,
+    ProbeResult,
+    SocketServer,
+)
 from kafkacompat.ports.process import (
     Clock,
     PlacedWorkers,
@@ -42,7 +50,10 @@ __all__ = [
     "AbortedTransaction",
     "AppendInfo",
     "Buffer",
+    "Channel",
+    "Channels",
     "Clock",
+    "DirectoryLock",
     "Disk",
     "File",
     "FileSlice",
@@ -53,13 +64,16 @@ __all__ = [
     "LogManager",
     "LogRead",
     "LogRefused",
+    "Network",
     "OffsetSearch",
     "PlacedWorkers",
     "Plan",
     "PreparedLog",
+    "ProbeResult",
     "ProducerStateEntry",
     "Random",
     "Records",
+    "SocketServer",
     "SyncFailed",
     "TimerHandle",
     "Timers",

@@ -56,8 +56,20 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class DirectoryLock(Protocol):
+    def release(self) -> None: ...
+
+
 class Disk(Protocol):
     """Paths are absolute strings. OSError passes through."""
+
+    is_shared: bool
+    """Other processes of this node's see the same files."""
+
+    def lock(self, path: str) -> DirectoryLock:
+        """Of this file, which is made if need be, until it is released or the process ends. BlockingIOError when another
+        process has it."""
+        ...
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 

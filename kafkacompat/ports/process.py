@@ -6,8 +6,8 @@ Protocols and nothing that acts. Implementations live in shells and in the simul
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
@@ -85,6 +85,8 @@ class WorkerPools:
     """What coordinators read to take up their partitions."""
     files: Workers
     """Making and deleting files, checkpoints."""
+    recovery: Workers
+    """Opening logs after an unclean stop: num.recovery.threads.per.data.dir."""
     cleaning: Workers
     """The log cleaner, which may wait for its throttle."""
     batches: Workers
@@ -93,5 +95,6 @@ class WorkerPools:
     @classmethod
     def of_one(cls, workers: Workers) -> WorkerPools:
         """One for all: for tests and the simulator, whose jobs wait for no thread."""
-        placed = SameWorkers(workers)
-        return cls(workers, workers, placed, workers, workers, workers, workers, workers, workers)
+        every: dict[str, Any] = {each.name: workers for each in fields(cls)}
+        every["log_sync"] = SameWorkers(workers)
+        return cls(**every)

@@ -1,14 +1,14 @@
 """The `.lock` file of a log directory: one process at a time, Apache Kafka included.
 
-Duty: hold the lock. POSIX record locks (lockf), because that is what Java's FileLock takes on Linux; flock would not meet it.
+Duty: lock all directories or none, and name the one that cannot be.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
+import posixpath
 from collections.abc import Sequence
 
+from kafkacompat.ports import DirectoryLock, Disk
 from kafkacompat.raft.storage import StorageProblem
 
 LOCK_FILE = ".lock"
@@ -17,36 +17,31 @@ LOCK_FILE = ".lock"
 class DirectoryLocks:
     """Locks on every directory, all or none. `release` at the very end of a node's life."""
 
-    def __init__(self, directories: Sequence[str]) -> None:
+    def __init__(self, disk: Disk, directories: Sequence[str]) -> None:
         """StorageProblem naming the directory that another process holds, or that cannot be written."""
-        self._descriptors: list[int] = []
+        self._locks: list[DirectoryLock] = []
         try:
             for directory in directories:
-                self._descriptors.append(_lock(directory))
+                self._locks.append(_lock(disk, directory))
         except BaseException:
             self.release()
             raise
 
     def release(self) -> None:
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        self._descriptors.clear()
+        for lock in self._locks:
+            lock.release()
+        self._locks.clear()
 
 
-def _lock(directory: str) -> int:
-    path = os.path.join(directory, LOCK_FILE)
+def _lock(disk: Disk, directory: str) -> DirectoryLock:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StorageProblem(
-            f"cannot lock log directory {directory} of log.dirs: {error.strerror}"
-        ) from error
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(descriptor)
+        return disk.lock(posixpath.join(directory, LOCK_FILE))
+    except BlockingIOError as error:
         raise StorageProblem(
             f"failed to acquire the lock on file {LOCK_FILE} in {directory} (log.dirs): "
             "another process is using this directory"
         ) from error
-    return descriptor
+    except OSError as error:
+        raise StorageProblem(
+            f"cannot lock log directory {directory} of log.dirs: {error.strerror}"
+        ) from error

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.channels import ChannelError, Channels, UnsupportedByPeer
+from kafkacompat.net.channels import ChannelError, UnsupportedByPeer
+from kafkacompat.ports import Channels
 from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
 from kafkacompat.wire.errors import ErrorCode
 

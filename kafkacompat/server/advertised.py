@@ -5,29 +5,40 @@ Knows the settings listeners and advertised.listeners; sockets and who is told i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kafkacompat.config import EndPoint, ServerConfig
-from kafkacompat.net.resolving import own_name
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports import Network
 
 
-async def broker_addresses(config: ServerConfig, ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
-    """The clients' listeners. `ports` are those really bound, by listener name."""
-    return await _told(config.advertised_broker_listeners(), ports)
+def broker_addresses(
+    config: ServerConfig, bound: Iterable[EndPoint], network: Network
+) -> Deferred[tuple[EndPoint, ...]]:
+    """The clients' listeners. `bound` are those of this node, with their ports."""
+    return _told(config.advertised_broker_listeners(), bound, network)
 
 
-async def controller_addresses(config: ServerConfig, ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
+def controller_addresses(
+    config: ServerConfig, bound: Iterable[EndPoint], network: Network
+) -> Deferred[tuple[EndPoint, ...]]:
     """The controller's, in the order of controller.listener.names: the quorum speaks at the first."""
     known = {each.listener_name: each for each in config.controller_listeners()}
     known.update((each.listener_name, each) for each in config.advertised_listeners())
-    return await _told([known[name] for name in config.controller_listener_names], ports)
+    return _told([known[name] for name in config.controller_listener_names], bound, network)
 
 
-async def _told(endpoints: Sequence[EndPoint], ports: Mapping[str, int]) -> tuple[EndPoint, ...]:
+def _told(
+    endpoints: Sequence[EndPoint], bound: Iterable[EndPoint], network: Network
+) -> Deferred[tuple[EndPoint, ...]]:
+    ports = {each.listener_name: each.port for each in bound}
+
     # An empty host is all interfaces; clients are told the machine's own full name, as by Kafka.
-    name = await own_name(endpoints)
-    return tuple(
-        replace(each, host=each.host or name, port=each.port or ports[each.listener_name])
-        for each in endpoints
-    )
+    def named(name: str) -> tuple[EndPoint, ...]:
+        return tuple(
+            replace(each, host=each.host or name, port=each.port or ports[each.listener_name])
+            for each in endpoints
+        )
+
+    return network.own_name(endpoints).then(named)

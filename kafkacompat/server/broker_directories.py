@@ -21,7 +21,8 @@ from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
 from kafkacompat.server.data_directories import NodeDirectories
-from kafkacompat.server.shared_server import NodeDoors, SharedServer
+from kafkacompat.server.doors import NodeDoors
+from kafkacompat.server.shared_server import SharedServer
 
 if TYPE_CHECKING:
     from kafkacompat.log.directory import LogDirectory
@@ -45,13 +46,10 @@ class BrokerDirectories:
         directories: NodeDirectories,
         settings: NodeSettings,
         shared: SharedServer,
-        fail: Callable[[BaseException], None],
     ) -> None:
-        """`fail` halts the node."""
         self._doors = doors
         self._settings = settings
         self._shared = shared
-        self._fail = fail
         self._metadata_directory = directories.identity.metadata_directory
         ids = directories.identity.directory_ids
         self.logs = LogManager(
@@ -132,9 +130,9 @@ class BrokerDirectories:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         if directory.path == self._metadata_directory:
-            self._fail(DirectoryFailed(f"the metadata log's directory {directory.path} has failed"))
+            self._doors.halt(DirectoryFailed(f"the metadata log's directory {directory.path} has failed"))
         elif not any(each.online for each in self.logs.directories):
             paths = ", ".join(each.path for each in self.logs.directories)
-            self._fail(DirectoryFailed(f"all log directories have failed: {paths}"))
+            self._doors.halt(DirectoryFailed(f"all log directories have failed: {paths}"))
         elif self._life is not None:
             self._life.directory_failed(directory.directory_id)

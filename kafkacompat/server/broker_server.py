@@ -7,12 +7,8 @@ metadata shared, and keeps the order of a broker's start and stop. Knows every p
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
-
-import trio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import Node, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
@@ -22,13 +18,11 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
-from kafkacompat.ids import NO_EPOCH, Uuid
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.ids import NO_EPOCH
 from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.net.runtime import wait_for
-from kafkacompat.net.server import Server
-from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.node.cleaning import BackgroundCleaning
@@ -49,7 +43,13 @@ from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.advertised import broker_addresses
 from kafkacompat.server.broker_directories import BrokerDirectories
 from kafkacompat.server.data_directories import NodeDirectories
-from kafkacompat.server.shared_server import NodeDoors, SharedServer
+from kafkacompat.server.doors import NodeDoors
+from kafkacompat.server.shared_server import SharedServer
+from kafkacompat.stepping import Stepping, Steps
+
+if TYPE_CHECKING:
+    from kafkacompat.log.loading import LoadTask
+    from kafkacompat.ports import SocketServer
 
 logger = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 NO_CONNECTION = -1
 NEVER_MS = 2**53
 """As long as it takes, in milliseconds that a float can still count."""
-WORKERS_END_S = 10
+WORKERS_END_MS = 10_000
 """How long workers that still touch the logs are waited for when the node stops."""
-LOADED_AT_ONCE = 16
+LOADED_AT_ONCE = 32
 """Logs of a clean stop that are opened one after another before anybody else has a turn: some 0.3 ms each."""
 
 
@@ -74,58 +74,53 @@ class BrokerServer:
         directories: NodeDirectories,
         settings: NodeSettings,
         shared: SharedServer,
-        incarnation: Uuid,
-        fail: Callable[[BaseException], None],
     ) -> None:
-        """`incarnation`: of this process; `fail` halts the node."""
-        self._incarnation = incarnation
-        self._fail = fail
         self._doors = doors
         self._directories = directories
         self._settings = settings
         self._shared = shared
         self._effective = settings.effective
-        self._server: Server | None = None
-        self._disks = BrokerDirectories(doors, directories, settings, shared, fail)
-        self._logs = self._disks.logs
+        self._disks = BrokerDirectories(doors, directories, settings, shared)
+        self.logs = self._disks.logs
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
+        self._loading: Deferred[Any] | None = None
+        """Of logs that are closed only when all are open."""
         self._is_loaded = False
         """All logs are open, and ours to close."""
         self.leaves_threads = False
         """Some work on the logs, and may do so until the process ends."""
         self._is_hurried = False
-        self._life: BrokerHeartbeats | None = None
+        self._server: SocketServer | None = None
+        self.heartbeats: BrokerHeartbeats | None = None
         self._periodic: PeriodicWork | None = None
         self._cleaning: BackgroundCleaning | None = None
+        self._build()
 
     async def start(self) -> None:
         """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
         doors, config, shared = self._doors, self._doors.config, self._shared
         await self._load_logs()
-        dispatcher = self._build()
-        self._server = server = Server(
-            dispatcher, NetworkSettings.from_config(config), doors.clock, doors.workers.replies
-        )
-        advertised = await self._bind(server)
-        life = self._life = self._make_life(self._incarnation, advertised)
-        epoch = await wait_for(life.start())
-        await wait_for(shared.machine.when_at(epoch))
+        self._server = server = doors.network.socket_server()
+        server.dispatcher = self._dispatcher
+        self.bound = await server.bind(config.broker_listeners())
+        heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
+        await shared.machine.when_at(await heartbeats.start())
         self._periodic = PeriodicWork(
-            config, self._settings, LogUpkeep(self._logs), doors.clock, doors.timers, doors.workers
+            config, self._settings, LogUpkeep(self.logs), doors.clock, doors.timers, doors.workers
         )
-        self._logs.on_stale = self._periodic.checkpoint_soon
+        self.logs.on_stale = self._periodic.checkpoint_soon
         self._groups.start()
         self._transactions.start()
         self._take_image(MetadataImage(), shared.machine.image)
         shared.machine.subscribe(self._take_image)
         bound_ms = self._session_timeout_ms
-        self._opening.begin(life.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
+        self._opening.begin(heartbeats.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
         self._opening.on_image(shared.machine.image)
-        await doors.nursery.start(server.run)
-        await wait_for(life.ready_to_unfence())
+        await server.serve()
+        await heartbeats.ready_to_unfence()
         self._periodic.start()
         self._cleaning = self._make_cleaning()
         if config.bool("log.cleaner.enable"):
@@ -133,18 +128,21 @@ class BrokerServer:
 
     def _make_cleaning(self) -> BackgroundCleaning:
         doors, settings = self._doors, self._settings
-        throttle = Throttle(lambda: settings.effective.double("log.cleaner.io.max.bytes.per.second"))
+        throttle = Throttle(
+            lambda: settings.effective.double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
+        )
         cleaner = LogCleaner(
-            self._logs,
+            self.logs,
             doors.disk,
             lambda: cleaner_limits(settings.effective),
             lambda: throttle,
             logger.warning,
-            own_process_bytes=OWN_PROCESS_BYTES,
+            monotonic_ms=doors.clock.monotonic_ms,
+            own_process_bytes=OWN_PROCESS_BYTES if doors.disk.is_shared else None,
         )
         return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)
 
-    def _build(self) -> ApiDispatcher:
+    def _build(self) -> None:
         doors, config, settings, shared = self._doors, self._doors.config, self._settings, self._shared
         clock, timers, random = doors.clock, doors.timers, doors.random
         self._alters = self._shared.controller_channel("alter-partition")
@@ -152,16 +150,16 @@ class BrokerServer:
         self._replication = Replication(
             config.node_id,
             config.inter_broker_listener_name,
-            doors.channels,
+            doors.network.channels,
             clock,
             timers,
             settings,
             broker_epoch=self._broker_epoch,
             alter=lambda request: self._alters.request(request, NEVER_MS),
         )
-        self._partitions = partitions = PartitionManager(
+        self.partitions = partitions = PartitionManager(
             config.node_id,
-            self._logs,
+            self.logs,
             clock,
             timers,
             doors.workers,
@@ -169,9 +167,9 @@ class BrokerServer:
             self._replication,
             BatchLimits.from_config(config),
         )
-        partitions.fail = self._fail
+        partitions.fail = doors.halt
         placement = self._disks.place(partitions, self._broker_epoch)
-        fetches = FetchEngine(
+        self.fetches = FetchEngine(
             partitions,
             clock,
             timers,
@@ -198,7 +196,7 @@ class BrokerServer:
         self._transactions = TransactionsSide(
             config.node_id,
             config.inter_broker_listener_name,
-            doors.channels,
+            doors.network.channels,
             partitions,
             self._groups,
             producer_ids,
@@ -227,11 +225,11 @@ class BrokerServer:
             clock=clock,
             random=random,
             partitions=partitions,
-            fetches=fetches,
+            fetches=self.fetches,
             controller=controller,
             groups=self._groups,
             producer_ids=producer_ids,
-            log_manager=self._logs,
+            log_manager=self.logs,
             directories=placement,
             image=MetadataImage(),
             auto_create=OnDemandTopics(
@@ -240,40 +238,40 @@ class BrokerServer:
             dynamic=settings,
             transactions=self._transactions.services,
         )
-        return ApiDispatcher(
+        self._dispatcher = ApiDispatcher(
             self._node,
             opening=self._opening,
-            stepping=RequestSteps(timers, doors.workers.batches, time.monotonic),
+            stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.int("request.max.elements"),
         )
 
     def _broker_epoch(self) -> int:
-        return NO_EPOCH if self._life is None else self._life.broker_epoch
+        return NO_EPOCH if self.heartbeats is None else self.heartbeats.broker_epoch
 
-    def _make_life(self, incarnation: Uuid, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
+    def _make_heartbeats(self, advertised: tuple[EndPoint, ...]) -> BrokerHeartbeats:
         doors, config = self._doors, self._doors.config
         identity = BrokerIdentity(
             node_id=config.node_id,
             cluster_id=self._directories.identity.cluster_id,
-            incarnation_id=incarnation,
+            incarnation_id=self._shared.incarnation,
             listeners=advertised,
             directory_ids=self._disks.online_ids(),
             rack=config.str("broker.rack"),
-            previous_broker_epoch=self._logs.previous_broker_epoch,
+            previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         machine = self._shared.machine
-        life = BrokerHeartbeats(
+        self.heartbeats = heartbeats = BrokerHeartbeats(
             identity,
             LifeSettings.from_config(config),
             self._shared.controller_channel("heartbeat"),
             doors.clock,
             doors.timers,
             lambda: machine.image.offset,
-            self._fail,
+            doors.halt,
         )
-        machine.subscribe(life.on_image)
-        self._disks.follow(life)
-        return life
+        machine.subscribe(heartbeats.on_image)
+        self._disks.follow(heartbeats)
+        return heartbeats
 
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """In the order in which the parts lean on each other; the settings have followed already."""
@@ -283,7 +281,7 @@ class BrokerServer:
             self._effective = self._settings.effective
             self._follow_settings(self._effective)
         self._notices.on_image(old, new, self._settings.refused)
-        self._partitions.on_image(old, new)
+        self.partitions.on_image(old, new)
         self._groups.on_image(old, new)
         self._transactions.on_image(old, new)
         self._opening.on_image(new)
@@ -292,17 +290,19 @@ class BrokerServer:
         """Give up leadership while clients are still told where it went, answer what is in flight; of a start that was called off
         what there is. False when the logs cannot be closed, because a thread that works on them does not end."""
         self._opening.open()
-        if self._life is not None:
-            stopped = self._life.shut_down()
+        if self._loading is not None:
+            await self._loading
+        if self.heartbeats is not None:
+            stopped = self.heartbeats.shut_down()
             if self._is_hurried:
-                self._life.give_up()
-            await wait_for(stopped)
+                self.heartbeats.give_up()
+            await stopped
         if self._server is None:
             return True
         if self._is_hurried or self._shared.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
             self._requests.close()
-        self._partitions.finish_changes()
+        self.partitions.finish_changes()
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
@@ -316,21 +316,32 @@ class BrokerServer:
     async def _workers_end(self) -> None:
         """Wait for what cleans, syncs and checkpoints by itself, but not for ever: a disk may answer nothing."""
         ends = [part.stop() for part in (self._cleaning, self._periodic) if part is not None]
-        with trio.move_on_after(WORKERS_END_S):
-            for end in ends:
-                await wait_for(end)
+        await self._in_time(gather(ends), WORKERS_END_MS)
         self.leaves_threads = not all(end.done for end in ends)
         if self.leaves_threads:
             logger.error(
                 "a thread still works on the logs after %d s; they are left as after a kill, and checked at the next start",
-                WORKERS_END_S,
+                WORKERS_END_MS // 1000,
             )
+
+    def _in_time(self, wanted: Deferred[Any], timeout_ms: int) -> Deferred[None]:
+        """There when that is, or when its time is over."""
+        either: Deferred[None] = Deferred()
+
+        def over() -> None:
+            if not either.done:
+                either.resolve(None)
+
+        timer = self._doors.timers.call_after(timeout_ms, over)
+        either.on_done(lambda _: timer.cancel())
+        wanted.on_done(lambda _: over())
+        return either
 
     def hurry(self) -> None:
         """It stops, or will: do not wait for the controller any longer."""
         self._is_hurried = True
-        if self._life is not None:
-            self._life.give_up()
+        if self.heartbeats is not None:
+            self.heartbeats.give_up()
         if self._server is not None:
             self._requests.close()
 
@@ -338,14 +349,13 @@ class BrokerServer:
         """After the metadata log has stopped: nothing changes roles any more."""
         if self._is_loaded and not self.leaves_threads:
             # One that was never registered has changed nothing since the last clean stop.
-            self._logs.shut_down(max(self._broker_epoch(), self._logs.previous_broker_epoch))
+            self.logs.shut_down(max(self._broker_epoch(), self.logs.previous_broker_epoch))
 
     def abandon(self) -> None:
         """A start that failed lets go of the listeners and of whoever waits for it, and closes the logs if it has them all."""
         self._opening.open()
         if self._server is not None:
-            for listener in self._server.listeners:
-                listener.close()
+            self._server.close_listeners()
         self.close_logs()
 
     async def _load_logs(self) -> None:
@@ -354,37 +364,36 @@ class BrokerServer:
         Called off, a clean load goes on to its end, for its marks are gone and whoever closes the logs must have them all; recovery
         ends as by a kill, and begins again with the next start.
         """
-        config, logs = self._doors.config, self._logs
+        logs, workers = self.logs, self._doors.workers
         tasks = logs.begin_load()
-        if all(task.clean for task in tasks):
-            with trio.CancelScope(shield=True):
-                for number, task in enumerate(tasks):
-                    if number % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
-                        await trio.lowlevel.checkpoint()
-                    task.run()
-        else:
-            threads = config.int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
-            limiter = trio.CapacityLimiter(threads)
-            self.leaves_threads = True
-            async with trio.open_nursery() as nursery:
-                for task in tasks:
-                    nursery.start_soon(_run_in_thread, task.run, limiter)
-            self.leaves_threads = False
-        logs.finish_load(tasks)
-        self._is_loaded = True
 
-    async def _bind(self, server: Server) -> tuple[EndPoint, ...]:
-        """Listen, and learn the ports that were left to the system; the advertised addresses."""
-        config = self._doors.config
-        listeners = await server.bind(config.broker_listeners())
-        self.bound = tuple(replace(each.endpoint, port=each.port) for each in listeners)
-        return await broker_addresses(config, {each.listener_name: each.port for each in self.bound})
+        if all(task.clean for task in tasks):
+            stepping = Stepping(self._doors.timers, workers.files, 1, 0)
+            self._loading = stepping.submit(_loaded_in_steps(tasks)).then(self._loaded)
+            await self._loading
+        else:
+            self.leaves_threads = True
+            await gather([workers.recovery.submit(task.run) for task in tasks])
+            self.leaves_threads = False
+            self._loaded(tasks)
+
+    def _loaded(self, tasks: Sequence[LoadTask]) -> None:
+        self.logs.finish_load(tasks)
+        self._is_loaded = True
 
     def _follow_settings(self, config: ServerConfig) -> None:
         """Connection bounds hold from now on; what else is dynamic is read where it is used."""
         assert self._server is not None
         self._disks.take_settings(config)
-        self._server.update_settings(NetworkSettings.from_config(config))
+        self._server.take_settings(config)
+
+
+def _loaded_in_steps(tasks: Sequence[LoadTask]) -> Steps[Sequence[LoadTask]]:
+    for number, task in enumerate(tasks):
+        if number % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
+            yield None
+        task.run()
+    return tasks
 
 
 def _still_fenced(bound_ms: int) -> None:
@@ -396,7 +405,3 @@ def _still_fenced(bound_ms: int) -> None:
 
 def _topic_not_made(name: str, code: int, message: str | None) -> None:
     logger.warning("topic %s was not made on demand: error %d, %s", name, code, message)
-
-
-async def _run_in_thread(function: Callable[[], Any], limiter: trio.CapacityLimiter) -> None:
-    await trio.to_thread.run_sync(function, limiter=limiter, abandon_on_cancel=True)

@@ -6,7 +6,6 @@ knows no partition, no group and no client.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerNode, RequestContext
@@ -19,16 +18,16 @@ from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.turns import Turns
-from kafkacompat.net.channels import ProbeResult
-from kafkacompat.net.server import Server
-from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
+from kafkacompat.ports import ProbeResult
 from kafkacompat.server.advertised import controller_addresses
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.server.shared_server import NodeDoors, SharedServer
+    from kafkacompat.ports import SocketServer
+    from kafkacompat.server.doors import NodeDoors
+    from kafkacompat.server.shared_server import SharedServer
 
 PROBE_TIMEOUT_MS = 1_000
 """How long a broker whose heartbeats' connection was closed may take to refuse or accept a new one."""
@@ -40,7 +39,7 @@ PROBED = {ProbeResult.CONNECTED: Probed.REACHED, ProbeResult.REFUSED: Probed.REF
 class ControllerServer:
     """`start`, then `stop`; both once."""
 
-    def __init__(self, doors: NodeDoors, shared: SharedServer, server: Server) -> None:
+    def __init__(self, doors: NodeDoors, shared: SharedServer, server: SocketServer) -> None:
         """`server` and the shared part's endpoints are of `listen`."""
         config, machine = doors.config, shared.machine
         self._doors = doors
@@ -48,10 +47,11 @@ class ControllerServer:
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
         turns = Turns(doors.timers)
+        self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
         liveness = Liveness(
             machine,
             shared.controller_settings,
-            BrokerSessions(config.int("broker.session.timeout.ms")),
+            self.sessions,
             doors.clock,
             doors.timers,
             reach,
@@ -86,7 +86,7 @@ class ControllerServer:
             node,
             CONTROLLER_APIS,
             liveness.connection_closed,
-            stepping=RequestSteps(doors.timers, doors.workers.batches, time.monotonic),
+            stepping=RequestSteps(doors.timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.int("request.max.elements"),
         )
         server.dispatcher = self._dispatcher
@@ -98,19 +98,17 @@ class ControllerServer:
         machine.subscribe(registration.on_image)
 
     @staticmethod
-    async def listen(doors: NodeDoors) -> tuple[Server, tuple[EndPoint, ...]]:
+    async def listen(doors: NodeDoors) -> tuple[SocketServer, tuple[EndPoint, ...]]:
         """The controller's server, and its listeners as others are told of them: with the ports that were left to the system.
 
         Raises OSError, ConfigError.
         """
-        config = doors.config
-        server = Server(NotYet(), NetworkSettings.from_config(config), doors.clock, doors.workers.replies)
-        bound = await server.bind(config.controller_listeners())
-        ports = {each.endpoint.listener_name: each.port for each in bound}
-        return server, await controller_addresses(config, ports)
+        server = doors.network.socket_server()
+        bound = await server.bind(doors.config.controller_listeners())
+        return server, await controller_addresses(doors.config, bound, doors.network)
 
     def _probe(self, host: str, port: int) -> Deferred[Probed]:
-        probed = self._doors.channels.probe(host, port, PROBE_TIMEOUT_MS)
+        probed = self._doors.network.channels.probe(host, port, PROBE_TIMEOUT_MS)
         return probed.then(lambda result: PROBED.get(result, Probed.SILENT))
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
@@ -119,7 +117,7 @@ class ControllerServer:
 
     async def start(self) -> None:
         """Serve the quorum, which this node has joined."""
-        await self._doors.nursery.start(self._server.run)
+        await self._server.serve()
 
     async def stop(self) -> None:
         """Once it leads no more: answer what is in flight."""
@@ -127,15 +125,4 @@ class ControllerServer:
 
     def abandon(self) -> None:
         """A start that failed lets go of the listeners."""
-        for listener in self._server.listeners:
-            listener.close()
-
-
-class NotYet:
-    """The dispatcher of a server that is bound and does not run."""
-
-    def dispatch(self, connection: object, frame: memoryview) -> None:
-        raise RuntimeError("the server is not built")
-
-    def connection_closed(self, connection: object) -> None:
-        """No connection was made."""
+        self._server.close_listeners()

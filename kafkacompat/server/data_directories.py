@@ -9,10 +9,11 @@ import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kafkacompat.config import EndPoint, ServerConfig, parse_voters
 from kafkacompat.ids import uuid_to_text
-from kafkacompat.ports import Clock, Disk, Random, Timers, Workers
+from kafkacompat.ports import Disk, Random
 from kafkacompat.raft.contracts import QuorumTransport
 from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
@@ -35,6 +36,9 @@ from kafkacompat.raft.storage import (
     load_directories,
 )
 from kafkacompat.raft.voters import Voter
+
+if TYPE_CHECKING:
+    from kafkacompat.server.doors import NodeDoors
 
 
 @dataclass(slots=True)
@@ -107,7 +111,7 @@ def open_directories(
     for path in every:
         if not disk.exists(path):
             raise StorageProblem(f"log directory {path} of log.dirs does not exist; format it first")
-    locks = DirectoryLocks(every)
+    locks = DirectoryLocks(disk, every)
     try:
         if format_if_empty and not is_formatted(disk, log_dirs, metadata_dir):
             format_node(
@@ -175,29 +179,25 @@ class QuorumStore:
 
 
 def open_quorum_store(
-    config: ServerConfig,
     directories: NodeDirectories,
-    disk: Disk,
-    workers: Workers,
-    snapshot_workers: Workers,
-    clock: Clock,
-    timers: Timers,
-    random: Random,
+    doors: NodeDoors,
     transport: QuorumTransport,
     *,
     endpoints: Sequence[EndPoint],
-    fail: Callable[[BaseException], None],
     note: Callable[[str], None],
 ) -> QuorumStore:
     """Open `__cluster_metadata-0`. Every batch is checked at each start, as in Kafka: a quorum rests on it.
 
     `endpoints` are this node's controller listeners as others are told of them, the default one first; none without that role.
     """
-    identity = directories.identity
-    log_config = metadata_log_config(
-        config.int("metadata.log.segment.bytes"), config.int("metadata.log.segment.ms")
+    config, disk, identity = doors.config, doors.disk, directories.identity
+    # Kafka's tests have smaller segments by this one, and it has no default.
+    internal = config.resolved("internal.metadata.log.segment.bytes")
+    segment_bytes = internal if isinstance(internal, int) else config.int("metadata.log.segment.bytes")
+    log_config = metadata_log_config(segment_bytes, config.int("metadata.log.segment.ms"))
+    log = open_metadata_log(
+        disk, identity.metadata_directory, log_config, doors.clock, clean=False, note=note
     )
-    log = open_metadata_log(disk, identity.metadata_directory, log_config, clock, clean=False, note=note)
     own = tuple((each.listener_name, each.host, each.port) for each in endpoints)
     driver = QuorumDriver(
         member=quorum_member(config, identity.metadata_directory_id, identity.cluster_id, own),
@@ -206,14 +206,14 @@ def open_quorum_store(
         directory=posixpath.join(identity.metadata_directory, METADATA_PARTITION),
         log=log,
         disk=disk,
-        workers=workers,
-        snapshot_workers=snapshot_workers,
-        clock=clock,
-        timers=timers,
-        random=random,
+        workers=doors.workers.quorum_sync,
+        snapshot_workers=doors.workers.snapshots,
+        clock=doors.clock,
+        timers=doors.timers,
+        random=doors.random,
         static_voters=static_voters(config),
         transport=transport,
-        fail=fail,
+        fail=doors.halt,
         note=note,
     )
     return QuorumStore(log, driver)

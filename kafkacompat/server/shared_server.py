@@ -7,48 +7,28 @@ and the network, and joins them; it knows no partition, no group and no client.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from kafkacompat.api.context import NO_CONNECTION, NotController, RequestContext
-from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.config import EndPoint
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
-from kafkacompat.net.channels import Channels
-from kafkacompat.net.runtime import wait_for
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.raft.transport import ChannelTransport
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
 
 if TYPE_CHECKING:
     from kafkacompat.node.settings import NodeSettings
-    from kafkacompat.ports import Clock, Disk, Random, Timers, WorkerPools
     from kafkacompat.server.controller_server import ControllerServer
+    from kafkacompat.server.doors import NodeDoors
 
 logger = logging.getLogger(__name__)
 
 RESIGN_TIMEOUT_MS = 1_000
 """How long a leader that stops waits for the other voters to hear of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDoors:
-    """A node's settings and its doors out: what every part of it is built with."""
-
-    config: ServerConfig
-    clock: Clock
-    random: Random
-    disk: Disk
-    timers: Timers
-    workers: WorkerPools
-    channels: Channels
-    nursery: trio.Nursery
 
 
 class SharedServer:
@@ -60,7 +40,6 @@ class SharedServer:
         directories: NodeDirectories,
         settings: NodeSettings,
         incarnation: Uuid,
-        fail: Callable[[BaseException], None],
         endpoints: tuple[EndPoint, ...],
     ) -> None:
         """`settings` follow the image before anybody else; `incarnation` is this process's; `endpoints` are the controller's as
@@ -85,17 +64,10 @@ class SharedServer:
         )
         self.machine.subscribe(settings.on_image)
         self.store: QuorumStore = open_quorum_store(
-            config,
             directories,
-            doors.disk,
-            doors.workers.quorum_sync,
-            doors.workers.snapshots,
-            doors.clock,
-            doors.timers,
-            doors.random,
-            ChannelTransport(doors.channels, logger.error),
+            doors,
+            ChannelTransport(doors.network.channels, logger.error),
             endpoints=endpoints,
-            fail=fail,
             note=logger.warning,
         )
         self.driver = self.store.driver
@@ -119,7 +91,7 @@ class SharedServer:
         channel = ControllerChannel(
             doors.config.node_id,
             purpose,
-            doors.channels,
+            doors.network.channels,
             doors.clock,
             doors.timers,
             self.active_address,
@@ -148,9 +120,9 @@ class SharedServer:
         )
         return self.carry_out(context, message)
 
-    async def give_up_leadership(self) -> None:
-        """The other voters hear of it, or have had their time."""
-        await wait_for(self.driver.shut_down(RESIGN_TIMEOUT_MS))
+    def give_up_leadership(self) -> Deferred[None]:
+        """There once the other voters have heard of it, or had their time."""
+        return self.driver.shut_down(RESIGN_TIMEOUT_MS)
 
     def stop(self) -> None:
         """Leave the quorum, and the files as at a clean stop. Blocks."""

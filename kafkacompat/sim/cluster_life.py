@@ -23,7 +23,7 @@ from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.net.channels import ConnectionLost, ProbeResult
+from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.net.dispatcher import CloseConnection
 from kafkacompat.node.assignments import DirectoryAssignments
 from kafkacompat.node.controller_channel import ControllerChannel
@@ -39,7 +39,7 @@ from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
-from kafkacompat.ports import WorkerPools
+from kafkacompat.ports import ProbeResult, WorkerPools
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
 from kafkacompat.raft.quorum_driver import QuorumDriver

@@ -14,7 +14,7 @@ from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
 from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.net.channels import ProbeResult
+from kafkacompat.ports import ProbeResult
 from kafkacompat.sim.administrator import Administrator
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import Client, Consumer, Key, Producer

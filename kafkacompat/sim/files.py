@@ -72,10 +72,24 @@ class SimulatedFile:
         """Nothing is held."""
 
 
+class Lock:
+    """Of a living process's; the end of the process releases it too."""
+
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
 class FileDisk:
     """Directories are prefixes that were made."""
 
+    is_shared = False
+
     def __init__(self) -> None:
+        self._locks: set[str] = set()
         self._files: dict[str, Content] = {}
         self._directories: set[str] = set()
         self.now_ms = 0
@@ -89,6 +103,17 @@ class FileDisk:
             lost += max(0, len(content.data) - len(kept))
             self._files[path] = Content(bytearray(kept), kept)
         return lost
+
+    def lock(self, path: str) -> Lock:
+        if path in self._locks:
+            raise BlockingIOError(errno.EAGAIN, "another process has the lock", path)
+        self.open(path, create=True)
+        self._locks.add(path)
+        return Lock(self._locks, path)
+
+    def process_ended(self) -> None:
+        """Whatever it held is free. A lock that it left is not taken away from the next process."""
+        self._locks = set()
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
         content = self._files.get(path)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.transactions_side import VERIFICATION_PURPOSE
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.channels import ConnectionLost, ProbeResult, RequestTimedOut
+from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
+from kafkacompat.ports import ProbeResult
 from kafkacompat.sim.hosts import Host, Timer
 from kafkacompat.wire.codec import decode, encode
 

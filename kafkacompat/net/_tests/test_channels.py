@@ -19,11 +19,11 @@ from kafkacompat.net.channels import (
     Channels,
     ChannelSettings,
     ConnectionLost,
-    ProbeResult,
     RequestTimedOut,
     UnsupportedByPeer,
 )
 from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
+from kafkacompat.ports import ProbeResult
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse

@@ -24,9 +24,10 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.dialing import ProbeResult, probe
+from kafkacompat.net.dialing import probe
 from kafkacompat.net.listener import bind
 from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.ports import ProbeResult
 
 SLOW = "slow.example.org"
 

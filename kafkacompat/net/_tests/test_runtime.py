@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 
+import pytest
 import trio
 import trio.testing
 from hypothesis import given
@@ -17,7 +18,9 @@ from kafkacompat.net.runtime import (
     SystemRandom,
     TrioClock,
     TrioTimers,
+    carry_out,
     freeze_long_lived,
+    later,
     raise_descriptor_limit,
     wait_for,
 )
@@ -137,3 +140,61 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_coroutine_that_waits_for_deferred_values_is_carried_out() -> None:
+    first: Deferred[int] = Deferred()
+    second: Deferred[int] = Deferred()
+
+    async def steps() -> int:
+        try:
+            await second
+        except KeyError:
+            return await first + await Deferred.of(1)
+        return 0
+
+    values: list[int] = []
+
+    async def run() -> None:
+        values.append(await carry_out(steps()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        second.fail(KeyError())
+        await trio.testing.wait_all_tasks_blocked()
+        assert values == []
+        first.resolve(41)
+    assert values == [42]
+
+
+async def test_a_coroutine_that_is_called_off_ends_where_it_waits() -> None:
+    never: Deferred[None] = Deferred()
+    ended: list[str] = []
+
+    async def steps() -> None:
+        try:
+            await never
+        finally:
+            ended.append("in order")
+
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(carry_out, steps())
+            await trio.testing.wait_all_tasks_blocked()
+            scope.cancel()
+    assert ended == ["in order"]
+    never.resolve(None)
+
+
+async def test_what_a_coroutine_of_the_loop_gives_comes_later(nursery: trio.Nursery) -> None:
+    async def gives() -> int:
+        await trio.lowlevel.checkpoint()
+        return 7
+
+    async def fails() -> int:
+        raise OSError("no such thing")
+
+    assert await wait_for(later(nursery, gives)) == 7
+    with pytest.raises(OSError, match="no such thing"):
+        await wait_for(later(nursery, fails))

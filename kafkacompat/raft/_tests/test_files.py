@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.config import parse_properties
 from kafkacompat.ids import uuid_from_text, uuid_to_text
+from kafkacompat.log.disk import RealDisk
 from kafkacompat.raft import snapshot
 from kafkacompat.raft._tests.support import CountingRandom, MemoryDisk
 from kafkacompat.raft.election_state import (
@@ -253,9 +254,9 @@ def test_a_locked_directory_is_refused_by_name(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         with pytest.raises(StorageProblem, match=str(held)):
-            DirectoryLocks([str(free), str(held)])
+            DirectoryLocks(RealDisk(), [str(free), str(held)])
         other.communicate()
-    locks = DirectoryLocks([str(free), str(held)])
+    locks = DirectoryLocks(RealDisk(), [str(free), str(held)])
     assert os.path.exists(held / ".lock")
     locks.release()
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import socket
+from collections.abc import Iterable
+from typing import Any
 
-import pytest
-
-from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.config import EndPoint, ServerConfig, defaults_without_file
+from kafkacompat.deferred import Deferred
 from kafkacompat.server.advertised import broker_addresses, controller_addresses
 
-PORTS = {"PLAINTEXT": 4711, "CONTROLLER": 4712}
+BOUND = (
+    EndPoint("PLAINTEXT", "", 4711, "PLAINTEXT"),
+    EndPoint("CONTROLLER", "", 4712, "PLAINTEXT"),
+)
+
+
+class OwnNetwork:
+    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
+        return Deferred.of("" if all(each.host for each in endpoints) else "node.example.org")
+
+
+NETWORK: Any = OwnNetwork()
 
 
 def configured(**changes: str) -> ServerConfig:
@@ -17,40 +28,35 @@ def configured(**changes: str) -> ServerConfig:
     return ServerConfig.from_properties(defaults_without_file(), settings)
 
 
-async def told(**changes: str) -> list[tuple[str, str, int]]:
-    addresses = await broker_addresses(configured(**changes), PORTS)
+def told(**changes: str) -> list[tuple[str, str, int]]:
+    addresses = broker_addresses(configured(**changes), BOUND, NETWORK).result()
     return [(each.listener_name, each.host, each.port) for each in addresses]
 
 
-@pytest.fixture(autouse=True)
-def _named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(socket, "getfqdn", lambda: "node.example.org")
-
-
-async def test_an_empty_host_is_told_as_the_machines_name() -> None:
+def test_an_empty_host_is_told_as_the_machines_name() -> None:
     listeners = "PLAINTEXT://:0,CONTROLLER://127.0.0.1:0"
-    assert await told(listeners=listeners) == [("PLAINTEXT", "node.example.org", 4711)]
+    assert told(listeners=listeners) == [("PLAINTEXT", "node.example.org", 4711)]
     advertised = "PLAINTEXT://:9999"
-    assert await told(listeners=listeners, advertised_listeners=advertised) == [
+    assert told(listeners=listeners, advertised_listeners=advertised) == [
         ("PLAINTEXT", "node.example.org", 9999)
     ]
 
 
-async def test_what_is_set_is_told_as_it_stands() -> None:
+def test_what_is_set_is_told_as_it_stands() -> None:
     listeners = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"
-    assert await told(listeners=listeners) == [("PLAINTEXT", "127.0.0.1", 9092)]
-    assert await told(listeners=listeners, advertised_listeners="PLAINTEXT://h:1") == [("PLAINTEXT", "h", 1)]
+    assert told(listeners=listeners) == [("PLAINTEXT", "127.0.0.1", 9092)]
+    assert told(listeners=listeners, advertised_listeners="PLAINTEXT://h:1") == [("PLAINTEXT", "h", 1)]
 
 
-async def test_controllers_are_told_as_advertised() -> None:
+def test_controllers_are_told_as_advertised() -> None:
     listeners = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://:9093"
-    (controller,) = await controller_addresses(configured(listeners=listeners), PORTS)
+    (controller,) = controller_addresses(configured(listeners=listeners), BOUND, NETWORK).result()
     assert (controller.host, controller.port) == ("node.example.org", 9093)
     advertised = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://c:7"
-    (controller,) = await controller_addresses(
-        configured(listeners=listeners, advertised_listeners=advertised), PORTS
-    )
+    (controller,) = controller_addresses(
+        configured(listeners=listeners, advertised_listeners=advertised), BOUND, NETWORK
+    ).result()
     assert (controller.host, controller.port) == ("c", 7)
     anywhere = "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:0"
-    (controller,) = await controller_addresses(configured(listeners=anywhere), PORTS)
+    (controller,) = controller_addresses(configured(listeners=anywhere), BOUND, NETWORK).result()
     assert controller.port == 4712

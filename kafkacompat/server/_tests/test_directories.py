@@ -63,10 +63,14 @@ class World:
         self.life = Life()
         image = MetadataImage(brokers={each: broker_image(each) for each in range(1, brokers + 1)})
         doors: Any = SimpleNamespace(
-            config=config, disk=RealDisk(), clock=SystemClock(), random=SystemRandom()
+            config=config,
+            disk=RealDisk(),
+            clock=SystemClock(),
+            random=SystemRandom(),
+            halt=self.halted.append,
         )
         shared: Any = SimpleNamespace(machine=SimpleNamespace(image=image))
-        self.disks = BrokerDirectories(doors, self.found, NodeSettings(config, 1), shared, self.halted.append)
+        self.disks = BrokerDirectories(doors, self.found, NodeSettings(config, 1), shared)
         self.disks.logs.load_all()
         self.disks.follow(cast(Any, self.life))
         self.ids = [each.directory_id for each in self.disks.logs.directories]

@@ -38,7 +38,7 @@ if moment == "before all else":
     import kafkacompat.cli.start as start
     start.configure_logging = sending_first(start.configure_logging)
 elif moment == "at the very end":
-    import kafkacompat.server.raft_server as broker
+    import kafkacompat.server.process as broker
     run = broker.trio.run
     def running(*arguments):
         result = run(*arguments)
@@ -76,7 +76,7 @@ BEFORE_LOADING = [
 STARTING = [
     "kafkacompat.log.manager.LogManager.begin_load",
     "kafkacompat.log.manager.LogManager.finish_load",
-    "kafkacompat.server.broker_server.Server",
+    "kafkacompat.server.broker_server.broker_addresses",
     "kafkacompat.node.heartbeats.BrokerHeartbeats.start",
     "kafkacompat.coordinator.service.GroupCoordinator.start",
     "kafkacompat.node.heartbeats.BrokerHeartbeats.ready_to_unfence",

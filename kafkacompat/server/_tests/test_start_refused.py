@@ -11,7 +11,7 @@ from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemRandom
 from kafkacompat.server.data_directories import format_node
-from kafkacompat.server.raft_server import StartRefused, serve_until_stopped
+from kafkacompat.server.process import StartRefused, serve_until_stopped
 from kafkacompat.server.signals import StopSignals
 
 
