@@ -150,7 +150,8 @@ HANDLER = Handler(
         "resources",
         "results",
         5,
-        lambda one: (one.resource_type, one.resource_name),
+        # One that is asked for other settings is another one.
+        lambda one: (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())),
         at_once=_names_unknown_types,
     ),
 )

@@ -328,6 +328,16 @@ def test_configs_are_described_in_steps_and_each_resource_once() -> None:
     assert len(api.call(DescribeConfigsRequest(resources=brokers), 4).results) == 1
 
 
+def test_a_resource_named_twice_for_other_settings_is_described_for_each() -> None:
+    api = stepping_api(topic_image("t"))
+    keys = ["retention.ms"], ["segment.bytes"], ["retention.ms"]
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=each) for each in keys
+    ]
+    response = api.call(DescribeConfigsRequest(resources=resources), 4)
+    assert [[entry.name for entry in result.configs] for result in response.results] == [*keys[:2]]
+
+
 def test_an_error_in_a_later_step_is_answered_for_all() -> None:
     api = stepping_api(*[topic_image(f"t{index}") for index in range(40)])
     resources = [DescribeConfigsResource(resource_type=2, resource_name=f"t{index}") for index in range(40)]
