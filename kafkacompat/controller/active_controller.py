@@ -259,7 +259,7 @@ class ActiveController:
         def is_live(broker: BrokerImage) -> bool:
             # A broker that registers with the controller in its own process has died before: there is no session to wait for.
             in_own_process = context.connection_id == NO_CONNECTION
-            return not in_own_process and liveness.is_live(broker, endpoints)
+            return not in_own_process and liveness.is_live(broker, endpoints, context.client_host)
 
         def register() -> Steps[Result[MetadataRecord, Any]]:
             result = yield from broker_registration.in_steps(
@@ -270,7 +270,7 @@ class ActiveController:
                 self._driver.next_offset,
                 is_live,
             )
-            liveness.heard(request.broker_id, context.connection_id)
+            liveness.heard(request.broker_id, context.connection_id, context.client_host)
             return result
 
         return self._answer_broker(request, register)
@@ -288,7 +288,7 @@ class ActiveController:
                 self._driver.next_offset,
                 liveness.now_ms(),
             )
-            liveness.heard(request.broker_id, context.connection_id)
+            liveness.heard(request.broker_id, context.connection_id, context.client_host)
             return result
 
         return self._answer_broker(request, beat)

@@ -80,6 +80,8 @@ class Liveness:
         """What is looked at in intervals, with its next timer."""
         self._heard_on: dict[int, int] = {}
         """Connection -> broker whose heartbeats it carried last; bounded by the listener's connections."""
+        self._hosts: dict[int, str] = {}
+        """Where each broker called from last, since this controller is active; bounded by the brokers' ids that were registered."""
 
     def now_ms(self) -> int:
         return self._clock.monotonic_ms()
@@ -105,24 +107,28 @@ class Liveness:
             self._expiry.cancel()
             self._expiry = None
         self._heard_on.clear()
+        self._hosts.clear()
 
     def image(self, but: int | None = None) -> MetadataImage:
         """What commands decide by: everything accepted, with the brokers fenced that are known to be gone, except `but`."""
         return self.sessions.seen(self._machine.core.image, but)
 
-    def is_live(self, broker: BrokerImage, endpoints: set[tuple[str, int]]) -> bool:
+    def is_live(self, broker: BrokerImage, endpoints: set[tuple[str, int]], host: str) -> bool:
         """Whether a registered broker may still run when another process registers under its id, serving at `endpoints`.
 
         An address is one process's: who listens where the registered one did has taken its place, unless that one is still heard.
+        But what is advertised may be wrong, or be a balancer's: who calls from another host than the registered one did is another.
         """
         if not self.sessions.is_live(broker.id, broker.epoch, self.now_ms()):
             return False
         former = {(each.host, each.port) for each in broker.endpoints.values()}
-        return broker.id in self._heard_on.values() or former != endpoints
+        is_elsewhere = self._hosts.get(broker.id, host) != host
+        return broker.id in self._heard_on.values() or former != endpoints or is_elsewhere
 
-    def heard(self, broker_id: int, connection_id: int) -> None:
-        """A heartbeat or registration of this broker came by this connection."""
+    def heard(self, broker_id: int, connection_id: int, host: str) -> None:
+        """A heartbeat or registration of this broker came by this connection, from that host."""
         self._heard_on[connection_id] = broker_id
+        self._hosts[broker_id] = host
         self.schedule()
 
     def connection_closed(self, connection_id: int) -> None:

@@ -49,8 +49,10 @@ class NoTransport:
         return Deferred()
 
 
-def context(api_version: int = 0, connection_id: int = HEARD_ON) -> RequestContext:
-    return RequestContext(0, api_version, 1, "test", connection_id, "CONTROLLER", "127.0.0.1")
+def context(
+    api_version: int = 0, connection_id: int = HEARD_ON, client_host: str = "127.0.0.1"
+) -> RequestContext:
+    return RequestContext(0, api_version, 1, "test", connection_id, "CONTROLLER", client_host)
 
 
 class Harness:

@@ -568,6 +568,19 @@ def test_a_process_that_took_a_dead_ones_address_need_not_wait_for_its_session()
     assert harness.call(harness.controller.broker_registration, same).error_code == 0
 
 
+def test_two_hosts_that_advertise_one_address_are_not_one_process() -> None:
+    """By a copied configuration, or behind a balancer: the first may only have lost its connection."""
+    harness = Harness().start()
+    harness.serve()
+    harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON)
+    other = context(connection_id=HEARD_ON + 1, client_host="192.0.2.7")
+    refused = harness.controller.broker_registration(registration(-1, 10, 2, [b"\x77" * 16]), other)
+    harness.world.run(0)
+    assert refused.result().error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert harness.image.brokers[2].incarnation_id == (9).to_bytes(16, "big")
+
+
 def test_nobody_is_answered_by_a_controller_that_is_not_active() -> None:
     harness = Harness().start()
     epoch = harness.serve()
