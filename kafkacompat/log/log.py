@@ -334,6 +334,8 @@ class PartitionLog(ReadableLog):
             self._snapshots.load_latest(self._state, self.log_start_offset, offset)
             replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
         self._state.on_high_watermark(self.high_watermark)
+        # Last: the log is whole without it. A start drops epochs that begin at its end, and finds later ones in the batches.
+        self._write_epochs()
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """As `truncate_to`, of everything: while that takes another step the log ends where this one has come to."""
@@ -348,13 +350,14 @@ class PartitionLog(ReadableLog):
             self._snapshots.remove_all()
         self._state.clear(offset)
         self.high_watermark = offset
+        self._write_epochs()
 
     def _after_truncation(self) -> None:
         self.truncated = True
         self._truncations += 1
         self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
         self._epochs.truncate_from_end(self.log_end_offset)
-        self._write_epochs()
+        self._latest_epoch = self._epochs.latest_epoch()
         self.high_watermark = max(min(self.high_watermark, self.log_end_offset), self.log_start_offset)
         self.recovery_point = min(self.recovery_point, self.log_end_offset)
 

@@ -7,7 +7,8 @@ rebuilt from it after a crash; every MiB, and with a new segment, all of them an
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.recovery import open_directory
+from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
+from kafkacompat.raft.room import NO_ROOM
 from kafkacompat.raft.storage import METADATA_PARTITION
 from kafkacompat.records.batch import parse_header
 from kafkacompat.records.validated import ValidatedBatch
@@ -39,6 +42,17 @@ def metadata_log_config(segment_bytes: int, segment_ms: int) -> LogConfig:
         max_message_bytes=MAX_BATCH_BYTES,
         file_delete_delay_ms=0,
     )
+
+
+@contextmanager
+def _as_far_as_there_is_room() -> Iterator[None]:
+    """Of what makes the log shorter: the segments that stay go with the next snapshot, and the file of epochs, which no start
+    needs, for it checks every batch, is written with the next batch."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM or isinstance(error, (SyncFailed, HalfDone)):
+            raise
 
 
 class PartitionMetadataLog:
@@ -73,11 +87,13 @@ class PartitionMetadataLog:
 
     def truncate_to(self, offset: int) -> None:
         self._named = -1
-        self.log.truncate_to(offset, self._clock.now_ms())
+        with _as_far_as_there_is_room():
+            self.log.truncate_to(offset, self._clock.now_ms())
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self._named = -1
-        self.log.truncate_fully_and_start_at(offset, self._clock.now_ms())
+        with _as_far_as_there_is_room():
+            self.log.truncate_fully_and_start_at(offset, self._clock.now_ms())
 
     def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
         self.log.append_as_leader(ValidatedBatch(batch, parse_header(batch)), epoch, now_ms)
@@ -117,11 +133,12 @@ class PartitionMetadataLog:
     def drop_below(self, offset: int) -> None:
         log, now_ms = self.log, self._clock.now_ms()
         log.increment_log_start_offset(offset)
-        if offset == log.log_end_offset:
-            # An active segment is never dropped; a fresh one lets the old bytes go.
-            log.roll(offset, now_ms)
-        while log.enforce_retention(now_ms):
-            pass
+        with _as_far_as_there_is_room():
+            if offset == log.log_end_offset:
+                # An active segment is never dropped; a fresh one lets the old bytes go.
+                log.roll(offset, now_ms)
+            while log.enforce_retention(now_ms):
+                pass
 
     def close(self) -> None:
         """Blocks on the disk: flushes all and lets go."""

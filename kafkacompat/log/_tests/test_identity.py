@@ -453,6 +453,28 @@ def test_a_flush_makes_a_new_log_durable_as_well() -> None:
     assert numbers(manager_on(disk.lose_power()).logs[NAME]) == list(range(10))
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_that_a_stop_left_behind_new_is_not_taken_for_durable(clean: bool) -> None:
+    """The process went before anything was synced; what is promised in the next life rests on it all the same."""
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    manager.get_or_create(NAME, OLD, CONFIG)
+    if clean:
+        manager.shut_down(7)
+    again = manager_on(disk.copy())
+    log = again.logs[NAME]
+    if not log.is_anchored:
+        flush = log.begin_anchoring()
+        assert anchor([flush]) == [None]
+        log.finish_flush(flush)
+    fill(log, 0, 10)
+    log.flush()
+    assert log.high_watermark == 10
+    after = manager_on(log._disk.lose_power())  # type: ignore[attr-defined]
+    assert numbers(after.logs[NAME]) == list(range(10))
+    assert after.logs[NAME].topic_id == OLD
+
+
 def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> None:
     disk = MemoryDisk()
     manager = manager_on(disk, A, B)

@@ -85,6 +85,8 @@ class MemoryDisk:
         self.files[path] = data
         self.writes.append(path)
 
+    def sync_directory(self, path: str) -> None: ...
+
     def list_directory(self, path: str) -> list[str]:
         return sorted(posixpath.basename(name) for name in self.files if posixpath.dirname(name) == path)
 

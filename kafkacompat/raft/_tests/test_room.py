@@ -128,3 +128,58 @@ def test_a_leader_that_waits_in_the_middle_of_a_step_takes_no_proposals() -> Non
     cluster.settle()
     assert outcome == ["committed"]
     assert [node.machine.values for node in cluster.nodes.values()] == [[b"b"]] * 3
+
+
+@pytest.mark.parametrize("refused", [".log", "leader-epoch-checkpoint", PARTITION])
+def test_a_node_without_room_drops_an_epoch_that_its_next_leader_does_not_have(refused: str) -> None:
+    cluster = started()
+    first = cluster.settle()
+    cluster.isolate(first.id)
+    led: list[Node] = []
+    while not led:
+        cluster.run(1)
+        led = [node for node in others(cluster, first) if node.up.is_leader]
+    old = led[0]
+    end = old.up.next_offset
+    cluster.cut.clear()
+    cluster.isolate(old.id)
+    assert all(node.log.log_end_offset < end for node in others(cluster, old))
+    old.disk.failing = refused
+    cluster.run_until(lambda: any(node.up.is_leader for node in others(cluster, old) if node is not first))
+    new = next(node for node in others(cluster, old) if node.up.is_leader)
+    outcome = new.propose(b"kept")
+    cluster.run_until(lambda: outcome == ["committed"])
+    cluster.cut.clear()
+    cluster.run(20_000)
+    old.disk.failing = None
+    cluster.run(3 * LOOK_AGAIN_MS)
+    cluster.settle()
+    assert [node.machine.values for node in cluster.nodes.values()] == [[b"kept"]] * 3
+    old.kill()
+    old.start()
+    cluster.settle()
+    assert old.machine.values == [b"kept"]
+
+
+@pytest.mark.parametrize("refused", [".log", "leader-epoch-checkpoint", ".deleted"])
+def test_what_a_snapshot_makes_superfluous_may_stay_until_there_is_room(refused: str) -> None:
+    cluster = started(voters=(1,), segment_bytes=400)
+    node = cluster.leader()
+    for number in range(20):
+        node.propose(b"%d" % number * 30)
+    cluster.run(50)
+    node.begin_snapshot()
+    node.disk.failing = refused
+    cluster.run(50)
+    assert node.up.is_leader
+    node.disk.failing = None
+    outcome = node.propose(b"more")
+    cluster.run(50)
+    assert outcome == ["committed"]
+    node.write_snapshot()
+    values = node.machine.values
+    assert len([name for name in node.disk.list_directory(PARTITION) if name.endswith(".log")]) == 1
+    node.kill()
+    node.start()
+    cluster.run(50)
+    assert node.machine.values == values
