@@ -7,6 +7,7 @@ in the same bytes again. KIP-516 (topic ids), KIP-430.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.endpoints import controller_for, named_brokers
@@ -16,7 +17,7 @@ from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
 from kafkacompat.stepping import all_steps
-from kafkacompat.wire.codec import encoded_element
+from kafkacompat.wire.codec import element_encoded_in_steps, encoded_element
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.metadata_response import (
     MetadataResponse,
@@ -60,13 +61,20 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
             return error_response(request, ErrorCode.INVALID_REQUEST, version)  # C5
         ids = list(dict.fromkeys(one.topic_id for one in asked if one.topic_id != ZERO_UUID))
         if ids:
-            topics = yield from _by_id(node, image, ids, variant)
+            topics = yield from _described(node, image, _by_id(image, ids), variant)
         else:
             names = list(dict.fromkeys(one.name for one in asked))
             if None in names:
                 return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # C6
-            known_names = [name for name in names if name is not None]
-            topics = yield from _by_name(node, image, known_names, request, variant)
+            missing: list[str] = []
+            named = _by_name(image, [name for name in names if name is not None], missing)
+            topics = yield from _described(node, image, named, variant)
+            if (
+                missing
+                and request.allow_auto_topic_creation
+                and node.dynamic.bool("auto.create.topics.enable")
+            ):
+                node.auto_create.request(missing)
     brokers = named_brokers(node, context.listener_name)
     return MetadataResponse(
         brokers=[
@@ -87,91 +95,84 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
     )
 
 
-def _by_id(
-    node: Node, image: MetadataImage, ids: list[Uuid], variant: Variant
-) -> Steps[list[MetadataResponseTopic]]:
-    topics = []
-    done = 0
+def _by_id(image: MetadataImage, ids: list[Uuid]) -> Iterator[TopicImage | MetadataResponseTopic]:
     for topic_id in ids:
-        if done >= DESCRIBED_A_STEP:
-            done = 0
-            yield None
-        topic = image.topics_by_id.get(topic_id)
-        if topic is None:
-            error = ErrorCode.UNKNOWN_TOPIC_ID
-            topics.append(MetadataResponseTopic(error_code=error, name=None, topic_id=topic_id))
-            done += 1
-        else:
-            topics.append(_describe(node, image, topic, variant))
-            done += 1 + len(topic.partitions)
-    return topics
+        yield image.topics_by_id.get(topic_id) or MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
 
 
 def _by_name(
-    node: Node, image: MetadataImage, names: list[str], request: MetadataRequest, variant: Variant
-) -> Steps[list[MetadataResponseTopic]]:
-    missing = []
-    topics = []
-    done = 0
+    image: MetadataImage, names: list[str], missing: list[str]
+) -> Iterator[TopicImage | MetadataResponseTopic]:
+    """`missing` is given those that could be made."""
     for name in names:
-        if done >= DESCRIBED_A_STEP:
-            done = 0
-            yield None
         topic = image.topics.get(name)
         if topic is not None:
-            topics.append(_describe(node, image, topic, variant))
-            done += 1 + len(topic.partitions)
+            yield topic
             continue
-        done += 1
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made (C2)
         if not is_legal_topic_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             missing.append(name)
-        topics.append(MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
-    if missing and request.allow_auto_topic_creation and node.dynamic.bool("auto.create.topics.enable"):
-        node.auto_create.request(missing)
-    return topics
+        yield MetadataResponseTopic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
 def _described(
-    node: Node, image: MetadataImage, topics: list[TopicImage], variant: Variant
+    node: Node,
+    image: MetadataImage,
+    topics: Iterable[TopicImage | MetadataResponseTopic],
+    variant: Variant,
 ) -> Steps[list[MetadataResponseTopic]]:
+    """Topics in the bytes of the request's version, those told before while the image is the same; and answers as they are."""
+    listener_name, version, operations = variant
     described = []
     done = 0
     for topic in topics:
         if done >= DESCRIBED_A_STEP:
             done = 0
             yield None
-        described.append(_describe(node, image, topic, variant))
-        done += 1 + len(topic.partitions)
+        done += 1
+        if isinstance(topic, MetadataResponseTopic):
+            described.append(topic)
+            continue
+        known = node.encoded_topics.get(image.brokers, topic, variant)
+        if known is None:
+            told = yield from described_in_steps(image, topic, listener_name, version)
+            if operations:
+                told.topic_authorized_operations = TOPIC_OPERATIONS
+            if len(topic.partitions) > DESCRIBED_A_STEP:
+                known = yield from element_encoded_in_steps(MetadataResponse, version, told)
+            else:
+                known = encoded_element(MetadataResponse, version, told)
+            if image.brokers is node.image.brokers:
+                # Others may have asked between two steps: it is kept with the brokers that it was made of.
+                node.encoded_topics.get(image.brokers, topic, variant)
+                node.encoded_topics.put(topic, variant, known)
+        described.append(known)
+        done += len(topic.partitions)
     return described
-
-
-def _describe(node: Node, image: MetadataImage, topic: TopicImage, variant: Variant) -> MetadataResponseTopic:
-    """The topic in the bytes of the request's version: those told before, while the image is the same."""
-    known = node.encoded_topics.get(image.brokers, topic, variant)
-    if known is not None:
-        return known
-    listener_name, version, operations = variant
-    described = describe_topic(image, topic, listener_name, version)
-    if operations:
-        described.topic_authorized_operations = TOPIC_OPERATIONS
-    encoded = encoded_element(MetadataResponse, version, described)
-    node.encoded_topics.put(topic, variant, encoded)
-    return encoded
 
 
 def describe_topic(
     image: MetadataImage, topic: TopicImage, listener_name: str, version: int
 ) -> MetadataResponseTopic:
+    return all_steps(described_in_steps(image, topic, listener_name, version))
+
+
+def described_in_steps(
+    image: MetadataImage, topic: TopicImage, listener_name: str, version: int
+) -> Steps[MetadataResponseTopic]:
     """What an image says of one of its topics, without authorized operations."""
     # Most partitions of a topic have the leader and the replicas of another one.
     leaders: dict[int, tuple[ErrorCode, int]] = {}
     offline: dict[tuple[tuple[int, ...], tuple[Uuid, ...]], list[int]] = {}
     knows_listener_not_found = version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND
-    partitions = []
+    partitions: list[MetadataResponsePartition] = []
     for index, partition in sorted(topic.partitions.items()):
+        if partitions and len(partitions) % DESCRIBED_A_STEP == 0:
+            yield None
         leader = leaders.get(partition.leader)
         if leader is None:
             leader = leader_for(image, partition, listener_name, knows_listener_not_found)
@@ -195,7 +196,10 @@ def describe_topic(
         alive = {
             each.id for each in image.brokers.values() if not each.fenced and listener_name in each.endpoints
         }
-        _name_living_replicas_only(partitions, alive)
+        for start in range(0, len(partitions), DESCRIBED_A_STEP):
+            if start:
+                yield None
+            _name_living_replicas_only(partitions[start : start + DESCRIBED_A_STEP], alive)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,

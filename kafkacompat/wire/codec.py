@@ -108,6 +108,27 @@ def element_encoder(cls: type[Message], element: type[Struct], version: int) -> 
     return made
 
 
+@remembered
+def element_steps_encoder(cls: type[Message], element: type[Struct], version: int) -> StepsEncoder:
+    """As `element_encoder`, but a generator for long structs: it yields between steps."""
+    spec = _checked(cls, version)
+    nested = next(struct for struct in spec.structs if struct.name == element.__name__)
+    source = EncoderSource(spec, version, message_classes(cls), parts=False, element=nested, in_steps=True)
+    if not any("yield" in line for line in source.lines):
+        source.lines.append("    yield")  # never reached: makes it a generator all the same
+    made: StepsEncoder = source.define(
+        "encode", f"{cls.__name__} {element.__name__} version {version} encoder in steps"
+    )
+    return made
+
+
+def element_encoded_in_steps(cls: type[Message], version: int, element: S) -> Generator[None, None, S]:
+    """As `encoded_element`, for a long one."""
+    out = bytearray()
+    yield from element_steps_encoder(cls, type(element), version)(element, out)
+    return cast(S, Encoded(out))
+
+
 def encoded_element(cls: type[Message], version: int, element: S) -> S:
     """Bytes that stand for a struct in an array of the message's own, when that is encoded at this very version.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.dispatch import Route
 from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Pending
@@ -148,10 +150,32 @@ def test_many_topics_are_named_in_steps_and_those_absent_are_made() -> None:
     assert steps >= 2
 
 
-def test_a_topic_of_many_partitions_is_told_in_steps() -> None:
-    api = stepping_api(topic_image("t", 3000), topic_image("u"))
-    assert in_steps(api, MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)[1] >= 1
+@pytest.mark.parametrize("version", [0, 9, 12])
+def test_a_topic_of_many_partitions_is_described_and_told_in_steps(version: int) -> None:
+    api = stepping_api(topic_image("t", 6000), topic_image("u"))
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    response, steps = in_steps(api, asked, version)
+    assert [one.partition_index for one in response.topics[0].partitions] == list(range(6000))
+    assert steps >= 6000 // DESCRIBED_A_STEP + 6000 // STEP_ELEMENTS
+    again, steps = in_steps(api, asked, version)
+    assert again == response
+    assert steps <= 3  # it is kept
     assert api.call(MetadataRequest(topics=[MetadataRequestTopic(name="u")]), 9).topics[0].name == "u"
+
+
+def test_a_topic_described_while_the_brokers_change_is_not_kept_for_the_new_ones() -> None:
+    api = stepping_api(topic_image("t", 2000))
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    reply = api.send(asked, 9)
+    assert isinstance(reply, Pending)
+    api.world.timers.timers.pop().callback()
+    # Nobody is alive any more, and others have asked meanwhile.
+    api.publish(replace(api.node.image, brokers={}))
+    api.node.encoded_topics.get(api.node.image.brokers, api.node.image.topics["t"], ("x", 9, False))
+    while not reply.reply.done:
+        api.world.timers.advance(0)
+    response, _ = in_steps(api, asked, 9)
+    assert {one.leader_id for one in response.topics[0].partitions} == {-1}
 
 
 def test_an_unknown_type_refuses_the_whole_of_a_long_request() -> None:
