@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.ids import NO_LEADER, java_string_hash
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)
+
+REHOMED_A_STEP = 500
+"""Partitions whose leader has another address: up to 10 us each."""
 
 Key = tuple[bytes, int]
 
@@ -96,6 +100,9 @@ class Replication:
         self._fetcher_of: dict[Key, Fetcher] = {}
         self._without_address: dict[Key, PartitionCore] = {}
         """They have a leader whose address is not known yet."""
+        self._to_rehome: dict[PartitionCore, None] = {}
+        """Their leaders have other addresses now, or one at last; each has its turn."""
+        self._is_rehoming = False
         self._alters: AlterPartitions | None = None
         self._checking = False
         self._closed = False
@@ -126,10 +133,29 @@ class Replication:
             if self._address_of(fetcher.leader_id) != fetcher.address
         ]
         for fetcher in moved:
-            for core in fetcher.cores():
-                self.role_taken(core)
-        for core in list(self._without_address.values()):
-            self.role_taken(core)
+            self._to_rehome.update(dict.fromkeys(fetcher.cores()))
+        self._to_rehome.update(dict.fromkeys(self._without_address.values()))
+        if self._to_rehome and not self._is_rehoming:
+            self._rehome()
+
+    def _rehome(self) -> None:
+        """Some of them, the others in later steps of the loop. A partition that has gone meanwhile is none of ours."""
+        assert self._manager is not None
+        self._is_rehoming = False
+        if self._closed:
+            return
+        by_id = self._manager.by_id
+        try:
+            for core in list(islice(self._to_rehome, REHOMED_A_STEP)):
+                del self._to_rehome[core]
+                if by_id.get((core.topic_id, core.topic_partition.partition)) is core:
+                    self.role_taken(core)
+        except Exception as problem:
+            self._manager.fail(problem)
+            return
+        if self._to_rehome:
+            self._is_rehoming = True
+            self._timers.call_after(0, self._rehome)
 
     def role_taken(self, core: PartitionCore) -> None:
         key = core.topic_id, core.topic_partition.partition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.partition import replication
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
+from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.fetchers import Fetcher
 from kafkacompat.partition.followers import FollowerFetches
 from kafkacompat.partition.following import BATCHES_AT_ONCE
+from kafkacompat.partition.replication import Replication
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -306,6 +310,57 @@ def test_several_partitions_of_one_leader_share_a_session() -> None:
     cluster.nodes[1].fetches.sessions._sessions.clear()  # evicted: FETCH_SESSION_ID_NOT_FOUND
     assert produced(cluster, b"y", 3) is ErrorCode.NONE
     assert len(cluster.nodes[1].fetches.sessions) == 2
+
+
+def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replication, "REHOMED_A_STEP", 10)
+    cluster = Cluster((1, 2), partitions=45)
+    cluster.settle()
+    follower = cluster.nodes[2]
+    follower.by_address["elsewhere"] = 1
+    taken: list[int] = []
+    take = Replication.role_taken
+
+    def counted(self: Replication, core: PartitionCore) -> None:
+        if self is follower.replication:
+            taken.append(core.topic_partition.partition)
+        take(self, core)
+
+    monkeypatch.setattr(Replication, "role_taken", counted)
+    broker = cluster.brokers[1]
+    endpoints = {name: replace(each, host="elsewhere") for name, each in broker.endpoints.items()}
+    cluster.brokers[1] = replace(broker, endpoints=endpoints)
+    image = replace(follower.image, offset=10, brokers=dict(cluster.brokers))
+    follower.take_image(image)
+    assert len(taken) == 10
+    # What another image takes away while it waits is not followed again.
+    gone = sorted(set(range(45)) - {*taken, 0, 20, 39})[:5]
+    for index in gone:
+        cluster.change(index, replicas=(1,), isr=(1,))
+    kept = set(range(45)) - set(gone)
+    topics = {"t": cluster.topic}
+    follower.take_image(
+        replace(image, offset=11, topics=topics, topics_by_id={cluster.topic.id: cluster.topic})
+    )
+    assert len(taken) == 10
+    steps = 0
+    while follower.replication._to_rehome:
+        before = len(taken)
+        due = next(timer for timer in cluster.timers.pending() if timer.at_ms <= cluster.clock.ms)
+        cluster.timers.timers.remove(due)
+        due.callback()
+        assert len(taken) - before <= 10
+        steps += 1
+        assert steps < 100
+    cluster.publish()
+    cluster.settle()
+    assert set(taken) == kept
+    for index in (0, 20, 39):
+        assert produced(cluster, b"a", index) is ErrorCode.NONE
+    assert {each.address[0] for each in follower.replication._fetchers.values()} == {"elsewhere"}
+    assert len([core for each in follower.replication._fetchers.values() for core in each.cores()]) == 40
 
 
 def produced(cluster: Cluster, value: bytes, index: int = 0) -> ErrorCode:
