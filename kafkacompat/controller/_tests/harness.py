@@ -19,8 +19,9 @@ from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
+from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.raft._tests.driver_support import World
-from kafkacompat.raft._tests.support import CountingRandom, ManualWorkers, MemoryDisk, MemoryLog
+from kafkacompat.raft._tests.support import CountingRandom, ManualWorkers, MemoryLog
 from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import batch_records
@@ -71,6 +72,7 @@ class Harness:
         """`reachable`: where the first connection attempt gets through."""
         self.log = log or MemoryLog()
         self.disk = disk or MemoryDisk()
+        self.disk.make_directory(directory)
         self.workers = ManualWorkers()
         self.world = World()
         self.random = CountingRandom()

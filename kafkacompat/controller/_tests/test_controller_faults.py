@@ -14,8 +14,9 @@ from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.machine.steps import Stepped, Steps
-from kafkacompat.raft._tests.support import MemoryDisk, MemoryLog
+from kafkacompat.raft._tests.support import MemoryLog
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord

@@ -19,8 +19,9 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import PROBE_AGAIN_MS
 from kafkacompat.controller.reach import AGAIN_MS, Probed
 from kafkacompat.controller.records import MetadataRecord, frame_all
+from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.raft._tests.support import FixedClock, MemoryDisk, MemoryLog
+from kafkacompat.raft._tests.support import FixedClock, MemoryLog
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.packing import PackedValues

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 from typing import Any
 
@@ -61,37 +60,6 @@ class MemoryLog:
 
     def data(self) -> bytes:
         return b"".join(self.batches)
-
-
-class MemoryDisk:
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.directories: set[str] = set()
-        self.writes: list[str] = []
-
-    def exists(self, path: str) -> bool:
-        return path in self.files or path in self.directories
-
-    def make_directory(self, path: str) -> None:
-        self.directories.add(path)
-
-    def read_bytes(self, path: str) -> bytes:
-        return self.files[path]
-
-    def file_size(self, path: str) -> int:
-        return len(self.files[path])
-
-    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        self.files[path] = data
-        self.writes.append(path)
-
-    def sync_directory(self, path: str) -> None: ...
-
-    def list_directory(self, path: str) -> list[str]:
-        return sorted(posixpath.basename(name) for name in self.files if posixpath.dirname(name) == path)
-
-    def remove(self, path: str) -> None:
-        del self.files[path]
 
 
 class ManualWorkers:
