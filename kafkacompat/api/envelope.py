@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import NotController, Principal, RequestContext
-from kafkacompat.api.dispatch import DECODED_AT_ONCE_MAX, ELEMENTS_MAX, Route, called, stand_in_for_failure
+from kafkacompat.api.dispatch import DECODED_AT_ONCE_MAX, Route, called, stand_in_for_failure
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.deferred import Deferred
@@ -47,7 +47,7 @@ def in_steps(
 ) -> Steps[EnvelopeResponse | Deferred[EnvelopeResponse]]:
     """The inner request is decoded in steps when it is large."""
     try:
-        route, inner, message = yield from _open(context, request)
+        route, inner, message = yield from _open(node, context, request)
     except _Unopenable as problem:
         return EnvelopeResponse(response_data=None, error_code=problem.code)
 
@@ -77,7 +77,9 @@ def in_steps(
     return response
 
 
-def _open(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[Route, RequestContext, Any]]:
+def _open(
+    node: ControllerNode, context: RequestContext, request: EnvelopeRequest
+) -> Steps[tuple[Route, RequestContext, Any]]:
     """How the inner request is served, who sent it, and the request itself."""
     try:
         principal = decode_principal(request.request_principal or b"")
@@ -98,7 +100,9 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[Rout
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION)
     route = _route(header.api_key, header.api_version)
     try:
-        message = yield from _decoded(route, frame, header.body_offset)
+        message = yield from _decoded(
+            route, frame, header.body_offset, node.config.int("request.max.elements")
+        )
     except WireError:
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION) from None
     inner = RequestContext(
@@ -115,10 +119,10 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[Rout
     return route, inner, message
 
 
-def _decoded(route: Route, frame: bytes, position: int) -> Steps[Any]:
+def _decoded(route: Route, frame: bytes, position: int, elements_max: int) -> Steps[Any]:
     if len(frame) <= route.decoded_at_once_max:
         return route.decode(frame, position)[0]
-    decoded = yield from steps_decoder(request_class(route.key), route.version)(frame, position, ELEMENTS_MAX)
+    decoded = yield from steps_decoder(request_class(route.key), route.version)(frame, position, elements_max)
     return decoded[0]
 
 

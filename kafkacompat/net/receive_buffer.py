@@ -22,6 +22,10 @@ ALONE_BYTES_MIN = 64 * 1024
 
 RECORDS_KIND = b"\0\0"
 """The first two bytes of a frame that may bring records: Produce."""
+ENVELOPE_KIND = b"\0\x3a"
+"""Of one in which a broker passes on a client's frame, which may have been as large as any."""
+ENVELOPE_BYTES_MAX = 128 * 1024
+"""What it wraps around that frame: two headers, each with a client id, a principal and an address. A text has 32 KiB at most."""
 
 _SIZE = Struct(">i")
 
@@ -120,8 +124,13 @@ class ReceiveBuffer:
 
     def _is_too_large(self, size: int, waiting: int) -> bool:
         """Told as soon as the kind is known, before the rest is taken in."""
-        kind = self._start + 4
-        return size > self._max_other_bytes and waiting >= 6 and self._buffer[kind : kind + 2] != RECORDS_KIND
+        if size <= self._max_other_bytes or waiting < 6:
+            return False
+        at = self._start + 4
+        kind = self._buffer[at : at + 2]
+        if kind == ENVELOPE_KIND:
+            return size > self._max_other_bytes + ENVELOPE_BYTES_MAX
+        return kind != RECORDS_KIND
 
     def shrink(self) -> None:
         """Give memory back while nothing is waiting and no frame is in use."""

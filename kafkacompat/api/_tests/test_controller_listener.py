@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from kafkacompat.api._tests.world import Api, FirstRandom
 from kafkacompat.api.context import ControllerNode, NotController, RequestContext
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES
+from kafkacompat.config import ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage
 from kafkacompat.deferred import Deferred
@@ -224,6 +226,17 @@ def test_an_envelope_is_handled_as_if_its_client_had_come_here() -> None:
     assert (name, request.topics[0].name) == ("create_topics", "t")
     assert (context.api_version, context.client_id, context.client_host) == (7, "their client", "10.0.0.9")
     assert (context.principal.type, context.principal.name) == ("User", "alice")
+
+
+def test_what_arrays_of_an_inner_request_hold_is_bounded_by_the_setting() -> None:
+    w = World()
+    w.controller.answer = CreateTopicsResponse()
+    asked = envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t" * 20) for _ in range(1001)]), 7)
+    assert w.call(asked, 0).error_code == 0
+    config = ServerConfig.from_properties({**w.node.config.originals, "request.max.elements": "1000"})
+    node = replace(w.node, config=config)
+    w.dispatcher = ApiDispatcher(node, CONTROLLER_APIS, w.closed.append)
+    assert w.call(asked, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_an_inner_answer_may_come_later() -> None:

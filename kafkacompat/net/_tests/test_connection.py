@@ -24,7 +24,7 @@ from kafkacompat.net._tests.helpers import (
     until,
 )
 from kafkacompat.net.dispatcher import CloseConnection, ReplyPart
-from kafkacompat.net.receive_buffer import INITIAL_BYTES, ReceiveBuffer
+from kafkacompat.net.receive_buffer import ENVELOPE_BYTES_MAX, INITIAL_BYTES, ReceiveBuffer
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
@@ -539,9 +539,11 @@ async def test_an_error_of_our_own_in_a_reply_given_at_once_closes_its_connectio
 
 def test_a_frame_without_records_has_a_bound_of_its_own() -> None:
     """Told by its first two bytes, before the rest is taken in."""
-    for kind, fits in ((0, True), (3, False)):
-        buffer = ReceiveBuffer(10_000, 1000)
-        for data in (struct.pack(">i", 5000), struct.pack(">h", kind)):
+    wrapped = 1000 + ENVELOPE_BYTES_MAX
+    sizes = (0, 5000, True), (3, 5000, False), (58, 5000, True), (58, wrapped, True), (58, wrapped + 1, False)
+    for kind, size, fits in sizes:
+        buffer = ReceiveBuffer(1_000_000, 1000)
+        for data in (struct.pack(">i", size), struct.pack(">h", kind)):
             room = buffer.room(False)
             assert room is not None
             room[: len(data)] = data
