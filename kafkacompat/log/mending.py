@@ -30,6 +30,7 @@ class IndexMending:
         self.segment = segment
         self._stem = segment.stem
         self._size = segment.size
+        self._truncations = segment.truncations
         self.error: OSError | BatchCorrupt | None = None
         self._rebuilt: Segment | None = None
 
@@ -57,8 +58,10 @@ class IndexMending:
         own, segment = self._rebuilt, self.segment
         if isinstance(self.error, OSError):
             raise self.error
-        segment.unreadable = self.error
-        if own is not None and self.is_wanted() and segment.size == self._size:
+        is_as_walked = segment.size == self._size and segment.truncations == self._truncations
+        if is_as_walked:
+            segment.unreadable = self.error
+        if own is not None and is_as_walked and self.is_wanted():
             segment.take_rebuilt_indexes()
             segment.note_largest_timestamp(own.max_timestamp_ms, own.max_timestamp_offset)
             return True

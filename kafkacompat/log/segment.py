@@ -73,6 +73,7 @@ class Segment:
         "rolling_timestamp_ms",
         "size",
         "stem",
+        "truncations",
         "unreadable",
     )
 
@@ -97,6 +98,8 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self.modified_ms = -1
         """Of the file of a closed segment without timestamps, once it has been looked at."""
+        self.truncations = 0
+        """So often batches were taken away, after which as many bytes may be others."""
         self.unreadable: BatchCorrupt | None = None
         """Why its indexes could not be built anew."""
         self.mend_later: Callable[[Segment], None] | None = None
@@ -330,6 +333,7 @@ class Segment:
         self.aborted.truncate_to(offset)
         if found is not None:
             end = min(offset, next(iter(self.headers(found[0]))).base_offset)
+            self.truncations += 1
             self.file.truncate(found[0])
             self.size = found[0]
             kept = bisect_left(self._tail_positions, found[0])
@@ -354,6 +358,7 @@ class Segment:
     def cut(self, size: int) -> None:
         """Shorten the log file to a size; the indexes are the caller's to build anew."""
         if size < self.size:
+            self.truncations += 1
             self.file.truncate(size)
             self.size = size
         self._forget_tail()

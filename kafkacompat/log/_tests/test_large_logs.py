@@ -24,6 +24,7 @@ from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.upkeep import FLUSHED_AT_ONCE, LogUpkeep
 from kafkacompat.ports import LogRefused, TimestampOffset
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 SETTINGS = config(segment_bytes=700, index_interval_bytes=100)
@@ -310,6 +311,35 @@ def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then()
     assert disk.read_bytes(segment.stem + ".index") == whole
     assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, b"v%d" % offset)]
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_what_is_built_anew_is_dropped_when_as_many_bytes_are_others_meanwhile(is_torn: bool) -> None:
+    """A follower cut back, and given what its leader has: the old batches' places are not the new ones'."""
+    disk = CountingDisk()
+    log = open_log(disk, config(segment_bytes=1 << 20, index_interval_bytes=1))
+    short, long = b"s", b"l" * 50
+    for value in (b"first", short, long, short, long):
+        log.append_as_leader(batch_of([value]), 0, NOW_MS)
+    (segment,) = log.segments
+    size = segment.size
+    mender = IndexMender(disk, lambda line: None)
+    mender.report(log, segment)
+    mending = mender.begin()
+    assert mending is not None
+    mending.run()
+    if is_torn:
+        mending.error = BatchCorrupt("seen while it was cut")
+    log.truncate_to(1)
+    for value in (long, short, long, short):
+        log.append_as_leader(batch_of([value]), 0, NOW_MS)
+    assert segment.size == size
+    assert not mending.finish()
+    assert segment.unreadable is None
+    assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
+    segment.let_go()
+    for offset, value in enumerate((b"first", long, short, long, short)):
+        assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, value)]
 
 
 def test_what_is_built_anew_is_dropped_when_the_segment_has_gone_meanwhile() -> None:
