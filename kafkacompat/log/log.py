@@ -490,7 +490,7 @@ class PartitionLog(ReadableLog):
         self._state.end_offset = self.log_end_offset
         self._snapshots.take(self._state)
         self._write_epochs(sync=True)
-        if self.recovery_point < self.log_end_offset:
+        if self.recovery_point < self.log_end_offset or not self.is_anchored:
             self.flush()
         self.release()
 
