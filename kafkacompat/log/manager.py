@@ -172,7 +172,21 @@ class LogManager:
                 f"{task.name} lies in both {home.path} and {task.directory.path}: {self.logs[task.name].directory} is taken, "
                 f"{loser.directory} ends at offset {loser.log_end_offset} in epoch {loser.latest_epoch()}"
             )
-            self._let_go(loser, origin, suffix_of_second(loser, self.logs[task.name]))
+            self._settle_on(self.logs[task.name], self._home[task.name], loser, origin)
+
+    def _settle_on(
+        self, log: PartitionLog, home: LogDirectory, other: PartitionLog, origin: LogDirectory
+    ) -> None:
+        """Of two logs of a partition the other one goes, which may have on its disk what this one has in the page cache alone."""
+        suffix = suffix_of_second(other, log)
+        log.is_anchored = False
+        try:
+            log.flush()
+        except OSError as error:
+            other.release()
+            self.fail_directory(home, error)
+        else:
+            self._let_go(other, origin, suffix)
 
     def _take_future(self, task: LoadTask, log: PartitionLog) -> None:
         """A second one was not wanted any more when its directory failed, or the power went."""

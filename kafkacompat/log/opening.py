@@ -108,7 +108,8 @@ class LogOpener:
             mend_later=self._mend_later,
             randrange=self._randrange,
         )
-        log.is_anchored = not is_new
+        # The process that made it may have been killed before its first sync, of which the recovery point tells.
+        log.is_anchored = not is_new and (clean or recovery_point > 0)
         return log
 
     def _id_of(self, path: str) -> Uuid:

@@ -236,6 +236,7 @@ class MemoryDisk:
         for files in (self.files, self._named):
             for path in [path for path in files if path.startswith(source + "/")]:
                 files[target + path[len(source) :]] = files.pop(path)
+        self._moved.append((source, target))
 
     def remove(self, path: str) -> None:
         self.meet("remove", path)

@@ -84,6 +84,30 @@ def test_a_kill_before_the_old_log_goes_is_settled_for_the_new_one() -> None:
     assert any("lies in both" in note for note in again.notes)
 
 
+@pytest.mark.parametrize("kept", [(), ("/a",), ("/b",), ALL])
+def test_a_power_loss_after_a_kill_was_settled_loses_nothing_durable(kept: tuple[str, ...]) -> None:
+    """The start lets go of the old log, which alone had all that was flushed."""
+    broker, _, _ = a_move(synced=10)
+    log = broker.manager.promote_future(NAME)
+    append(log, 3, epoch=5)
+    again = broker.restarted()
+    assert again.manager.directory_of(NAME) is again.manager.directories[1]
+    last = again.restarted(power_lost=True, kept=kept)
+    assert last.online == [True, True], last.notes
+    assert len(all_values(last.manager.logs[NAME])) >= 20
+
+
+def test_an_old_log_stays_where_the_new_one_cannot_be_made_durable_at_a_start() -> None:
+    broker, _, _ = a_move(synced=10)
+    append(broker.manager.promote_future(NAME), 3, epoch=5)
+    disk = broker.disk.copy()
+    disk.lost_syncs["/b/t-0"] = OSError(errno.EIO, "the disk")
+    again = Broker(disk)
+    assert again.online == [True, False]
+    assert again.manager.get(NAME) is None
+    assert directories_of(disk) == ["/a/t-0", "/b/t-0"]
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_log_of_the_later_epoch_is_taken_and_what_the_other_has_alone_is_kept(first: int) -> None:
     """However the directories are ordered."""
