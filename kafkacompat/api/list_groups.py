@@ -9,14 +9,16 @@ from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
 KEY = 16
 
 
-def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Deferred[Any]:
-    return node.groups.list_groups(request, context)
+def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Steps[Any]:
+    """Many are told in steps of the coordinator's, and so the answer is encoded in steps as well."""
+    answer = node.groups.list_groups(request, context)
+    return answer.result() if answer.done else (yield answer)
 
 
 HANDLER = Handler(

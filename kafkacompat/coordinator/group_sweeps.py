@@ -100,14 +100,18 @@ class GroupSweeps:
 
     # --- deletion of topics
 
-    def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None) -> None:
-        """Forget the offsets of deleted topics (name -> id), and of those that were deleted while the shard was loaded."""
+    def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None, *, now: bool = True) -> None:
+        """Forget the offsets of deleted topics (name -> id), and of those that were deleted while the shard was loaded.
+
+        Not `now`: others begin with it already, and one image may set off as many of these as there are shards.
+        """
         deleting = machine_of(shard).deleting
         for name, topic_id in (deleted or {}).items():
             deleting.setdefault(name, {})[topic_id] = shard.end_offset
         if deleting and shard.state is ShardState.ACTIVE and shard not in self._dropping:
             self._dropping.add(shard)
-            self._steps.start_now("forgetting the offsets of deleted topics", self._drop_topics(shard))
+            start = self._steps.start_now if now else self._steps.start
+            start("forgetting the offsets of deleted topics", self._drop_topics(shard))
 
     def _drop_topics(self, shard: Shard) -> Work:
         machine = machine_of(shard)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.coordinator.group_sweeps import GroupSweeps
@@ -37,12 +37,14 @@ from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResul
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
-from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
     from kafkacompat.api.context import PartitionService, RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.ports import Clock, Random, TimerHandle, Timers, Workers
@@ -62,6 +64,12 @@ KNOWN_MEMBER_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
 ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
+GROUPS_AT_ONCE = 200
+"""Of all shards together, in which the offsets of deleted topics are looked for at once."""
+GROUP_COST = 20
+"""To find one and to answer for it, in microseconds."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +138,11 @@ class GroupCoordinator:
         }
         if not deleted:
             return
+        groups = 0
         for shard in self._shards:
             if shard.state in (ShardState.ACTIVE, ShardState.LOADING):
-                self._sweeps.drop_topics(shard, deleted)
+                self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
+                groups += len(_machine(shard).groups)
 
     def partition_for(self, group_id: str) -> int:
         """Raises Refused COORDINATOR_NOT_AVAILABLE while the offsets topic does not exist."""
@@ -296,40 +306,53 @@ class GroupCoordinator:
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
         absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
 
-        def one(group_id: str) -> Deferred[DescribedGroup]:
-            def refused(refusal: Refused) -> DescribedGroup:
+        described = self._steps.value("describing groups", self._describe(request.groups, absent_is_error))
+        return described.and_then(gather).then(lambda groups: DescribeGroupsResponse(groups=groups))
+
+    def _describe(
+        self, names: Sequence[str], absent_is_error: bool
+    ) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
+        answers: list[Deferred[DescribedGroup]] = []
+        for group_id in names:
+
+            def refused(refusal: Refused, group_id: str = group_id) -> DescribedGroup:
                 return DescribedGroup(group_id=group_id, error_code=refusal.code)
 
             try:
                 shard = self._shard(group_id, may_be_empty=True)
-                answer = shard.read(lambda: describe_group(_machine(shard), group_id, absent_is_error))
+                shard.require_active()
+                described = yield from describe_group(_machine(shard), group_id, absent_is_error)
+                answer = shard.read(partial(_same, described))
             except Refused as refusal:
-                return Deferred.of(refused(refusal))
-            return or_refused(answer, refused)
-
-        return gather([one(group_id) for group_id in request.groups]).then(
-            lambda groups: DescribeGroupsResponse(groups=groups)
-        )
+                answer = Deferred.of(refused(refusal))
+            answers.append(or_refused(answer, refused))
+            yield GROUP_COST
+        return answers
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
         if not self._active:
             return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         states = frozenset(state.lower() for state in request.states_filter)
         types = frozenset(kind.lower() for kind in request.types_filter)
-        answers = []
-        for shard in self._shards.started():
-            if shard.state is ShardState.LOADING:
-                return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            if shard.state is ShardState.ACTIVE:
-                machine = _machine(shard)
-                if machine.groups:
-                    answers.append(shard.read(partial(list_groups, machine, states, types)))
         return or_refused(
-            gather(answers).then(
-                lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])
-            ),
+            self._steps.value("listing groups", self._list(states, types))
+            .and_then(gather)
+            .then(lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])),
             lambda refusal: ListGroupsResponse(error_code=refusal.code),
         )
+
+    def _list(
+        self, states: frozenset[str], types: frozenset[str]
+    ) -> Generator[int, None, list[Deferred[list[ListedGroup]]]]:
+        answers: list[Deferred[list[ListedGroup]]] = []
+        for shard in list(self._shards.started()):
+            if shard.state is ShardState.LOADING:
+                raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if shard.state is ShardState.ACTIVE and _machine(shard).groups:
+                listed = yield from list_groups(_machine(shard), states, types)
+                if shard.state is ShardState.ACTIVE:  # else they are another node's by now
+                    answers.append(shard.read(partial(_same, listed)))
+        return answers
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Deferred[Any]:
         def one(group_id: str) -> Deferred[DeletableGroupResult]:
@@ -363,3 +386,7 @@ class GroupCoordinator:
         if shard.state is ShardState.INITIAL:
             shard.start()
         return shard
+
+
+def _same(value: T) -> T:
+    return value

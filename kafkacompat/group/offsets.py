@@ -115,7 +115,8 @@ class OffsetStore:
 
     def group_ids(self) -> list[str]:
         """Groups with committed offsets or open transactions."""
-        return list(dict.fromkeys([*self._committed, *self._open_transactions]))
+        committed = self._committed
+        return [*committed, *(group_id for group_id in self._open_transactions if group_id not in committed)]
 
     def take_apart(self) -> Iterator[int]:
         """Forget everything, a little at a time."""

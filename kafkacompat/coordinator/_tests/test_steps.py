@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.delete_groups import HANDLER as DELETE
+from kafkacompat.api.describe_groups import HANDLER as DESCRIBE
+from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.txn_offset_commit import HANDLER as TXN_OFFSET_COMMIT
 from kafkacompat.coordinator import shard as shard_module
 from kafkacompat.coordinator._tests.clients import (
@@ -24,12 +26,15 @@ from kafkacompat.coordinator._tests.harness import MemoryLog, Partitions, Time, 
 from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
-from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches
+from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches, machine_of
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
 from kafkacompat.coordinator.steps import TURN_COST, Steps, Work
 from kafkacompat.group import retention
 from kafkacompat.group import subscription as subscriptions
+from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.group.classic_member import ClassicMember
+from kafkacompat.group.describe import TOLD_COST
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
@@ -37,6 +42,8 @@ from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.offset_delete_request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -285,6 +292,70 @@ def test_an_offset_in_a_transaction_for_a_topic_made_anew_outlives_its_predecess
     ended = world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
     assert ended.result() is E.NONE
     assert fetch(world, group="g0", partition=partition).committed_offset == 7
+
+
+def test_one_image_begins_with_few_shards_at_once() -> None:
+    world = World(count=10)
+    for group in range(300):
+        commit(world, 5, group=f"g{group}")
+    before = world.coordinator._steps.turns
+    world.publish([world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]])
+    assert 0 < world.coordinator._steps.turns - before < 10
+    while world.time.step():
+        pass
+    assert fetch(world, group="g299").committed_offset == -1
+    assert sum(machine_of(each).offsets.count() for each in world.coordinator._shards) == 0
+
+
+# Answers of many groups and members
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_many_groups_are_listed_in_steps(version: int) -> None:
+    world = stored(1, 5_000)
+    commit(world, 5, group="other", topic="u")
+    listed = world.call(LIST, ListGroupsRequest(), version)
+    assert not listed.done
+    turns = 1
+    while world.time.step():
+        turns += 1
+    names = [group.group_id for group in listed.result().groups]
+    assert len(names) == 5_001
+    assert turns >= 5_001 * TOLD_COST // TURN_COST
+
+
+def test_groups_listed_while_their_partition_goes_are_left_out() -> None:
+    world = stored(1, 5_000)
+    listed = world.call(LIST, ListGroupsRequest(), 3)
+    (shard,) = world.coordinator._shards
+    shard.close()
+    while world.time.step():
+        pass
+    assert (listed.result().error_code, listed.result().groups) == (E.NONE, [])
+
+
+def test_a_group_of_many_members_is_described_in_steps_as_it_was_at_one_moment() -> None:
+    world = stored(1, 1)
+    group = machine(world).groups["g0"]
+    for index in range(4_000):
+        group.add(
+            ClassicMember(
+                f"m{index}", None, "c", "/h", 1000, 1000, "consumer", (("range", b"x"),), b"a%d" % index
+            )
+        )
+    group.protocol_type, group.protocol_name, group.state = "consumer", "range", ClassicGroupState.STABLE
+    asked = DescribeGroupsRequest(groups=["g0", "nobody"])
+    answer = world.call(DESCRIBE, asked, 5)
+    assert not answer.done
+    for member in group.members.values():
+        member.assignment = b"later"
+    turns = 1
+    while world.time.step():
+        turns += 1
+    assert turns >= 4_000 * TOLD_COST // TURN_COST
+    described, nobody = answer.result().groups
+    assert [one.member_assignment for one in described.members] == [b"a%d" % index for index in range(4_000)]
+    assert nobody.group_state == "Dead"
 
 
 def test_topics_deleted_while_another_walk_goes_on_are_not_forgotten() -> None:
