@@ -42,6 +42,10 @@ from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.errors import ErrorCode
 
+ANSWER_BYTES_MAX = 1024 * 1024
+"""Of log or snapshot read for one answer, on the loop's thread, whatever is asked for: Kafka's defaults of
+controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes."""
+
 
 class QuorumDriver(QuorumView):
     """One node's part in the quorum. `start` once; everything in the loop's thread."""
@@ -162,12 +166,12 @@ class QuorumDriver(QuorumView):
         self._answer(each.request_id, each.response)
 
     def _reply_with_records(self, each: effect.ReplyWithRecords) -> None:
-        self._answer(each.request_id, each.response, self._files.read(each.offset, each.max_bytes))
+        self._answer(each.request_id, each.response, self._files.read(each.offset, _bounded(each.max_bytes)))
 
     def _reply_with_snapshot(self, each: effect.ReplyWithSnapshot) -> None:
         response = each.response
         response.data = self._files.snapshots.read_piece(
-            response.snapshot_id, response.position, each.max_bytes
+            response.snapshot_id, response.position, _bounded(each.max_bytes)
         )
         self._answer(each.request_id, response)
 
@@ -427,6 +431,10 @@ class QuorumDriver(QuorumView):
         self._pump.close()
         self._room.is_closed = True
         self._snapshots.close()
+
+
+def _bounded(max_bytes: int) -> int:
+    return min(max(max_bytes, 0), ANSWER_BYTES_MAX)
 
 
 _CARRY_OUT: dict[type, Callable[[QuorumDriver, Any], None]] = {

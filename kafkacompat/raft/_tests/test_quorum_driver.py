@@ -18,7 +18,9 @@ from kafkacompat.raft._tests.driver_support import (
 )
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.leader_state import OBSERVER_MEMORY_MS
+from kafkacompat.raft.metadata_log import PartitionMetadataLog
 from kafkacompat.raft.packing import PackedValues
+from kafkacompat.raft.quorum_driver import ANSWER_BYTES_MAX
 from kafkacompat.raft.snapshot_store import SnapshotStore
 from kafkacompat.raft.snapshot_work import AGAIN_MS
 from kafkacompat.wire.errors import ErrorCode
@@ -262,6 +264,43 @@ def test_a_snapshot_comes_in_pieces() -> None:
     assert behind.machine.values == [b"v" * 1000]
     pieces = [each for each in cluster.carried if each[2] == "FetchSnapshotRequest"]
     assert len(pieces) > 10
+
+
+@pytest.mark.parametrize("wanted", [1 << 30, -1])
+def test_whatever_is_asked_for_one_answer_reads_a_bounded_piece(
+    wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody who reaches the controller's listener may ask, and the files are read on the loop's thread."""
+    from kafkacompat.raft.quorum_state import QuorumSettings
+
+    read: list[int] = []
+    whole, log_read = SnapshotStore.read_piece, PartitionMetadataLog.read
+
+    def read_piece(store: SnapshotStore, snapshot_id: Any, position: int, max_bytes: int) -> bytes:
+        read.append(max_bytes)
+        return whole(store, snapshot_id, position, max_bytes)
+
+    def read_log(log: PartitionMetadataLog, offset: int, max_bytes: int, *rest: Any) -> Any:
+        if rest[0] == log.log_end_offset and log is leader.log:
+            read.append(max_bytes)
+        return log_read(log, offset, max_bytes, *rest)
+
+    cluster = started(settings=QuorumSettings(fetch_snapshot_max_bytes=wanted, fetch_max_bytes=wanted))
+    leader = cluster.settle()
+    behind = cluster.followers()[0]
+    behind.kill()
+    leader.propose(b"v" * 1000)
+    cluster.settle()
+    leader.write_snapshot()
+    behind.disk = type(behind.disk)()
+    behind.disk.make_directory(DIRECTORY)
+    monkeypatch.setattr(SnapshotStore, "read_piece", read_piece)
+    monkeypatch.setattr(PartitionMetadataLog, "read", read_log)
+    behind.start()
+    cluster.run(100)
+    assert leader.failures == []
+    assert read
+    assert all(0 <= each <= ANSWER_BYTES_MAX for each in read)
 
 
 def add_voter(node_id: int, **changes: object) -> add_raft_voter_request.AddRaftVoterRequest:
