@@ -387,7 +387,10 @@ class PartitionLog(ReadableLog):
             newest = segment.base_offset
             if newest >= recovery_point and not directories:
                 directories = new_names(self.directory, is_first=segment is self._segments.items[0])
-            if segment.size:
+            if segment is not active:
+                # All of it was handed to the kernel as it was closed. There may be thousands: a worker opens them.
+                paths += segment.names()
+            elif segment.size:
                 files.append(segment.file)
                 paths += segment.write_indexes(create=False)
         paths += self._snapshots.paths_within(recovery_point, end_offset)

@@ -447,10 +447,15 @@ class Segment:
         self.aborted.let_go()
         self._forget_tail()
 
+    def names(self) -> list[str]:
+        """The paths of its files, whether they exist or not."""
+        return [
+            self.stem + suffix for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        ]
+
     def paths(self) -> list[str]:
         """Those of its files that exist."""
-        suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-        return [self.stem + suffix for suffix in suffixes if self._disk.exists(self.stem + suffix)]
+        return [path for path in self.names() if self._disk.exists(path)]
 
     def release(self) -> None:
         """Let go of the file; it closes when the last slice that refers to it is gone."""

@@ -392,6 +392,23 @@ def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable
     assert upkeep.flush_closed_segments("/logs") is None
 
 
+def test_a_flush_of_many_closed_segments_looks_at_no_file_of_theirs_on_the_loop() -> None:
+    disk = LoopDisk()
+    log = open_log(disk, SETTINGS)
+    while len(log.segments) < 80:
+        log.append_as_leader(batch_of([b"v"]), 0, NOW_MS)
+    again = open_log(disk, SETTINGS)  # after a kill: nothing of it is known to be durable
+    disk.touched.clear()
+    flush = again.begin_flush()
+    assert len(disk.touched) < 20
+    flush.run()
+    again.finish_flush(flush)
+    assert again.recovery_point == again.log_end_offset
+    closed = {segment.stem for segment in again.segments[:-1]}
+    assert {path for path in disk.files if path.rpartition(".")[0] in closed} <= set(disk.synced)
+    assert again.segments[-1].stem + ".log" in disk.synced
+
+
 def test_a_read_of_committed_records_asks_only_segments_that_have_aborted_transactions() -> None:
     disk = CountingDisk()
     log = filled(disk, 50)
