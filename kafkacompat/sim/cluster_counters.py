@@ -14,6 +14,7 @@ class ClusterCounters:
     kills: int = 0
     power_losses: int = 0
     lost_bytes: int = 0
+    failed_syncs: int = 0
     clean_stops: int = 0
     pauses: int = 0
     partitions: int = 0

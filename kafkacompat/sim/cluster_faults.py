@@ -1,4 +1,5 @@
-"""What befalls a simulated cluster: kill -9 of any nodes, orderly restarts, power losses, pauses, partitions both ways and one way.
+"""What befalls a simulated cluster: kill -9 of any nodes, orderly restarts, power losses, syncs that fail, pauses, partitions both
+ways and one way.
 
 Kafka acknowledges what is in the page caches of the ISR, so a power loss comes only where it keeps its promise: to a machine all
 of whose partitions have another replica in sync and at work, and nobody else falls until the controller has noticed. kill -9
@@ -8,12 +9,16 @@ phase.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.cluster_life import METADATA_DIRECTORY
 from kafkacompat.sim.image_oracles import Key, partitions_of
+from kafkacompat.sim.quorum_oracles import Breach
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionImage
@@ -26,6 +31,8 @@ FIRST_FAULT_US = 2_500_000
 """Until then the cluster comes to life."""
 NEWCOMER_WITHIN_US, NEWCOMER_LOOK_US = 1_000_000, 3_000
 LOOK_AGAIN_US = 100_000
+HALTS_WITHIN_US = 2_000_000
+"""After a sync that failed: no job takes so long."""
 
 
 class ClusterFaults:
@@ -61,6 +68,10 @@ class ClusterFaults:
             self._reset_connections,
         )
         simulation.scheduler.after(FIRST_FAULT_US, self._strike)
+        # A stream of its own: in three runs of four no disk fails, and the other faults are the same as without.
+        self._disk_chance = Chance(simulation.seed, "failing syncs")
+        if self._disk_chance.happens(0.25):
+            simulation.scheduler.after(FIRST_FAULT_US, self._let_a_sync_fail)
 
     def _strike(self, _: Any) -> None:
         if self._is_over:
@@ -198,17 +209,69 @@ class ClusterFaults:
         simulation = self._simulation
         simulation.counters.power_losses += 1
         machine.lose_power()
-        simulation.partition_oracles.power_lost(machine.id)
         if joining is None:
             self.restart_later(machine)
         else:
             delay_us = self._chance.between(10_000, 60_000)
             simulation.scheduler.after(delay_us, self._restart, (machine, machine.lives))
+        self._count_as_without_power(machine)
+        return True
+
+    # Disks.
+
+    def _let_a_sync_fail(self, _: Any) -> None:
+        """One of the next of some broker."""
+        if self._is_over:
+            return
+        machines = [each for each in self._simulation.ordered if each.is_broker]
+        machine = machines[self._disk_chance.randrange(len(machines))]
+        machine.disk.fails_sync = partial(self._fails, machine)
+        mean_ms = 4 * self._simulation.options.fault_interval_ms
+        delay_us = int(mean_ms * 1000 * (0.2 + 1.6 * self._disk_chance.uniform()))
+        self._simulation.scheduler.after(delay_us, self._let_a_sync_fail)
+
+    def _fails(self, machine: SimulatedMachine, path: str) -> bool:
+        """Of a partition's file it takes what a power loss would take, so it comes only where that may come."""
+        life = machine.life
+        if self._is_over or self._fragile is not None or life is None or not life.is_serving:
+            return False
+        if life.is_stopping or not self._survives_without(machine, None):
+            return False
+        machine.disk.fails_sync = lambda path: False
+        self._tell(f"node {machine.id}: the sync of {path} fails")
+        self.count += 1
+        self._simulation.counters.failed_syncs += 1
+        self._count_as_without_power(machine)
+        planned = machine, machine.lives, posixpath.dirname(path)
+        self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
+        return True
+
+    def _look_whether_halted(self, planned: tuple[SimulatedMachine, int, str]) -> None:
+        machine, lives, directory = planned
+        life = machine.life
+        if life is None or machine.lives != lives or life.is_stopping:
+            return
+        kept = {log.directory for log in life.logs.logs.values()}
+        if directory in kept or directory.count("/") == 1 or directory.startswith(METADATA_DIRECTORY):
+            raise Breach("no trust after a failed sync", f"node {machine.id} runs on, of {directory}")
+        # Of a topic that was deleted.
+        self._fragile = None
+        self._simulation.partition_oracles.power_is_harmless_again(machine.id)
+
+    def halted(self, machine: SimulatedMachine) -> None:
+        """A node that was told of a failed sync ends itself."""
+        self._tell(f"node {machine.id} halts")
+        if machine.life is not None:
+            machine.life.die(silently=False)
+        self.restart_later(machine)
+
+    def _count_as_without_power(self, machine: SimulatedMachine) -> None:
+        simulation = self._simulation
+        simulation.partition_oracles.power_lost(machine.id)
         if machine.is_broker:
             self._fragile = machine.id
             known = simulation.image_oracles.newest.brokers.get(machine.id)
             self._look_whether_noticed((machine.id, -1 if known is None else known.epoch))
-        return True
 
     def _survives_without(self, machine: SimulatedMachine, joining: Key | None) -> bool:
         """Whoever counts on this one's replicas has others that are in sync and at work."""

@@ -39,7 +39,7 @@ from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
 from kafkacompat.partition.replication import Replication
 from kafkacompat.partition.sessions import FetchSessionCache
-from kafkacompat.ports import ProbeResult, WorkerPools
+from kafkacompat.ports import ProbeResult, SyncFailed, WorkerPools
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import quorum_member, quorum_settings, static_voters
 from kafkacompat.raft.quorum_driver import QuorumDriver
@@ -142,7 +142,11 @@ class Life(Host):
         self._ways: list[ControllerChannel] = []
         self._coordinators: LifeCoordinators | None = None
 
-    def _failed(self, error: BaseException) -> None:
+    def _failed(self, error: BaseException | None) -> None:
+        """The node halts: as it should where a sync has failed, and by a bug otherwise."""
+        if isinstance(error, SyncFailed):
+            self.simulation.faults.halted(self.machine)
+            return
         raise NodeFailed(f"node {self.id} halts: {type(error).__name__}: {error}") from error
 
     def _note(self, text: str) -> None:
@@ -247,6 +251,7 @@ class Life(Host):
             randrange=machine.chance.randrange,
             note=self._note,
         )
+        logs.on_directory_failed = lambda directory: self._failed(directory.failure)
         tasks = logs.begin_load()
         for task in tasks:
             task.run()

@@ -203,6 +203,10 @@ class ClusterSimulation:
 
     def after_event(self, host: Host) -> None:
         if isinstance(host, Life):
+            if host.machine.disk.trusted:
+                raise Breach(
+                    "no trust after a failed sync", f"node {host.id} syncs again {host.machine.disk.trusted}"
+                )
             self.partition_oracles.look(host)
             if host.alive and host.partitions is not None and host.fetches is not None:
                 check_parked(host.id, host.partitions, host.fetches)

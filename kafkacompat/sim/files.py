@@ -2,27 +2,52 @@
 
 A process that is killed leaves everything, as the page cache does. A power loss keeps of each file what was synced and any prefix
 of what was appended since; a truncation that was not synced may come undone; names are durable as soon as they are given.
+A sync may fail, and does so as on Linux: it is told once, what it was to write is not on the disk and counts as written, so that
+later syncs succeed and pass it by.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from posixpath import commonprefix
 
-from kafkacompat.ports import Buffer
+from kafkacompat.ports import Buffer, SyncFailed
 from kafkacompat.sim.chance import Chance
 
 
 class Content:
     """One file's bytes, which a rename carries along."""
 
-    __slots__ = ("data", "synced")
+    __slots__ = ("data", "lost", "synced")
 
     def __init__(self, data: bytearray, synced: bytes) -> None:
         self.data = data
         self.synced = synced
+        self.lost: tuple[tuple[int, int], ...] = ()
+        """Ranges that count as written and are not on the disk."""
+
+    def written(self) -> bytes:
+        """What the disk has once everything counts as written."""
+        if not self.lost:
+            return bytes(self.data)
+        result = bytearray(self.data)
+        for start, end in self.lost:
+            result[start:end] = bytes(end - start)
+        return bytes(result)
+
+    def lose(self) -> None:
+        """A sync failed."""
+        kept = len(commonprefix([self.synced, self.written()]))
+        self.lost += ((kept, len(self.data)),)
+
+    def truncate(self, size: int) -> None:
+        self.lost = tuple((start, min(end, size)) for start, end in self.lost if start < size)
+        del self.data[size:]
+        self.data += bytes(size - len(self.data))
 
     def after_power_loss(self, chance: Chance) -> bytes:
-        data, synced = self.data, self.synced
+        data, synced = self.written(), self.synced
         if data.startswith(synced):
             unsynced = len(data) - len(synced)
             return bytes(data[: len(synced) + (chance.between(0, unsynced) if unsynced else 0)])
@@ -31,8 +56,9 @@ class Content:
 
 
 class SimulatedFile:
-    def __init__(self, path: str, content: Content) -> None:
+    def __init__(self, disk: FileDisk, path: str, content: Content) -> None:
         self.path = path
+        self._disk = disk
         self._content = content
 
     def size(self) -> int:
@@ -58,15 +84,19 @@ class SimulatedFile:
         return -1
 
     def truncate(self, size: int) -> None:
-        data = self._content.data
-        del data[size:]
-        data += bytes(size - len(data))
+        self._content.truncate(size)
 
     def sync(self) -> None:
-        self._content.synced = bytes(self._content.data)
+        content = self._content
+        self._disk.sync_content(self.path, content)
+        if content.lost:
+            self._disk.trusted.append(self.path)
 
     def forget_cached(self) -> None:
-        self.sync()
+        content = self._content
+        self._disk.sync_content(self.path, content)
+        content.data[:] = content.synced
+        content.lost = ()
 
     def close(self) -> None:
         """Nothing is held."""
@@ -93,6 +123,19 @@ class FileDisk:
         self._files: dict[str, Content] = {}
         self._directories: set[str] = set()
         self.now_ms = 0
+        self.fails_sync: Callable[[str], bool] = lambda path: False
+        """Asked of each sync that has something to write whether it fails."""
+        self.failed_syncs = 0
+        self.trusted: list[str] = []
+        """Files that were synced once more after a sync of theirs had failed: a process that does so takes them for durable."""
+
+    def sync_content(self, path: str, content: Content) -> None:
+        written = content.written()
+        if written != content.synced and self.fails_sync(path):
+            self.failed_syncs += 1
+            content.lose()
+            raise SyncFailed(errno.EIO, "the sync failed", path)
+        content.synced = written
 
     def lose_power(self, chance: Chance) -> int:
         """Returns the bytes lost. Files that are open in the life that ended stay apart from those of the next."""
@@ -121,7 +164,7 @@ class FileDisk:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
             content = self._files[path] = Content(bytearray(), b"")
-        return SimulatedFile(path, content)
+        return SimulatedFile(self, path, content)
 
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._directories
@@ -146,7 +189,10 @@ class FileDisk:
         return content
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        self._files[path] = Content(bytearray(data), bytes(data) if sync else b"")
+        content = Content(bytearray(data), b"")
+        if sync:
+            self.sync_content(path, content)
+        self._files[path] = content
 
     def rename(self, source: str, target: str) -> None:
         if source in self._files:

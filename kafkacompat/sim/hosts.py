@@ -97,15 +97,35 @@ class SlowWorkers:
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
-        done: list[T] = []
+        done: list[Callable[[], T]] = []
         if self._chance.happens(0.5):
-            done.append(function())
+            done.append(_attempt(function))
 
         def finish() -> None:
-            answer.resolve(done[0] if done else function())
+            outcome = done[0] if done else _attempt(function)
+            try:
+                value = outcome()
+            except OSError as error:
+                answer.fail(error)
+            else:
+                answer.resolve(value)
 
         def due(_: Any) -> None:
             self._host.enter("worker", finish)
 
         self._host.simulation.scheduler.after(self._draw_us(), due)
         return answer
+
+
+def _attempt(function: Callable[[], T]) -> Callable[[], T]:
+    """What came of it: its value, or what the disk has refused."""
+    try:
+        value = function()
+    except OSError as error:
+        refusal = error
+
+        def refused() -> T:
+            raise refusal
+
+        return refused
+    return lambda: value

@@ -13,11 +13,15 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.reach import Address, Reach
+from kafkacompat.log.directory import LogDirectory
+from kafkacompat.log.flush import Syncs
 from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.manager import LogManager
 from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.partition import followers, produce_waits
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import PendingIsr, Standing
+from kafkacompat.ports import SyncFailed
 from kafkacompat.wire.errors import ErrorCode
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -197,7 +201,20 @@ def the_first_listener_tells_who_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reach, "reached", reached)
 
 
+def a_failed_sync_is_forgiven(patch: pytest.MonkeyPatch) -> None:
+    """As a full disk is: the log goes on, and its next sync succeeds."""
+    original = LogManager.directory_failed
+
+    def directory_failed(self: LogManager, directory: LogDirectory, error: OSError) -> None:
+        if not isinstance(error, SyncFailed):
+            original(self, directory, error)
+
+    patch.setattr(LogManager, "directory_failed", directory_failed)
+    patch.setattr(Syncs, "carry_out", lambda self, sync: sync())
+
+
 MUTANTS: tuple[Plant, ...] = (
+    a_failed_sync_is_forgiven,
     high_watermark_of_a_minority,
     high_watermark_without_those_who_lag,
     acknowledged_at_the_append,
@@ -216,6 +233,7 @@ MUTANTS: tuple[Plant, ...] = (
     the_first_listener_tells_who_is_gone,
 )
 SEEN_AT = {
+    "a_failed_sync_is_forgiven": 19,
     "waits_survive_a_change_of_leader": 6,
     "no_truncation": 1,
     "truncation_to_the_high_watermark": 6,
