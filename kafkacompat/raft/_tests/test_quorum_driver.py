@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from typing import Any
 
 import pytest
 
