@@ -214,6 +214,10 @@ class PartitionService(Protocol):
         """Later where the log has to be searched for a timestamp."""
         ...
 
+    def search_room(self) -> Deferred[None] | None:
+        """When very many may be searched for a timestamp; None for now."""
+        ...
+
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:

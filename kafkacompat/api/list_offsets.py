@@ -42,11 +42,11 @@ LOOKED_UP_A_STEP = 200
 def handle(
     node: Node, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Deferred[ListOffsetsResponse]:
-    return all_steps(in_steps(node, context, request))
+    return all_steps(in_steps(node, context, request, is_paced=False))
 
 
 def in_steps(
-    node: Node, context: RequestContext, request: ListOffsetsRequest
+    node: Node, context: RequestContext, request: ListOffsetsRequest, *, is_paced: bool = True
 ) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
@@ -65,13 +65,22 @@ def in_steps(
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
     looked_up = 0
+
+    def abandon() -> None:
+        for search in searches:
+            search.abandon()
+
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
         # A partition named twice is refused, and in the answer once.
         for one in {one.partition_index: one for one in topic.partitions}.values():
             if looked_up >= LOOKED_UP_A_STEP:
                 looked_up = 0
-                yield None
+                try:
+                    yield node.partitions.search_room() if is_paced else None
+                except GeneratorExit:
+                    abandon()
+                    raise
             looked_up += 1
             found: OffsetLookup | Deferred[OffsetLookup]
             if mentions[topic.name, one.partition_index] > 1:
@@ -91,11 +100,6 @@ def in_steps(
     if not waits:
         return response
     answered = gather(waits).then(lambda _: response)
-
-    def abandon() -> None:
-        for search in searches:
-            search.abandon()
-
     answered.when_abandoned = abandon
     return answered
 
@@ -145,5 +149,11 @@ def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -
 
 
 HANDLER = Handler(
-    2, 1, 11, handle, error_response, long=LongHandling(partitions_asked, LOOKED_UP_A_STEP, in_steps)
+    2,
+    1,
+    11,
+    handle,
+    error_response,
+    long=LongHandling(partitions_asked, LOOKED_UP_A_STEP, in_steps),
+    ends_with_connection=True,
 )

@@ -120,7 +120,7 @@ def _handled(
     if route.slices is not None:
         answer = yield from _in_slices(route, route.slices, node, context, request)
     elif route.long is not None:
-        answer = yield from route.long.steps(node, context, request)
+        answer = route.long.steps(node, context, request)
     else:
         answer = route.function(node, context, request)
     return (yield from _told(later, route, answer))

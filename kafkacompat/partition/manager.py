@@ -264,6 +264,9 @@ class PartitionManager:
         found = look_up(core, question)
         return self._searches.ask(core, question) if found is None else found
 
+    def search_room(self) -> Deferred[None] | None:
+        return self._searches.room()
+
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.api.context import OffsetLookup
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SEARCHES_MAX = 20_000
-"""That wait or run; more are refused."""
+SEARCHES_PACED = 20_000
+"""That wait or run before a request for very many partitions asks for more of them."""
+SEARCHES_MAX = 100_000
+"""That wait or run; more are refused. Of those requests, one step each; and of small ones, whose number the connections bound."""
 SEARCHES_AT_ONCE = 16
 """That one job of a thread makes one after another."""
 JOBS_MAX = 2
@@ -72,6 +75,29 @@ class Searches:
         self._waiting: deque[Search] = deque()
         self._unanswered = 0
         self._jobs = 0
+        self._rooms: deque[Deferred[None]] = deque()
+        """Of those who wait for room, one for each connection at most."""
+
+    def room(self) -> Deferred[None] | None:
+        """When more may be asked; None for now."""
+        if self._unanswered < SEARCHES_PACED:
+            return None
+        room: Deferred[None] = Deferred()
+        room.when_abandoned = partial(self._leave, room)
+        self._rooms.append(room)
+        return room
+
+    def _leave(self, room: Deferred[None]) -> None:
+        if not room.done:
+            self._rooms.remove(room)
+            room.resolve(None)
+
+    def _done_with_one(self) -> None:
+        self._unanswered -= 1
+        if self._unanswered < SEARCHES_PACED:
+            # One for each that is answered, as each asks for a step's worth; all, when nothing is left to be answered.
+            for _ in range(len(self._rooms) if not self._unanswered else min(len(self._rooms), 1)):
+                self._rooms.popleft().resolve(None)
 
     def ask(self, core: PartitionCore, question: Question) -> Deferred[OffsetLookup]:
         search = Search(core, question)
@@ -99,7 +125,7 @@ class Searches:
     def _begin(self, search: Search) -> OffsetSearch | None:
         """None when it is answered without."""
         if search.abandoned:
-            self._unanswered -= 1
+            self._done_with_one()
             return None
         refused = self._refusal(search)
         if refused is not None:
@@ -133,7 +159,7 @@ class Searches:
         log = search.log
         assert log is not None
         if search.abandoned:
-            self._unanswered -= 1
+            self._done_with_one()
             return
         refused = self._refusal(search)
         if refused is not None:
@@ -168,8 +194,8 @@ class Searches:
         return OffsetLookup(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _answer(self, search: Search, found: OffsetLookup) -> None:
-        self._unanswered -= 1
         search.answer.resolve(found)
+        self._done_with_one()
 
 
 def _run(begun: Sequence[_Begun]) -> None:

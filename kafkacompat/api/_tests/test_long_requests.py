@@ -18,6 +18,7 @@ from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Pending
+from kafkacompat.partition import searches
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.stepping import all_steps
 from kafkacompat.wire.codec import encode
@@ -133,6 +134,49 @@ def test_searches_of_a_long_request_are_let_go_with_its_connection() -> None:
     assert search
     api.world.workers.run()
     assert api.world.manager._searches._unanswered == 0
+
+
+def turns(api: Api) -> None:
+    for _ in range(20):
+        api.world.timers.advance(0)
+
+
+def searching(monkeypatch: pytest.MonkeyPatch, paced: int) -> tuple[Api, Pending]:
+    """One asks for 1000 partitions by time, of which so many may be searched at once."""
+    monkeypatch.setattr(searches, "SEARCHES_PACED", paced)
+    monkeypatch.setattr(searches, "SEARCHES_MAX", paced + LOOKED_UP_A_STEP)
+    api = stepping_api(topic_image("t", 1000))
+    asked = lookups(1000)
+    for one in asked.topics[0].partitions:
+        one.timestamp = 5
+    reply = api.send(asked, 7)
+    assert isinstance(reply, Pending)
+    turns(api)
+    return api, reply
+
+
+def test_more_searches_than_may_wait_are_asked_for_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka gives up an offsets_for_times that is told to come again."""
+    api, reply = searching(monkeypatch, 300)
+    assert api.world.manager._searches._unanswered == 400
+    for _ in range(100):
+        if not reply.reply.done:
+            api.world.workers.run()
+            turns(api)
+    answers = api.decoded(reply.reply.result(), 2, 7).topics[0].partitions
+    assert [one.error_code for one in answers] == [0] * 1000
+
+
+def test_searches_are_let_go_with_a_connection_that_ends_while_there_is_no_room_for_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, _ = searching(monkeypatch, 300)
+    api.dispatcher.connection_closed(api.connection)
+    turns(api)
+    waiting = api.world.manager._searches._waiting
+    assert waiting
+    assert all(search.abandoned for search in waiting)
+    assert not api.world.manager._searches._rooms
 
 
 def test_many_topics_are_named_in_steps_and_those_absent_are_made() -> None:
@@ -302,7 +346,8 @@ def test_a_long_fetch_that_waits_is_let_go_with_its_connection() -> None:
 def test_the_request_in_an_envelope_is_decoded_in_steps() -> None:
     names = [MetadataRequestTopic(name=f"a topic of some name {index}") for index in range(20_000)]
     frame = request_header_bytes(3, 9, 7, "client") + encode(MetadataRequest(topics=names), 9)
-    steps = envelope._decoded(Route(3, 9), bytes(frame), parse_request_header(memoryview(frame)).body_offset)
+    body_offset = parse_request_header(memoryview(frame)).body_offset
+    steps = envelope._decoded(Route(3, 9), bytes(frame), body_offset, 100_000)
     pauses: list[None] = []
 
     assert all_steps(pausing(steps, pauses)).topics == names
