@@ -34,6 +34,14 @@ class DeletionQueue:
     def add_directory(self, path: str, delay_ms: int) -> None:
         self._items.append((self._clock.monotonic_ms() + delay_ms, path, True))
 
+    def follow(self, source: str, target: str) -> None:
+        """A directory was renamed, and what is to go lies in it."""
+        prefix = source + "/"
+        self._items = [
+            (due, target + path[len(source) :] if path.startswith(prefix) else path, is_directory)
+            for due, path, is_directory in self._items
+        ]
+
     def take_due(self, monotonic_ms: int | None) -> list[Doomed]:
         """What is due (None: everything), to be given to `remove`."""
         due = [item for item in self._items if monotonic_ms is None or item[0] <= monotonic_ms]

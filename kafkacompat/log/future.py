@@ -41,7 +41,7 @@ class FutureLogs:
         """An empty one beside a current log. OSError."""
         name = current.topic_partition
         path = f"{directory.path}/{marked_name(name, FUTURE_SUFFIX)}"
-        log = self._opener.open_log(path, name, current.topic_id, current.config, clean=True, moves=True)
+        log = self._opener.open_log(path, name, current.topic_id, current.config, clean=True)
         self.adopt(log, directory)
         return log
 
@@ -49,8 +49,10 @@ class FutureLogs:
         """It takes the name that a current log has. OSError: nothing has changed."""
         log, home = self.logs[name], self._home[name]
         path = f"{home.path}/{partition_directory(name)}"
-        self._disk.rename(log.directory, path)
-        self._opener.settle(log, path)
+        before = log.directory
+        self._disk.rename(before, path)
+        log.relocate(path)
+        self._doomed.follow(before, path)
         self.forget(name)
         return log
 

@@ -497,11 +497,11 @@ class PartitionLog(ReadableLog):
             self.flush()
         self.release()
 
-    def relocate(self, directory: str, delete_later: DeleteLater) -> None:
+    def relocate(self, directory: str) -> None:
         """Its directory was renamed. No flush may be under way: it would miss its files."""
         self.directory = directory
         self.is_anchored = False
-        self._segments.relocate(directory, delete_later)
+        self._segments.relocate(directory)
         self._snapshots.relocate(directory)
 
     def release(self) -> None:

@@ -258,7 +258,6 @@ class LogManager:
             recovery_point=task.recovery_point,
             log_start_offset=task.log_start,
             high_watermark=task.high_watermark,
-            moves=task.is_future,
         )
 
     def _make(

@@ -76,10 +76,8 @@ class LogOpener:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         high_watermark: int = 0,
-        moves: bool = False,
     ) -> PartitionLog:
-        """With topic_id None it is found and tells its own, or TopicUnknown; else it is new. One that `moves` will get another
-        path: what it drops goes at once."""
+        """With topic_id None it is found and tells its own, or TopicUnknown; else it is new."""
         is_new = topic_id is not None
         if topic_id is None:
             topic_id = self._id_of(path)
@@ -104,7 +102,7 @@ class LogOpener:
             config,
             parts,
             high_watermark=high_watermark,
-            delete_later=None if moves else self._delete_later,
+            delete_later=self._delete_later,
             mend_later=self._mend_later,
             randrange=self._randrange,
         )
@@ -127,7 +125,3 @@ class LogOpener:
         """Whether there is nothing of a log but the beginning of its files."""
         logs = [name for name in self._disk.list_directory(path) if name.endswith(LOG_SUFFIX)]
         return not any(name != FIRST_LOG or self._disk.file_size(f"{path}/{name}") for name in logs)
-
-    def settle(self, log: PartitionLog, path: str) -> None:
-        """A future log has become the current one, and its directory has this name now."""
-        log.relocate(path, self._delete_later)

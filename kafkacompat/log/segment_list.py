@@ -205,10 +205,9 @@ class SegmentList:
         segment.mend_later = self._mend_later
         return segment
 
-    def relocate(self, directory: str, delete_later: DeleteLater) -> None:
-        """The directory has another name now, and what is dropped from here on goes some time later."""
+    def relocate(self, directory: str) -> None:
+        """The directory has another name now."""
         self.directory = directory
-        self._delete_later = delete_later
         self.changes += 1
         for segment in self.items:
             segment.relocate(directory)

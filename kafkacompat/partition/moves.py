@@ -193,7 +193,11 @@ class Moves:
                 move.busy = True
                 told.on_done(lambda _: self._later(move, 0))
                 return
-        if future.log_end_offset >= current.log_end_offset:
+        if not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
+            # It was very long, and is cut back in several steps.
+            self._later(move, 0)
+            return
+        if future.log_end_offset == current.log_end_offset:
             self._caught_up(move)
             return
         try:

@@ -197,3 +197,27 @@ def test_an_old_log_that_cannot_be_let_go_takes_its_directory_along() -> None:
     assert broker.online == [False, True]
     assert broker.manager.get(NAME) is log
     assert DIRECTORY_IDS[1] == broker.manager.directories[1].directory_id
+
+
+def test_what_a_copy_drops_is_removed_later_wherever_it_lies_by_then() -> None:
+    """The removal of a large file may take long."""
+    broker = Broker(MemoryDisk())
+    current = broker.log(0)
+    append(current, 40)
+    current.flush()
+    future = broker.manager.begin_future(NAME, broker.manager.directories[1])
+    copy(current, future, 40)
+    assert len(future.segments) == 3
+    touched: list[str] = []
+    broker.disk.refuse = lambda operation, path: touched.append(f"{operation} {path}")  # type: ignore[func-returns-value]
+    future.truncate_to(1)
+    removed = [each for each in touched if each.startswith("remove")]
+    assert all(each.endswith(".snapshot") for each in removed)
+    copy(current, future, 40)
+    change_places(broker)
+    due = broker.manager.doomed.take_due(None)
+    assert any(path.endswith(".deleted") for _, path, _ in due)
+    assert all(broker.disk.exists(path) for _, path, _ in due)
+    broker.manager.doomed.remove(due)
+    assert not [path for path in broker.disk.files if path.endswith(".deleted")]
+    assert len(all_values(future)) == 40

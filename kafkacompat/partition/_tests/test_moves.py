@@ -21,6 +21,7 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
+from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.partition._tests.fakes import (
     NODE_ID,
     FakeClock,
@@ -295,6 +296,33 @@ def test_a_copy_that_the_logs_start_has_overtaken_begins_anew(disks: Disks) -> N
     disks.run()
     disks.log().truncate_fully_and_start_at(100)
     disks.append(2)
+    disks.accept()
+    assert disks.home() == "b"
+    assert (disks.log().log_start_offset, disks.log().log_end_offset) == (100, 102)
+
+
+def test_a_copy_of_many_segments_is_cut_back_in_steps(disks: Disks) -> None:
+    disks.config = replace(disks.config, segment_bytes=300)
+    disks.publish(A)
+    disks.append(3 * DROPPED_AT_ONCE, size=200)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run(1000)
+    future = disks.logs.futures.logs[NAME]
+    assert len(future.segments) == 3 * DROPPED_AT_ONCE
+    # Its leader has another history from the third record on, and the copy drops some segments a step.
+    disks.log().truncate_to(2)
+    while disks.log().log_end_offset > 2:
+        disks.log().truncate_to(2)
+    disks.publish(A, leader_epoch=3, partition_epoch=3)
+    disks.append(2, size=200)
+    ends = []
+    for _ in range(10):
+        disks.timers.advance(ASSIGNED_POLL_MS)
+        ends.append(future.log_end_offset)
+        disks.workers.run()
+    assert ends[-1] == 4
+    disks.log().truncate_fully_and_start_at(100)
+    disks.append(2, size=200)
     disks.accept()
     assert disks.home() == "b"
     assert (disks.log().log_start_offset, disks.log().log_end_offset) == (100, 102)
