@@ -100,12 +100,20 @@ class Checkpoints:
         writes = []
         for directory in self._manager.directories:
             if directory.online:
-                logs = self._manager.every_log_in(directory)
                 for file in files:
-                    offsets = offsets_of(file, logs)
+                    offsets = self.true_of(directory, file)
                     if not directory.holds(file, offsets):
                         writes.append((directory, file, offsets))
         return CheckpointPlan(self._manager, writes) if writes else None
+
+    def true_of(self, directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
+        """What a checkpoint is to say: of what could not be opened, as before."""
+        offsets = offsets_of(file, self._manager.every_log_in(directory))
+        for name in self._manager.refused_in(directory):
+            said = directory.said_of(file, name)
+            if said >= 0:
+                offsets.setdefault(name, said)
+        return offsets
 
     def are_stale(self, name: TopicPartition) -> bool:
         """Whether one of them says more of this name than is true of the log that has it now, if any has."""
@@ -115,6 +123,8 @@ class Checkpoints:
 
     def _overstate(self, directory: LogDirectory, name: TopicPartition) -> bool:
         log = self._manager.log_in(directory, name)
+        if log is None and name in self._manager.refused_in(directory):
+            return False
         for file, offset_of in OFFSETS.items():
             said = directory.said_of(file, name)
             # What is said to begin at 0, or to be known up to there, is true of every log.

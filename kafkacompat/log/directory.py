@@ -73,6 +73,7 @@ class LogDirectory:
         "_turns",
         "directory_id",
         "failure",
+        "has_unopened",
         "noted_ms",
         "path",
     )
@@ -83,6 +84,8 @@ class LogDirectory:
         self.directory_id = directory_id
         self.failure: OSError | None = None
         """Why the directory is offline; None while it serves."""
+        self.has_unopened = False
+        """Something in it could not be opened at this start, so that no stop of it leaves it clean."""
         self.noted_ms: int | None = None
         """When an error that left it online was last noted, monotonic."""
         self._said: dict[str, Mapping[TopicPartition, int]] = {}

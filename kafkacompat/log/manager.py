@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_EPOCH, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import CheckpointCorrupt
-from kafkacompat.log.checkpointing import FILES, Checkpoints, offsets_of
+from kafkacompat.log.checkpointing import FILES, Checkpoints
 from kafkacompat.log.deletion import DeletionQueue
 from kafkacompat.log.directory import (
     DELETE_SUFFIX,
@@ -205,6 +205,7 @@ class LogManager:
     def _refuse(self, task: LoadTask, reason: Exception) -> None:
         """Leave a partition alone that cannot be opened. The controller must not count on what this broker had when it stopped."""
         self.previous_broker_epoch = NO_EPOCH
+        task.directory.has_unopened = True
         if not task.is_future:
             self._refused[task.name] = task.directory, task.path
         cause = reason if isinstance(reason, EXPECTED_DAMAGE) else "".join(traceback.format_exception(reason))
@@ -299,14 +300,20 @@ class LogManager:
             self._carry_out(self.retire_predecessor(log))
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
-        logs = self.every_log_in(directory)
-        for log in logs.values():
-            log.close()
+        is_clean = not directory.has_unopened
+        for log in self.every_log_in(directory).values():
+            try:
+                log.close()
+            except (LogRefused, *DAMAGE) as damage:
+                is_clean = False
+                log.release()
+                self._note(f"{directory.path} was not closed cleanly: {log.topic_partition}: {damage}")
         for file in FILES:
-            offsets = offsets_of(file, logs)
+            offsets = self.checkpoints.true_of(directory, file)
             if not directory.holds(file, offsets):
                 directory.write_now(file, offsets)
-        directory.mark_clean(broker_epoch)
+        if is_clean:
+            directory.mark_clean(broker_epoch)
 
     # -- partitions
 
@@ -368,6 +375,10 @@ class LogManager:
             or len(self._online()) < len(self.directories)
         )
 
+    def refused_in(self, directory: LogDirectory) -> list[TopicPartition]:
+        """Those of a directory that could not be opened."""
+        return [name for name, (home, _) in self._refused.items() if home is directory]
+
     def set_refused_aside(self, is_wanted: Callable[[TopicPartition], bool]) -> None:
         """Those that could not be opened and are of no replica here."""
         for name in [name for name in self._refused if not is_wanted(name)]:
@@ -380,13 +391,17 @@ class LogManager:
             target = self._set_aside(directory, path, name, STRAY_SUFFIX)
             if target is not None:
                 self._note(f"{path}, which could not be opened, is {target} from now on")
+            self.on_stale()
 
     def may_make(self, topic_partition: TopicPartition) -> bool:
-        """False while the checkpoints speak of a log of that name that has gone: `clear_names` first."""
-        return not self.checkpoints.are_stale(topic_partition)
+        """False while the checkpoints speak of a log of that name that has gone, or cannot be opened: `clear_names` first."""
+        return topic_partition not in self._refused and not self.checkpoints.are_stale(topic_partition)
 
     def clear_names(self, names: Iterable[TopicPartition]) -> Plan | None:
         """What has logs of these names made; None when nothing stands in their way."""
+        names = list(names)
+        for name in names:
+            self._set_refused_aside(name)
         return self.checkpoints.without(names)
 
     def when_true(self, log: Log) -> Deferred[None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkacompat.ids import ZERO_UUID, TopicPartition
-from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, Broker, append
+from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, Broker, append, carry_out, refusing
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import LIMITS
@@ -330,3 +330,61 @@ def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]
     if deed is delete_and_make_anew and NAME in acknowledged:
         made = again.manager.logs[NAME]
         assert (made.topic_id, made.log_end_offset) == (topic_id, acknowledged[NAME] + 1)
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+def test_a_partition_that_could_not_be_opened_is_recovered_once_it_can(stops: int) -> None:
+    """Its directory was left cleanly meanwhile, which says nothing of what nobody has looked at."""
+    broker = Broker(MemoryDisk())
+    log, other = broker.log(0), broker.log(2)
+    log.flush()
+    append(other, 3)
+    append(log, 20)
+    log.flush()
+    log.increment_log_start_offset(5)
+    broker.manager.checkpoint_now()
+    append(log, 20)
+    log.roll(40, NOW_MS)
+    append(log, 1)
+    disk = broker.disk.copy()
+    assert log.segments[-2].base_offset >= log.recovery_point
+    disk.files[f"{log.segments[-2].stem}.log"][-10] ^= (
+        0xFF  # what a power loss may do to bytes that were not synced
+    )
+    for _ in range(stops):
+        disk.refuse = refusing("file_size", "/a/t-0", errno.EISDIR)
+        without = Broker(disk)
+        assert without.online == [True, True]
+        assert list(without.manager.logs) == [TopicPartition("t", 2)]
+        without.manager.checkpoint_now()
+        without.manager.shut_down(7)
+        disk.refuse = None
+        disk = disk.copy()
+    again = Broker(disk)
+    assert again.manager.previous_broker_epoch == -1
+    found = again.manager.logs[TopicPartition("t", 0)]
+    assert (found.log_start_offset, found.log_end_offset) == (5, 39)
+    assert [offset for offset, _ in all_values(found)][-1] == 38
+
+
+@pytest.mark.parametrize("is_mended", [False, True])
+def test_a_log_damaged_while_it_is_served_keeps_no_other_from_a_clean_stop(is_mended: bool) -> None:
+    """Its indexes are to be built anew, or cannot be."""
+    broker = Broker(MemoryDisk())
+    log, others = broker.log(0), [broker.log(number) for number in (1, 2, 3)]
+    for each in (log, *others):
+        each.flush()
+        append(each, 20)
+    broker.disk.files[f"{log.segments[-1].stem}.log"][:100] = bytes(100)
+    with pytest.raises(LogRefused):
+        log.segments[-1].report_damage()
+    if is_mended:
+        carry_out(LogUpkeep(broker.manager).mend_indexes())
+    broker.manager.shut_down(7)
+    again = broker.restarted()
+    assert again.manager.previous_broker_epoch == -1
+    ends = [again.manager.logs[TopicPartition("t", number)].log_end_offset for number in range(4)]
+    assert ends[1:] == [20] * 3
+    assert any("/b" in path and path.endswith("cleanshutdown") for path in broker.disk.files)
+    assert not any("/a" in path and path.endswith("cleanshutdown") for path in broker.disk.files)
+    assert any("/a was not closed cleanly" in note for note in broker.notes)
