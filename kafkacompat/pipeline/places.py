@@ -5,7 +5,8 @@ A folder may be of this machine, of HDFS or of S3; Spark's own JVM reads and wri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from time import monotonic as monotonic_s
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,8 +55,35 @@ def read_text(session: SparkSession, place: str) -> str | None:
         stream.close()
 
 
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """PipelineFailed that says what was to be done, for whatever the JVM's files refuse."""
+    try:
+        yield
+    except Exception as error:
+        thrown = getattr(error, "java_exception", None)
+        if thrown is None:
+            raise
+        raise PipelineFailed(f"{what}: {_said(thrown)}") from error
+
+
+def _said(thrown: Any) -> str:
+    """The words of a Java exception: its own or, where it has none, its name. Hadoop wraps those of the file system."""
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    return str(thrown.getMessage() or thrown.getClass().getSimpleName())
+
+
 def write_text(session: SparkSession, place: str, text: str) -> None:
-    """Write a file whole: aside first, synced, then renamed, so that a death leaves the old one or the new one."""
+    """Write a file whole: aside first, synced, then renamed, so that a death or a full disk leaves the old one or the new one.
+
+    PipelineFailed when it cannot be written.
+    """
+    with _named(f"{place} cannot be written"):
+        _write_text(session, place, text)
+
+
+def _write_text(session: SparkSession, place: str, text: str) -> None:
     aside, system = _path(session, f"{place}.tmp")
     path, _ = _path(session, place)
     stream = system.create(aside, True)
@@ -95,20 +123,37 @@ class FolderLock:
                 raise
 
 
+def _file_to_lock(session: SparkSession, name: str) -> Any:
+    jvm: Any = session.sparkContext._jvm
+    return jvm.java.io.RandomAccessFile(name, "rw")
+
+
+def _is_locked(file: Any, what: str) -> bool:
+    """PipelineFailed on a file system that has no locks, as NFS without its lock daemon."""
+    with _named(what):
+        try:
+            return file.getChannel().tryLock() is not None
+        except Exception:
+            file.close()
+            raise
+
+
 def lock(
     session: SparkSession, place: str, what: str, wait: Callable[[float], bool], wait_s: float = LOCK_WAIT_S
 ) -> FolderLock | None:
     """The lock file `place`, held; None where it is not on a local file system, or `wait` says that a stop was asked for.
 
-    PipelineFailed naming `what` while another run holds it for longer than wait_s. `wait` takes seconds.
+    PipelineFailed naming `what` while another run holds it for longer than wait_s, or when it cannot be locked at all. `wait`
+    takes seconds.
     """
     if scheme_of(session, place) != "file":
         return None
     path = local_path(place)
-    jvm: Any = session.sparkContext._jvm
-    file = jvm.java.io.RandomAccessFile(str(path if path is not None else place), "rw")
+    name = str(path if path is not None else place)
+    with _named(f"{what} cannot be locked, for {name} cannot be opened"):
+        file = _file_to_lock(session, name)
     deadline_s = monotonic_s() + wait_s
-    while file.getChannel().tryLock() is None:
+    while not _is_locked(file, f"{what} cannot be locked, and two runs would mix their rows; {name}"):
         if monotonic_s() >= deadline_s:
             file.close()
             raise PipelineFailed(f"{what} is in use by another run")

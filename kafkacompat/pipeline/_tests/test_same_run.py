@@ -126,3 +126,61 @@ def is_held(place: str) -> bool:
         except OSError:
             return True
     return False
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the disk that is always full")
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_full_disk_leaves_the_manifest_there_was(
+    spark: SparkSession, options: RunOptions, is_new: bool
+) -> None:
+    place = Path(options.checkpoint) / "logs.manifest.json"
+    if not is_new:
+        require_same_run(spark, manifest(options), options, print)
+    before = None if is_new else place.read_text()
+    lenient = replace(options, fail_on_data_loss=False)
+    aside = Path(f"{place}.tmp")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to("/dev/full")
+    with pytest.raises(
+        PipelineFailed, match=r"logs\.manifest\.json cannot be written: No space left on device$"
+    ):
+        require_same_run(spark, manifest(lenient, "second"), lenient, lambda said: None)
+    assert (place.read_text() if place.exists() else None) == before
+    # With room again the next run goes on.
+    aside.unlink()
+    said: list[str] = []
+    require_same_run(spark, manifest(lenient, "second"), lenient, said.append)
+    assert len(said) == (not is_new)
+
+
+def test_a_file_system_without_locks_is_named(
+    spark: SparkSession, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock that the JVM refuses with an IOException, as it does where the system has none."""
+    opened = places._file_to_lock
+
+    def closed(session: SparkSession, name: str) -> object:
+        file = opened(session, name)
+        file.close()
+        return file
+
+    monkeypatch.setattr(places, "_file_to_lock", closed)
+    with (
+        pytest.raises(
+            PipelineFailed,
+            match=r"^checkpoint .* of job logs cannot be locked, .* two runs .*logs\.lock: ClosedChannelException$",
+        ),
+        jobs_locked(spark, options, lambda timeout_s: False),
+    ):
+        pytest.fail("it is not held")
+
+
+def test_a_lock_file_that_cannot_be_opened_is_named(spark: SparkSession, options: RunOptions) -> None:
+    (Path(options.checkpoint) / "logs.lock").mkdir()
+    with (
+        pytest.raises(
+            PipelineFailed, match=r"cannot be locked, for .*logs\.lock cannot be opened: .*Is a directory"
+        ),
+        jobs_locked(spark, options, lambda timeout_s: False),
+    ):
+        pytest.fail("it is not held")
