@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
-from kafkacompat.api.node_names import refused_here
-from kafkacompat.deferred import Deferred
+from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.node_names import LOOKED_AT_A_STEP, in_their_places, refused_here
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
 from kafkacompat.wire.messages.alter_configs_response import (
@@ -19,28 +18,33 @@ from kafkacompat.wire.messages.alter_configs_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.stepping import Steps
 
 
 def handle(
     node: AnyNode, context: RequestContext, request: AlterConfigsRequest
-) -> Deferred[AlterConfigsResponse]:
-    refusals = [refused_here(node, one.resource_type, one.resource_name) for one in request.resources]
-    if not any(refusals):
-        return node.controller.alter_configs(request, context)
-    others = [one for one, refused in zip(request.resources, refusals, strict=True) if refused is None]
-
-    def merge(response: AlterConfigsResponse) -> AlterConfigsResponse:
-        answers = iter(response.responses)
-        response.responses = [
-            next(answers) if refused is None else _answer(one, ErrorCode.INVALID_REQUEST, refused)
-            for one, refused in zip(request.resources, refusals, strict=True)
-        ]
-        return response
-
-    if not others:
-        return Deferred.of(merge(AlterConfigsResponse()))
-    rest = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
-    return node.controller.alter_configs(rest, context).then(merge)
+) -> Steps[AlterConfigsResponse]:
+    own: dict[int, AlterConfigsResourceResponse] = {}
+    others: list[AlterConfigsResource] = []
+    for position, one in enumerate(request.resources):
+        if position and position % LOOKED_AT_A_STEP == 0:
+            yield None
+        refused = refused_here(node, one.resource_type, one.resource_name)
+        if refused is None:
+            others.append(one)
+        else:
+            own[position] = _answer(one, ErrorCode.INVALID_REQUEST, refused)
+    if not own:
+        whole: AlterConfigsResponse = yield from told_in_steps(
+            node.controller.alter_configs(request, context)
+        )
+        return whole
+    response = AlterConfigsResponse()
+    if others:
+        rest = AlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        response = yield from told_in_steps(node.controller.alter_configs(rest, context))
+    response.responses = in_their_places(own, response.responses)
+    return response
 
 
 def _answer(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.handler import Handler, told_in_steps, top_level_error
 from kafkacompat.wire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
 )
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.alter_partition_reassignments_request import (
         AlterPartitionReassignmentsRequest,
     )
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def handle(
     node: AnyNode, context: RequestContext, request: AlterPartitionReassignmentsRequest
-) -> Deferred[AlterPartitionReassignmentsResponse]:
-    return node.controller.alter_partition_reassignments(request, context)
+) -> Steps[AlterPartitionReassignmentsResponse]:
+    return told_in_steps(node.controller.alter_partition_reassignments(request, context))
 
 
 HANDLER = Handler(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, told_in_steps
 from kafkacompat.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -12,15 +12,15 @@ from kafkacompat.wire.messages.create_partitions_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
 
 
 def handle(
     node: AnyNode, context: RequestContext, request: CreatePartitionsRequest
-) -> Deferred[CreatePartitionsResponse]:
-    return node.controller.create_partitions(request, context)
+) -> Steps[CreatePartitionsResponse]:
+    return told_in_steps(node.controller.create_partitions(request, context))
 
 
 def error_response(

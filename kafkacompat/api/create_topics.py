@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, told_in_steps
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 
 
 def handle(
     node: AnyNode, context: RequestContext, request: CreateTopicsRequest
-) -> Deferred[CreateTopicsResponse]:
-    return node.controller.create_topics(request, context)
+) -> Steps[CreateTopicsResponse]:
+    return told_in_steps(node.controller.create_topics(request, context))
 
 
 def error_response(request: CreateTopicsRequest, code: ErrorCode, version: int) -> CreateTopicsResponse:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, told_in_steps
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
 
@@ -18,8 +18,8 @@ FIRST_VERSION_WITH_IDS = 6
 
 def handle(
     node: AnyNode, context: RequestContext, request: DeleteTopicsRequest
-) -> Deferred[DeleteTopicsResponse]:
-    return node.controller.delete_topics(request, context)
+) -> Steps[DeleteTopicsResponse]:
+    return told_in_steps(node.controller.delete_topics(request, context))
 
 
 def error_response(request: DeleteTopicsRequest, code: ErrorCode, version: int) -> DeleteTopicsResponse:

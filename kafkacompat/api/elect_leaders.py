@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, told_in_steps
 from kafkacompat.wire.messages.elect_leaders_response import (
     ElectLeadersResponse,
     PartitionResult,
@@ -13,7 +13,7 @@ from kafkacompat.wire.messages.elect_leaders_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 
@@ -22,8 +22,8 @@ FIRST_VERSION_WITH_ERROR = 1
 
 def handle(
     node: AnyNode, context: RequestContext, request: ElectLeadersRequest
-) -> Deferred[ElectLeadersResponse]:
-    return node.controller.elect_leaders(request, context)
+) -> Steps[ElectLeadersResponse]:
+    return told_in_steps(node.controller.elect_leaders(request, context))
 
 
 def error_response(request: ElectLeadersRequest, code: ErrorCode, version: int) -> ElectLeadersResponse:

@@ -31,6 +31,11 @@ class NoResponse(Enum):
 T = TypeVar("T")
 
 
+def told_in_steps(answer: Deferred[T]) -> Steps[T]:
+    """For an answer that may be long: what comes later is encoded in steps then."""
+    return answer.result() if answer.done else (yield answer)
+
+
 class HoldingDeferred(Deferred[T]):
     """An answer of an API that does not block as a rule: this time its connection is not read until it is there."""
 

@@ -11,10 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkacompat.api import loggers
-from kafkacompat.api.handler import Handler
-from kafkacompat.api.node_names import refused_here, wrong_node
+from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.api.node_names import LOOKED_AT_A_STEP, in_their_places, refused_here, wrong_node
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
@@ -27,22 +26,23 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.stepping import Steps
 
 
 def handle(
     node: AnyNode, context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> Deferred[IncrementalAlterConfigsResponse]:
+) -> Steps[IncrementalAlterConfigsResponse]:
     names = Counter(
         one.resource_name
         for one in request.resources
         if one.resource_type == ConfigResourceType.BROKER_LOGGER
     )
-    refusals = [refused_here(node, one.resource_type, one.resource_name) for one in request.resources]
-    if not names and not any(refusals):
-        return node.controller.incremental_alter_configs(request, context)
     own: dict[int, AlterConfigsResourceResponse] = {}
-    others = []
-    for position, (resource, refused) in enumerate(zip(request.resources, refusals, strict=True)):
+    others: list[AlterConfigsResource] = []
+    for position, resource in enumerate(request.resources):
+        if position and position % LOOKED_AT_A_STEP == 0:
+            yield None
+        refused = refused_here(node, resource.resource_type, resource.resource_name)
         if refused is not None:
             own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, refused)
         elif resource.resource_type != ConfigResourceType.BROKER_LOGGER:
@@ -52,18 +52,17 @@ def handle(
             own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, text)
         else:
             own[position] = _alter_loggers(node, resource, request.validate_only)
-
-    def merge(response: IncrementalAlterConfigsResponse) -> IncrementalAlterConfigsResponse:
-        answers = iter(response.responses)
-        response.responses = [
-            own[position] if position in own else next(answers) for position in range(len(request.resources))
-        ]
-        return response
-
-    if not others:
-        return Deferred.of(merge(IncrementalAlterConfigsResponse()))
-    rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
-    return node.controller.incremental_alter_configs(rest, context).then(merge)
+    if not own:
+        whole: IncrementalAlterConfigsResponse = yield from told_in_steps(
+            node.controller.incremental_alter_configs(request, context)
+        )
+        return whole
+    response = IncrementalAlterConfigsResponse()
+    if others:
+        rest = IncrementalAlterConfigsRequest(resources=others, validate_only=request.validate_only)
+        response = yield from told_in_steps(node.controller.incremental_alter_configs(rest, context))
+    response.responses = in_their_places(own, response.responses)
+    return response
 
 
 def _alter_loggers(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.api.handler import Handler, told_in_steps, top_level_error
 from kafkacompat.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.list_partition_reassignments_request import (
         ListPartitionReassignmentsRequest,
     )
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def handle(
     node: AnyNode, context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> Deferred[ListPartitionReassignmentsResponse]:
-    return node.controller.list_partition_reassignments(request, context)
+) -> Steps[ListPartitionReassignmentsResponse]:
+    return told_in_steps(node.controller.list_partition_reassignments(request, context))
 
 
 HANDLER = Handler(46, 0, 0, handle, top_level_error(ListPartitionReassignmentsResponse))

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.controller.image import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
+
+
+T = TypeVar("T")
+
+LOOKED_AT_A_STEP = 1_000
+"""Resources."""
+
+
+def in_their_places(own: Mapping[int, T], others: Sequence[T]) -> list[T]:
+    """The answers of a request: those that were made here, by position, among those of the controller."""
+    rest = iter(others)
+    return [own[position] if position in own else next(rest) for position in range(len(own) + len(others))]
 
 
 def wrong_node(node: AnyNode, name: str) -> str | None:

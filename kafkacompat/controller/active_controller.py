@@ -136,7 +136,7 @@ class ActiveController:
             old = context.api_version < TOPIC_DELETION_DISABLED_SINCE
             code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
             return Deferred.of(deletion_disabled(request, code))
-        return self._turns.take(lambda: self._submit(delete_topics(self._image, request)))
+        return self._turns.take_steps(lambda: self._in_steps(delete_topics.in_steps(self._image, request)))
 
     def create_partitions(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topics import create_partitions
@@ -148,22 +148,29 @@ class ActiveController:
     def incremental_alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configs import incremental_alter_configs
 
-        return self._configure(lambda: incremental_alter_configs(self._image, self._settings, request))
+        return self._configure(
+            lambda: incremental_alter_configs.in_steps(self._image, self._settings, request)
+        )
 
     def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.configs import alter_configs
 
-        return self._configure(lambda: alter_configs(self._image, self._settings, request))
+        return self._configure(lambda: alter_configs.in_steps(self._image, self._settings, request))
 
-    def _configure(self, command: Callable[[], Result[MetadataRecord, T]]) -> Deferred[T]:
-        def configure() -> Deferred[T]:
-            result = command()
-            answer = self._submit(result)
-            if allows_unclean_elections(result.records):
+    def _configure(self, command: Callable[[], Steps[Result[MetadataRecord, T]]]) -> Deferred[T]:
+        def configure() -> Steps[Deferred[T]]:
+            decided: list[Result[MetadataRecord, T]] = []
+
+            def deciding() -> Steps[Result[MetadataRecord, T]]:
+                decided.append((yield from command()))
+                return decided[0]
+
+            answer = yield from self._in_steps(deciding())
+            if allows_unclean_elections(decided[0].records):
                 self._liveness.elect_uncleanly()
             return answer
 
-        return self._turns.take(configure)
+        return self._turns.take_steps(configure)
 
     def elect_leaders(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.elections import elect_leaders

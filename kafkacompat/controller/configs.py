@@ -7,6 +7,7 @@ default, and changing it anywhere clears the eligible leaders it concerns (KIP-9
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -29,6 +30,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
 from kafkacompat.wire.messages.alter_configs_response import (
@@ -45,6 +47,8 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 )
 
 MAX_VALUE_LENGTH = 32767
+RESOURCES_A_STEP = 50
+"""Up to 100 us each, with a few settings."""
 TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 CLIENT_METRICS, BROKER_LOGGER = ConfigResourceType.CLIENT_METRICS, ConfigResourceType.BROKER_LOGGER
 
@@ -109,9 +113,10 @@ def describe_new_topic(
     ]
 
 
+@Stepped
 def incremental_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
-) -> Result[MetadataRecord, IncrementalAlterConfigsResponse]:
+) -> Steps[Result[MetadataRecord, IncrementalAlterConfigsResponse]]:
     resources = [
         ResourceChange(
             each.resource_type,
@@ -120,7 +125,7 @@ def incremental_alter_configs(
         )
         for each in request.resources
     ]
-    records, outcomes = _alter(image, settings, resources, incremental=True)
+    records, outcomes = yield from _alter(image, settings, resources, incremental=True)
     response = IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -132,9 +137,10 @@ def incremental_alter_configs(
     return Result(() if request.validate_only else records, response)
 
 
+@Stepped
 def alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
-) -> Result[MetadataRecord, AlterConfigsResponse]:
+) -> Steps[Result[MetadataRecord, AlterConfigsResponse]]:
     """The old call: what is not named is removed (trap G7)."""
     resources = [
         ResourceChange(
@@ -144,7 +150,7 @@ def alter_configs(
         )
         for each in request.resources
     ]
-    records, outcomes = _alter(image, settings, resources, incremental=False)
+    records, outcomes = yield from _alter(image, settings, resources, incremental=False)
     response = AlterConfigsResponse(
         responses=[
             OldResourceResponse(
@@ -158,13 +164,15 @@ def alter_configs(
 
 def _alter(
     image: MetadataImage, settings: ControllerSettings, resources: Sequence[ResourceChange], incremental: bool
-) -> tuple[tuple[MetadataRecord, ...], list[tuple[ErrorCode, str | None]]]:
+) -> Steps[tuple[tuple[MetadataRecord, ...], list[tuple[ErrorCode, str | None]]]]:
     records: list[MetadataRecord] = []
     outcomes: list[tuple[ErrorCode, str | None]] = []
-    keys = [(each.type, each.name) for each in resources]
-    for resource in resources:
+    named = Counter((each.type, each.name) for each in resources)
+    for position, resource in enumerate(resources, 1):
+        if position % RESOURCES_A_STEP == 0:
+            yield
         try:
-            if keys.count((resource.type, resource.name)) > 1:
+            if named[resource.type, resource.name] > 1:
                 raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             records.extend(_alter_one(image, settings, resource, incremental))
             outcomes.append((ErrorCode.NONE, None))

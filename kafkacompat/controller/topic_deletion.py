@@ -10,17 +10,20 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.topics import UNKNOWN_TOPIC_TEXT
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.machine.result import Result
+from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 
+TOPICS_A_STEP = 1_000
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
+@Stepped
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest
-) -> Result[MetadataRecord, DeleteTopicsResponse]:
+) -> Steps[Result[MetadataRecord, DeleteTopicsResponse]]:
     """Names of v1-5 and names or ids of v6 alike. That deletion is enabled at all is checked by the caller, who knows
     the version."""
     results: list[DeletableTopicResult] = []
@@ -45,7 +48,9 @@ def delete_topics(
             text = "You may not specify both topic name and topic id."
             answer(each.name, each.topic_id, ErrorCode.INVALID_REQUEST, text)
     doomed: dict[Uuid, TopicImage] = {}
-    for topic_id, count in ids.items():
+    for position, (topic_id, count) in enumerate(ids.items(), 1):
+        if position % TOPICS_A_STEP == 0:
+            yield
         topic = image.topics_by_id.get(topic_id)
         if count > 1:
             answer(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
@@ -53,7 +58,9 @@ def delete_topics(
             answer(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, _UNKNOWN_ID)
         else:
             doomed[topic_id] = topic
-    for name, count in names.items():
+    for position, (name, count) in enumerate(names.items(), 1):
+        if position % TOPICS_A_STEP == 0:
+            yield
         topic = image.topics.get(name)
         if count > 1:
             answer(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -66,7 +73,9 @@ def delete_topics(
         else:
             doomed[topic.id] = topic
     records: list[MetadataRecord] = []
-    for topic in doomed.values():
+    for position, topic in enumerate(doomed.values(), 1):
+        if position % TOPICS_A_STEP == 0:
+            yield
         records.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
         answer(topic.name, topic.id, ErrorCode.NONE, None)
     return Result(tuple(records), DeleteTopicsResponse(responses=results))

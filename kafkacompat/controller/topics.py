@@ -7,6 +7,7 @@ take chance from outside. Must not know versions, raft or replies in flight.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +36,8 @@ from kafkacompat.wire.messages.partition_record import PartitionRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
+TOPICS_A_STEP = 100
+"""Whatever becomes of them: up to 100 us each."""
 MAX_TOPIC_NAME_LENGTH = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _TOO_LARGE = "Unable to perform excessively large batch operation."
@@ -75,7 +78,7 @@ def create_topics(
     image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest
 ) -> Steps[Result[MetadataRecord, CreateTopicsResponse]]:
     names = [topic.name for topic in request.topics]
-    repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+    repeated = {name for name, count in Counter(names).items() if count > 1}
     wanted = [
         topic for topic in request.topics if topic.name not in repeated and topic.name != METADATA_TOPIC
     ]
@@ -87,11 +90,12 @@ def create_topics(
         every = [_refused_topic(name, ErrorCode.POLICY_VIOLATION, text) for name in dict.fromkeys(names)]
         return Result((), CreateTopicsResponse(topics=every))
     normalized = {name.replace(".", "_"): name for name in image.topics if "." in name or "_" in name}
-    made = 0
+    made = begun = 0
     for topic in wanted:
-        if len(records) - made >= RECORDS_A_STEP:
-            made = len(records)
+        if len(records) - made >= RECORDS_A_STEP or begun >= TOPICS_A_STEP:
+            made, begun = len(records), 0
             yield
+        begun += 1
         try:
             result = yield from _create_topic(image, settings, random, topic, normalized, records)
         except Refused as refusal:
@@ -289,9 +293,7 @@ def create_partitions(
     image: MetadataImage, random: Random, request: CreatePartitionsRequest
 ) -> Steps[Result[MetadataRecord, CreatePartitionsResponse]]:
     names = [topic.name for topic in request.topics]
-    repeated = (
-        sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    )
+    repeated = {name: None for name, count in sorted(Counter(names).items()) if count > 1}
     results = [
         CreatePartitionsTopicResult(
             name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
@@ -299,7 +301,9 @@ def create_partitions(
         for name in repeated
     ]
     records: list[MetadataRecord] = []
-    for topic in request.topics:
+    for position, topic in enumerate(request.topics, 1):
+        if position % TOPICS_A_STEP == 0:
+            yield
         if topic.name in repeated:
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)

@@ -30,6 +30,12 @@ from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.create_topics_response import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
 from kafkacompat.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -306,6 +312,29 @@ def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(ver
     codes, _ = added(9_001)
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] * 9_000 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(asked_for) == 1
+
+
+def test_what_the_controller_answers_of_many_topics_is_encoded_in_steps() -> None:
+    api = stepping_api(topic_image("t"))
+    asked = CreateTopicsRequest(topics=[CreatableTopic(name=f"n{index}") for index in range(100)])
+    reply = api.send(asked, 7)
+    assert isinstance(reply, Pending)
+    ((_, _, answer),) = api.controller.calls
+    while api.world.timers.pending():
+        api.world.timers.advance(0)
+    made = [CreatableTopicConfigs(name=f"c{index}") for index in range(100)]
+    answer.resolve(
+        CreateTopicsResponse(
+            topics=[CreatableTopicResult(name=each.name, configs=made) for each in asked.topics]
+        )
+    )
+    steps = 0
+    while not reply.reply.done:
+        timer = api.world.timers.timers.pop()
+        timer.callback()
+        steps += 1
+    assert steps >= 100 * 100 // STEP_ELEMENTS
+    assert len(api.decoded(reply.reply.result(), 19, 7).topics) == 100
 
 
 def long_fetch(count: int, **options: Any) -> FetchRequest:

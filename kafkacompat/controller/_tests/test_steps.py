@@ -9,19 +9,30 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.context import NotController
-from kafkacompat.controller import records
+from kafkacompat.controller import configs, records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
 from kafkacompat.controller.partition_change import PartitionChange
 from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.topic_deletion import delete_topics
+from kafkacompat.controller.topics import TOPICS_A_STEP, create_partitions, create_topics
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
 from kafkacompat.raft._tests.driver_support import World
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkacompat.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 PARTITIONS = 1_500
 
@@ -140,6 +151,58 @@ def test_a_command_waits_for_the_one_before_it_and_sees_what_it_decided() -> Non
     settle(harness)
     assert made.result().topics[0].error_code == ErrorCode.NONE
     assert harness.image.topics["later"].partitions[0].isr == (1,)
+
+
+def pauses(steps: Steps[Any]) -> tuple[Any, int]:
+    """The value, and how often others came in between."""
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = with_partitions(2)
+    turn = Turn(monkeypatch, harness.world)
+    turn._count(monkeypatch, "altered", configs, "_alter_one")
+    named = ["t", "t", *(f"g{index}" for index in range(500))]
+    config = AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value="46000")
+    resources = [
+        AlterConfigsResource(resource_type=2 if name == "t" else 32, resource_name=name, configs=[config])
+        for name in named
+    ]
+    asked = IncrementalAlterConfigsRequest(resources=resources)
+    answer = harness.controller.incremental_alter_configs(asked, context())
+    assert not answer.done
+    settle(harness)
+    codes = [each.error_code for each in answer.result().responses]
+    assert codes == [ErrorCode.INVALID_REQUEST] * 2 + [ErrorCode.NONE] * 500
+    assert turn.totals["altered"] == 500
+    assert turn.most["altered"] <= configs.RESOURCES_A_STEP
+    assert harness.image.config(32, "g499") == {"consumer.session.timeout.ms": "46000"}
+
+
+def test_many_topics_that_are_refused_take_steps_as_well() -> None:
+    harness = with_partitions(2)
+    image, settings = harness.image, harness.controller._settings
+    topics = [CreatableTopic(name=f"no such name {index}", num_partitions=1) for index in range(1_000)]
+    asked = CreateTopicsRequest(topics=[*topics, *topics[:500]])
+    made, paused = pauses(create_topics.in_steps(image, settings, harness.random, asked))
+    assert {each.error_code for each in made.response.topics} == {17, 42}
+    assert paused >= 500 // TOPICS_A_STEP - 1
+    grown = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=f"x{index}", count=9) for index in range(1_000)]
+    )
+    made, paused = pauses(create_partitions.in_steps(image, harness.random, grown))
+    assert {each.error_code for each in made.response.results} == {3}
+    assert paused >= 1_000 // TOPICS_A_STEP
+    gone = DeleteTopicsRequest(topics=[DeleteTopicState(name=f"x{index}") for index in range(5_000)])
+    made, paused = pauses(delete_topics.in_steps(image, gone))
+    assert {each.error_code for each in made.response.responses} == {3}
+    assert paused >= 5
 
 
 def test_leadership_lost_between_two_steps_ends_the_command() -> None:
