@@ -315,6 +315,25 @@ class Segment:
     def knows_its_age(self) -> bool:
         return self.knows_largest_timestamp and (self.max_timestamp_ms >= 0 or self.modified_ms >= 0)
 
+    def knows_ages(self, *, largest: bool, first: bool) -> bool:
+        """What `learn_ages` reads."""
+        return not self.size or (
+            (not largest or self.knows_its_age()) and (not first or self.rolling_timestamp_ms is not None)
+        )
+
+    def learn_ages(self, *, largest: bool, first: bool) -> None:
+        """Of a closed segment: its largest timestamp, that of its first batch. Keeps no file open that was not."""
+        if largest:
+            timestamp_ms = self.retention_timestamp_ms()
+            if self.max_timestamp_ms < 0:
+                self.modified_ms = timestamp_ms
+        if first:
+            was_open = self._file is not None
+            if self.first_batch_timestamp() is None:
+                self.rolling_timestamp_ms = -1
+            if not was_open:
+                self.release()
+
     def is_full(self, index_bytes: int) -> bool:
         """Whether an index has no room: Kafka keeps one slot of the time index for the entry made on closing."""
         offsets, times = self._search(lambda offsets, times: (len(offsets), len(times)))

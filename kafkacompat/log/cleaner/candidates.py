@@ -7,6 +7,7 @@ or above the last stable offset, nothing younger than min.compaction.lag.ms. Fol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.ports import LogRefused
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 NEVER_MS = (1 << 63) - 1
 SEGMENTS_A_STEP = 2000
 """Looked at one after another before others have their turn; half a microsecond each."""
+
+
+AGES_A_STEP = 64
+"""Segments whose age is read from their files in one step; from then on it is known."""
 
 
 class Candidate(NamedTuple):
@@ -97,6 +102,23 @@ def _is_overdue(log: PartitionLog, first_dirty_segment: int, now_ms: int) -> boo
     return False
 
 
+def learn_ages(log: PartitionLog) -> bool:
+    """Read what the lags ask of segments that are not clean; False when there is more of it than one step may read."""
+    config = log.config
+    largest, first = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < NEVER_MS
+    if not largest and not first:
+        return True
+    start, left = first_dirty_offset(log), AGES_A_STEP
+    for segment, following in pairwise(log.segments):
+        if following.base_offset <= start or segment.knows_ages(largest=largest, first=first):
+            continue
+        if not left:
+            return False
+        left -= 1
+        segment.learn_ages(largest=largest, first=first)
+    return True
+
+
 class Search:
     """The one with the highest ratio of those that are dirty enough or overdue, found in steps: a node may have many logs."""
 
@@ -125,20 +147,26 @@ class Search:
             weight += 1
             if log.config.compact and len(log.segments) >= 2 and self._may_begin(log):
                 weight += len(log.segments)
-                self._look_at(log)
+                if not self._look_at(log):
+                    left.append(log)
+                    return False
         return not left
 
-    def _look_at(self, log: PartitionLog) -> None:
+    def _look_at(self, log: PartitionLog) -> bool:
+        """False when it takes another step."""
         try:
+            if not learn_ages(log):
+                return False
             found = candidate(log, self._now_ms)
         except (OSError, BatchCorrupt) as error:
             self._failed(log, error)
-            return
+            return True
         except LogRefused:
-            return  # its indexes are being built anew
+            return True  # its indexes are being built anew
         if (
             found is not None
             and (found.overdue or found.ratio > log.config.min_cleanable_dirty_ratio)
             and (self.best is None or found.ratio > self.best.ratio)
         ):
             self.best = found
+        return True

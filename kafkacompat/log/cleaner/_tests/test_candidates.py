@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log._tests.test_large_logs import LoopDisk
 from kafkacompat.log.cleaner import candidates
 from kafkacompat.log.cleaner._tests.cleaning import COMPACT, NOW_MS, append, carry_out, cleaner_of
 from kafkacompat.log.cleaner.cleaner import LogCleaner
@@ -88,3 +91,32 @@ def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
         assert dirtiest.cleaned_to == dirtiest.segments[-1].base_offset
     else:
         assert cleaning is None
+
+
+@pytest.mark.parametrize("lag", ["min_compaction_lag_ms", "max_compaction_lag_ms"])
+def test_a_step_reads_the_ages_of_few_segments_and_keeps_no_file_open(
+    lag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(candidates, "AGES_A_STEP", 4)
+    disk = LoopDisk()
+    settings = dataclasses.replace(COMPACT, **{lag: 1000})  # type: ignore[arg-type]
+    log = open_log(disk, settings)
+    while len(log.segments) < 15:
+        append(log, [(b"key", b"v" * 100)])
+    log.close()
+    log = open_log(disk, settings, clean=True, high_watermark=log.log_end_offset)
+    search = candidates.Search([log], NOW_MS + 10_000, lambda log: True, lambda log, error: None)
+    steps = []
+    done = False
+    while not done:
+        disk.opened.clear()
+        done = search.step()
+        steps.append(sum(disk.opened.values()))
+    assert len(steps) == 4
+    assert max(steps) <= 2 * candidates.AGES_A_STEP
+    assert search.best is not None
+    assert search.best.segments == len(log.segments) - 1
+    assert all(segment._file is None for segment in log.segments[:-1])
+    disk.opened.clear()
+    assert candidates.Search([log], NOW_MS + 10_000, lambda log: True, lambda log, error: None).step()
+    assert not disk.opened
