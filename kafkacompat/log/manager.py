@@ -87,7 +87,7 @@ class LogManager:
         self.predecessors = Predecessors(disk)
         self.checkpoints = Checkpoints(self)
         self._refused: dict[TopicPartition, tuple[LogDirectory, str]] = {}
-        """Partitions that lie here and cannot be opened, with the paths of their files."""
+        """Partitions that lie here and cannot be opened, or are withheld, with the paths of their files."""
         self._rivals: list[tuple[PartitionLog, LogDirectory]] = []
         """Found at the start beside a log of the same name and another topic id."""
         self.preferred: dict[TopicPartition, LogDirectory] = {}
@@ -374,6 +374,14 @@ class LogManager:
             or topic_partition in self._refused
             or len(self._online()) < len(self.directories)
         )
+
+    def withhold(self, name: TopicPartition, reason: str) -> None:
+        """Leave alone until the next start what was opened and is not to be served."""
+        log, directory = self.logs.pop(name), self._home.pop(name)
+        log.release()
+        directory.has_unopened = True
+        self._refused[name] = directory, log.directory
+        self._note(f"{log.directory} is not served: {reason}")
 
     def refused_in(self, directory: LogDirectory) -> list[TopicPartition]:
         """Those of a directory that could not be opened."""

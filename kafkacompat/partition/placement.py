@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.ids import DIRECTORY_UNASSIGNED
+from kafkacompat.ids import DIRECTORY_UNASSIGNED, is_reserved_uuid
 from kafkacompat.log.directory import can_be_marked
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
@@ -64,6 +64,7 @@ class Placement:
         ids = {name: topic.id for name, topic in image.topics.items()}
         self._logs.settle_rivals(ids.get)
         self._set_strays_aside(image)
+        self._withhold_former(image)
         for name, log in sorted(futures.logs.items()):
             home = futures.home(name)
             assert home is not None
@@ -95,6 +96,23 @@ class Placement:
                 continue
             logger.warning("%s is of no replica here: a stray", log.directory)
             self._logs.mark_stray(name)
+
+    def _withhold_former(self, image: MetadataImage) -> None:
+        """Of a replica in the ISR the metadata name a directory, and that may be one which is offline: what lies in another one may
+        be of before a move. Led from there it would lack what was acknowledged since. Outside of the ISR the leader fills it."""
+        directories = self._logs.directories
+        if all(each.online for each in directories):
+            return
+        known = {each.directory_id for each in directories if each.online}
+        for name in sorted(self._logs.logs):
+            partition = image.topics[name.topic].partitions[name.partition]
+            named = partition.directory(self._manager.node_id)
+            if self._manager.node_id in partition.isr and named not in known and not is_reserved_uuid(named):
+                reason = (
+                    "the metadata name another directory for it, perhaps one that is offline; "
+                    "once that is not in log.dirs any more, this log counts"
+                )
+                self._logs.withhold(name, reason)
 
     def may_begin_empty(self, image: PartitionImage) -> bool:
         """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""

@@ -258,6 +258,61 @@ def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_o
     assert (tmp_path / "a" / "t-0").exists()
 
 
+def test_the_old_log_is_not_served_while_the_directory_of_the_new_one_is_away(
+    disks: Disks, tmp_path: Path
+) -> None:
+    """What was acknowledged after the change of places is in the new one alone."""
+    disks.publish(A)
+    disks.append(30)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    assert disks.told[-1][3] is not None
+    disks.told[-1][3]()
+    disks.timers.advance(ASSIGNED_POLL_MS)
+    disks.append(10)
+    disks.logs.fail_directory(disks.logs.directories[1], OSError(errno.EIO, "broken"))
+    trouble = tmp_path / "b" / "replication-offset-checkpoint"
+    for _ in range(2):
+        trouble.unlink(missing_ok=True)
+        trouble.mkdir()
+        without = Disks(tmp_path)
+        assert [each.online for each in without.logs.directories] == [True, False, True]
+        without.publish(B)
+        assert without.manager.core(NAME) is None
+        assert without.manager.leader_error(NAME) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert without.told == []
+        without.logs.shut_down(1)
+        trouble.rmdir()
+    again = Disks(tmp_path)
+    again.publish(B)
+    assert (again.home(), again.log().log_end_offset) == ("b", 40)
+
+
+@pytest.mark.parametrize(
+    ("named", "isr", "is_away", "serves"),
+    [
+        (B, (NODE_ID,), True, False),
+        (B, (NODE_ID,), False, True),
+        (B, (NODE_ID + 1,), True, True),
+        (C, (NODE_ID,), True, True),
+        (DIRECTORY_UNASSIGNED, (NODE_ID,), True, True),
+        (DIRECTORY_LOST, (NODE_ID,), True, True),
+        (bytes(16), (NODE_ID,), True, True),
+    ],
+)
+def test_a_log_beside_the_directory_that_the_metadata_name_is_served_unless_that_is_away(
+    disks: Disks, tmp_path: Path, named: Uuid, isr: tuple[int, ...], is_away: bool, serves: bool
+) -> None:
+    disks.publish(A)
+    disks.append(3)
+    if is_away:
+        (tmp_path / "b" / "replication-offset-checkpoint").mkdir()
+    again = Disks(tmp_path)
+    again.publish(named, isr=isr)
+    assert (again.manager.core(NAME) is not None) == serves
+    assert (tmp_path / "a" / "t-0").exists()
+
+
 def test_records_arrive_whole_from_many_segments_and_large_pieces(disks: Disks) -> None:
     disks.config = replace(disks.config, segment_bytes=COPY_BYTES * 2)
     disks.publish(A)
