@@ -63,8 +63,19 @@ def _describe(
         result.error_code, result.error_message = refused.code, refused.message
         return result
     keys = resource.configuration_keys
-    result.configs = [entry for entry in entries if not keys or entry.name in keys]
+    # The few that there are, in the one pass over those that are named, which may be hundreds of thousands.
+    wanted = {entry.name for entry in entries}.intersection(keys or ())
+    result.configs = [entry for entry in entries if not keys or entry.name in wanted]
     return result
+
+
+def _of_both(one: DescribeConfigsResource, other: DescribeConfigsResource) -> DescribeConfigsResource:
+    """A resource that is named twice, each time for some settings: for those of both. Without names it is for all."""
+    if one.configuration_keys and other.configuration_keys:
+        one.configuration_keys.extend(other.configuration_keys)
+    else:
+        one.configuration_keys = None
+    return one
 
 
 def _entries(
@@ -150,8 +161,8 @@ HANDLER = Handler(
         "resources",
         "results",
         5,
-        # One that is asked for other settings is another one.
-        lambda one: (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())),
+        lambda one: (one.resource_type, one.resource_name),
+        of_both=_of_both,
         at_once=_names_unknown_types,
     ),
 )

@@ -68,9 +68,10 @@ class Slices:
     step: int
     """Elements handled in one step."""
     name_of: Callable[[Any], Any]
-    """What tells two elements apart, of which the last one counts."""
+    """What tells two elements apart, of which the last one counts unless `of_both` makes one of the two."""
     at_once: Callable[[Any], bool] | None = None
     """Whether a request is answered as a whole all the same, and soon."""
+    of_both: Callable[[Any, Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api import envelope
+from kafkacompat.api import describe_configs, envelope, long_requests
 from kafkacompat.api._tests.world import Anything, Api
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
+from kafkacompat.api.context import RequestContext
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.dispatch import Route
 from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
@@ -426,14 +427,54 @@ def test_configs_are_described_in_steps_and_each_resource_once() -> None:
     assert len(api.call(DescribeConfigsRequest(resources=brokers), 4).results) == 1
 
 
-def test_a_resource_named_twice_for_other_settings_is_described_for_each() -> None:
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ((["retention.ms"], ["segment.bytes"], ["retention.ms"]), ["retention.ms", "segment.bytes"]),
+        ((["retention.ms"], None, ["segment.bytes"]), None),
+    ],
+)
+def test_a_resource_named_twice_for_other_settings_is_described_for_all_of_them(
+    keys: tuple[list[str] | None, ...], told: list[str] | None
+) -> None:
     api = stepping_api(topic_image("t"))
-    keys = ["retention.ms"], ["segment.bytes"], ["retention.ms"]
     resources = [
         DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=each) for each in keys
     ]
-    response = api.call(DescribeConfigsRequest(resources=resources), 4)
-    assert [[entry.name for entry in result.configs] for result in response.results] == [*keys[:2]]
+    (result,) = api.call(DescribeConfigsRequest(resources=resources), 4).results
+    names = sorted(entry.name for entry in result.configs)
+    assert names == told if told is not None else len(names) == 33
+
+
+def test_which_of_very_many_are_named_once_is_seen_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_requests, "NAMED_A_STEP", 10)
+    api = stepping_api(topic_image("t"))
+    resources = [DescribeConfigsResource(resource_type=2, resource_name="t") for _ in range(100)]
+    response, steps = in_steps(api, DescribeConfigsRequest(resources=resources), 4)
+    assert len(response.results) == 1
+    assert steps >= 10
+
+
+class Compared(str):
+    """Counts its comparisons."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_settings_are_not_looked_for_among_very_many_names_one_by_one() -> None:
+    api = stepping_api(topic_image("t"))
+    keys = [Compared(f"no setting {index}") for index in range(2_000)] + [Compared("retention.ms")]
+    asked = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=list(keys))
+    asking = RequestContext(32, 4, 0, None, 0, "PLAINTEXT", "127.0.0.1")
+    (result,) = describe_configs.handle(api.node, asking, DescribeConfigsRequest(resources=[asked])).results
+    assert [entry.name for entry in result.configs] == ["retention.ms"]
+    assert Compared.count < 2 * len(keys)
 
 
 def test_an_error_in_a_later_step_is_answered_for_all() -> None:
