@@ -331,11 +331,20 @@ class PartitionLog(ReadableLog):
             self.log_end_offset = offset
             self.log_start_offset = min(self.log_start_offset, offset)
             self._after_truncation()
-            self._snapshots.load_latest(self._state, self.log_start_offset, offset)
-            replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
+            self._restore_state(offset)
         self._state.on_high_watermark(self.high_watermark)
         # Last: the log is whole without it. A start drops epochs that begin at its end, and finds later ones in the batches.
         self._write_epochs()
+
+    def _restore_state(self, offset: int) -> None:
+        """The producers' state as it was there. Who is not known any more, or never was, is not looked for: that would be to read
+        a segment."""
+        if not self._state.producers:
+            self._snapshots.drop_outside(self.log_start_offset, offset)
+            self._state.clear(offset)
+            return
+        self._snapshots.load_latest(self._state, self.log_start_offset, offset)
+        replay_segments(self._state, self._segments.from_offset(self._state.end_offset), offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0) -> None:
         """As `truncate_to`, of everything: while that takes another step the log ends where this one has come to."""

@@ -351,7 +351,7 @@ class Segment:
         self._search(truncate)
         self.aborted.truncate_to(offset)
         if found is not None:
-            end = min(offset, next(iter(self.headers(found[0]))).base_offset)
+            end = min(offset, next(iter(self.headers(found[0], chunk=HEADER_SIZE))).base_offset)
             self.truncations += 1
             self.file.truncate(found[0])
             self.size = found[0]

@@ -58,8 +58,7 @@ class SnapshotStore:
 
         Snapshots outside that range are removed: they belong to records that are gone.
         """
-        for offset in [o for o in self.offsets if o > end_offset or o <= log_start_offset]:
-            self.remove(offset)
+        self.drop_outside(log_start_offset, end_offset)
         for offset in reversed(list(self.offsets)):
             try:
                 producers = decode_snapshot(self._disk.read_bytes(self.path(offset)))
@@ -70,6 +69,11 @@ class SnapshotStore:
             self._last_taken = offset
             return
         state.clear(log_start_offset)
+
+    def drop_outside(self, log_start_offset: int, end_offset: int) -> None:
+        """Those that are not in (log start, end]."""
+        for offset in [o for o in self.offsets if o > end_offset or o <= log_start_offset]:
+            self.remove(offset)
 
     def remove(self, offset: int) -> None:
         at = bisect_left(self.offsets, offset)

@@ -269,6 +269,26 @@ def test_a_truncation_of_many_segments_takes_several_steps_each_of_which_leaves_
     assert values_in(log.read(4, 1000, 5, True)) == [(4, b"new")]
 
 
+def test_a_truncation_reads_little_of_a_log_without_producers() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, config(segment_bytes=1 << 24, index_interval_bytes=4000))
+    for _ in range(3000):
+        log.append_as_leader(batch_of([b"v" * 1000]), 0, NOW_MS)
+    log.segments[-1].let_go()
+    for end in (2990, 1500):
+        disk.bytes_read = 0
+        log.truncate_to(end)
+        assert disk.bytes_read < 200_000 < log.segments[-1].size // 5
+        assert log.log_end_offset == end
+        assert log.segments[-1].next_offset() == end
+    log.append_as_leader(batch_of([b"v"], producer_id=7, producer_epoch=0, base_sequence=0), 0, NOW_MS)
+    log.append_as_leader(batch_of([b"v"], producer_id=7, producer_epoch=0, base_sequence=1), 0, NOW_MS)
+    log.truncate_to(1501)
+    assert [(each.producer_id, each.last_sequence) for each in log.active_producers()] == [(7, 0)]
+    log.truncate_to(1500)
+    assert log.active_producers() == []
+
+
 def test_a_log_of_many_segments_starts_anew_in_steps() -> None:
     disk = LoopDisk()
     log = filled(disk, 2 * DROPPED_AT_ONCE + 3)
