@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api import describe_topic_partitions
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacompat.api.registry import ENTRIES
@@ -253,6 +254,26 @@ def test_c23_topic_partitions_come_page_by_page_sorted_by_name() -> None:
 def test_c23_the_node_bounds_a_page() -> None:
     api = Api(topic_image("a", 5), overrides={"max.request.partition.size.limit": "2"})
     assert page(describe(api)) == ([("a", [0, 1])], ("a", 2))
+
+
+def test_very_many_topics_that_are_not_there_come_page_by_page_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half a million names fit into one request."""
+    monkeypatch.setattr(describe_topic_partitions, "NAMED_A_STEP", 7)
+    api = Api(topic_image("t050", 3))
+    asked = [f"t{number:03}" for number in range(99, -1, -1)] * 2
+    told: list[tuple[str, list[int]]] = []
+    cursor: tuple[str, int] | None = None
+    pages = 0
+    while cursor is not None or not pages:
+        topics, cursor = page(describe(api, *asked, limit=10, cursor=cursor))
+        assert len(topics) <= 10
+        told += topics
+        pages += 1
+    assert [name for name, _ in told] == sorted(set(asked))
+    assert dict(told)["t050"] == [0, 1, 2]
+    assert pages == 11
 
 
 def test_c23_unknown_topics_and_bad_cursors() -> None:
