@@ -315,13 +315,16 @@ def main() -> int:
         root = Path(folder) / "run"
         more = [f"debug={arguments.debug}"] if arguments.debug else []
         more += arguments.setting
-        found = run(arguments.client, arguments.seed, arguments.seconds, root, arguments.kind, more)
+        found = None
+        try:
+            found = run(arguments.client, arguments.seed, arguments.seconds, root, arguments.kind, more)
+        finally:
+            if arguments.log is not None and not (found and found.is_well and found.longest_s < SLOW_S):
+                shutil.move(root, arguments.log / f"{arguments.client}-{arguments.seed}")
         print(found)
         if arguments.out is not None:
             with open(arguments.out, "a") as out:
                 print(found, file=out)
-        if arguments.log is not None and not (found.is_well and found.longest_s < SLOW_S):
-            shutil.move(root, arguments.log / f"{arguments.client}-{arguments.seed}")
     return 0 if found.is_well else 1
 
 

@@ -43,7 +43,7 @@ func copyBatch(session *kgo.GroupTransactSession, records []*kgo.Record, target 
 
 func main() {
 	bootstrap, source, target, group, name := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
-	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(bootstrap), kgo.ClientID(name),
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID(name),
 		kgo.TransactionalID(name), kgo.TransactionTimeout(20*time.Second), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
