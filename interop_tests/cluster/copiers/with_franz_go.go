@@ -15,7 +15,8 @@ import (
 
 const (
 	batch         = 200
-	failuresMax   = 20
+	failuresMax   = 100
+	pause         = 100 * time.Millisecond
 	failedForGood = 3
 )
 
@@ -23,7 +24,20 @@ func say(word string, about any) {
 	fmt.Println(word, strings.ReplaceAll(fmt.Sprint(about), "\n", " "))
 }
 
-// copyBatch returns whether its transaction was committed.
+// newSession takes its predecessor's place in the group, as the static member that it is, and in the transactional id.
+func newSession(bootstrap, source, group, name string) *kgo.GroupTransactSession {
+	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID(name),
+		kgo.TransactionalID(name), kgo.TransactionTimeout(20*time.Second), kgo.ConsumerGroup(group), kgo.InstanceID(name),
+		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		say("ended", err)
+		os.Exit(failedForGood)
+	}
+	return session
+}
+
+// copyBatch returns whether its transaction was committed. Without an error it was aborted, and is read again.
 func copyBatch(session *kgo.GroupTransactSession, records []*kgo.Record, target string) (bool, error) {
 	if err := session.Begin(); err != nil {
 		return false, err
@@ -33,24 +47,12 @@ func copyBatch(session *kgo.GroupTransactSession, records []*kgo.Record, target 
 		copied := &kgo.Record{Topic: target, Partition: record.Partition, Value: record.Value}
 		session.Produce(context.Background(), copied, promise.Promise())
 	}
-	failure := promise.Err()
-	committed, err := session.End(context.Background(), failure == nil)
-	if failure != nil {
-		err = failure
-	}
-	return committed, err
+	return session.End(context.Background(), promise.Err() == nil)
 }
 
 func main() {
 	bootstrap, source, target, group, name := os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5]
-	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID(name),
-		kgo.TransactionalID(name), kgo.TransactionTimeout(20*time.Second), kgo.ConsumerGroup(group),
-		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		say("ended", err)
-		os.Exit(failedForGood)
-	}
+	session := newSession(bootstrap, source, group, name)
 	fmt.Println("ready")
 	for failures := 0; failures < failuresMax; {
 		fetches := session.PollRecords(context.Background(), batch)
@@ -65,10 +67,16 @@ func main() {
 		if committed {
 			say("committed", len(records))
 			failures = 0
-		} else {
-			// What was read is read again: the session goes back to what is committed.
-			say("failed", err)
-			failures++
+			continue
+		}
+		say("failed", err)
+		failures++
+		if err != nil {
+			// The transaction may still be open, and a coordinator that refuses connections is not looked up anew: only another
+			// session ends the one and finds the other.
+			session.Client().Close()
+			time.Sleep(pause)
+			session = newSession(bootstrap, source, group, name)
 		}
 	}
 	say("ended", "after too many failures")
