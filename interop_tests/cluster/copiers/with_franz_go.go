@@ -29,12 +29,21 @@ func newSession(bootstrap, source, group, name string) *kgo.GroupTransactSession
 	session, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(strings.Split(bootstrap, ",")...), kgo.ClientID(name),
 		kgo.TransactionalID(name), kgo.TransactionTimeout(20*time.Second), kgo.ConsumerGroup(group), kgo.InstanceID(name),
 		kgo.ConsumeTopics(source), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(pause))
 	if err != nil {
 		say("ended", err)
 		os.Exit(failedForGood)
 	}
-	return session
+	// Now and not with the first record, for its offsets stay unstable until what the predecessor left open is aborted.
+	for {
+		_, _, err := session.Client().ProducerID(context.Background())
+		if err == nil {
+			return session
+		}
+		say("failed", err)
+		time.Sleep(pause)
+	}
 }
 
 // copyBatch returns whether its transaction was committed. Without an error it was aborted, and is read again.
