@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, told_in_steps, top_level_error
+from kafkacompat.api.handler import Handler, told_in_steps
 from kafkacompat.wire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.stepping import Steps
+    from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.alter_partition_reassignments_request import (
         AlterPartitionReassignmentsRequest,
     )
@@ -23,6 +26,22 @@ def handle(
     return told_in_steps(node.controller.alter_partition_reassignments(request, context))
 
 
-HANDLER = Handler(
-    45, 0, 1, handle, top_level_error(AlterPartitionReassignmentsResponse), waits_for_opening=True
-)
+def error_response(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, version: int
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+HANDLER = Handler(45, 0, 1, handle, error_response, waits_for_opening=True)

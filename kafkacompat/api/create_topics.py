@@ -23,7 +23,7 @@ def handle(
 def error_response(request: CreateTopicsRequest, code: ErrorCode, version: int) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
-            CreatableTopicResult(name=topic.name, error_code=code, error_message=None, configs=None)
+            CreatableTopicResult(name=topic.name, error_code=code, error_message=None)
             for topic in request.topics
         ]
     )

@@ -35,9 +35,8 @@ def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
 
 
 def _error_response(request: JoinGroupRequest, code: ErrorCode, version: int) -> JoinGroupResponse:
-    return _shaped(
-        JoinGroupResponse(error_code=code, protocol_name=None, member_id=request.member_id), version
-    )
+    # Without the member's id, as Kafka has it.
+    return _shaped(JoinGroupResponse(error_code=code, protocol_name=None), version)
 
 
 HANDLER = Handler(key=KEY, min_version=0, max_version=9, function=join_group, error_response=_error_response)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, told_in_steps, top_level_error
-from kafkacompat.wire.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
+from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.wire.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
     from kafkacompat.stepping import Steps
+    from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.list_partition_reassignments_request import (
         ListPartitionReassignmentsRequest,
     )
@@ -21,4 +26,22 @@ def handle(
     return told_in_steps(node.controller.list_partition_reassignments(request, context))
 
 
-HANDLER = Handler(46, 0, 0, handle, top_level_error(ListPartitionReassignmentsResponse))
+def error_response(
+    request: ListPartitionReassignmentsRequest, code: ErrorCode, version: int
+) -> ListPartitionReassignmentsResponse:
+    """Kafka names what was asked for, with nothing under way."""
+    return ListPartitionReassignmentsResponse(
+        error_code=code,
+        topics=[
+            OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+    )
+
+
+HANDLER = Handler(46, 0, 0, handle, error_response)

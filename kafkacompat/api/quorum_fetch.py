@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.wire.messages.fetch_response import FetchResponse
+from kafkacompat.api.fetch import error_response
+from kafkacompat.api.handler import Handler
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ControllerNode, RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.fetch_request import FetchRequest
+    from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 
 def handle(node: ControllerNode, context: RequestContext, request: FetchRequest) -> Deferred[FetchResponse]:
     return node.quorum.handle(request, context.api_version)
 
 
-HANDLER = Handler(1, 4, 18, handle, top_level_error(FetchResponse))
+HANDLER = Handler(1, 4, 18, handle, error_response)

@@ -20,6 +20,7 @@ from kafkacompat.raft._tests.driver_support import (
     Cluster,
     Node,
     RecordingMachine,
+    World,
     directory_id,
 )
 from kafkacompat.raft.election_state import QUORUM_STATE_FILE, parse_election_state
@@ -257,6 +258,20 @@ def test_a_pump_that_runs_on_gives_two_votes(monkeypatch: pytest.MonkeyPatch) ->
     """The bug put back is found by the case above."""
     monkeypatch.setattr(EventPump, "halt", run_on)
     assert two_candidates_ask(monkeypatch) == [2, 3]
+
+
+def test_what_a_call_from_outside_of_a_step_raises_halts_the_node() -> None:
+    """The applier and finished snapshots come this way, off a timer or a worker."""
+    world, failures = World(), []
+    pump = EventPump(world, world, lambda effects: None, failures.append)
+
+    def out_of_memory() -> None:
+        raise MemoryError
+
+    pump.guarded(out_of_memory)
+    pump.guarded(lambda: failures.append(AssertionError("called after the halt")))
+    assert [type(each) for each in failures] == [MemoryError]
+    assert pump.is_closed
 
 
 def test_a_batch_that_does_not_fit_halts_the_node_instead_of_being_skipped(

@@ -1,0 +1,225 @@
+"""Bugs to plant: each is a piece of the product, what a careless hand would make of it, and the unit tests that must notice.
+
+A defect that was found by anything is added here as it was, so that no test forgets it. The text to change must occur exactly once
+in its module; a test sees to that, and whoever changes the code changes the entry with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PlantedBug:
+    name: str
+    module: str
+    """Below kafkacompat/."""
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+    """What is run, below kafkacompat/; one of them must fail."""
+
+
+BUGS = (
+    # Transactions
+    PlantedBug(
+        "a produce's verification is not handed to the log",
+        "api/transactional_produce.py",
+        "TransactionTerms(verification)",
+        "TransactionTerms()",
+        ("api/_tests/test_produce.py",),
+    ),
+    PlantedBug(
+        "a verification of offsets is not handed to the log",
+        "coordinator/shard.py",
+        "TransactionTerms(owner.verification)",
+        "TransactionTerms()",
+        ("coordinator/_tests/test_transactional_offsets.py",),
+    ),
+    PlantedBug(
+        "a group's marker is written without its version",
+        "coordinator/shard.py",
+        "TransactionTerms(marker_version=version)",
+        "TransactionTerms()",
+        ("coordinator/_tests/test_transactional_offsets.py",),
+    ),
+    PlantedBug(
+        "a data marker is written without its version",
+        "coordinator/marker_writer.py",
+        "TransactionTerms(marker_version=marker.transaction_version)",
+        "TransactionTerms()",
+        ("coordinator/_tests/test_transactions.py",),
+    ),
+    PlantedBug(
+        "a data marker is written with coordinator epoch 0",
+        "coordinator/marker_writer.py",
+        "            coordinator_epoch=marker.coordinator_epoch,\n            producer_id",
+        "            coordinator_epoch=0,\n            producer_id",
+        ("coordinator/_tests/test_transactions.py",),
+    ),
+    PlantedBug(
+        "markers are sent with coordinator epoch 0",
+        "coordinator/marker_sender.py",
+        "coordinator_epoch=self.coordinator_epoch",
+        "coordinator_epoch=0",
+        ("coordinator/_tests/test_transactions.py",),
+    ),
+    PlantedBug(
+        "markers are answered without waiting for the replicas",
+        "coordinator/marker_writer.py",
+        "if replicated is not None:",
+        "if False:",
+        ("coordinator/_tests/test_transactions.py",),
+    ),
+    PlantedBug(
+        "markers in a group's partition are not waited for",
+        "coordinator/marker_writer.py",
+        "        if ended.done:\n            done(ended)",
+        "        if True:\n            answer.error_code = ErrorCode.NONE",
+        ("coordinator/_tests/test_transactional_offsets.py",),
+    ),
+    # Answers
+    PlantedBug(
+        "a refused OffsetCommit names no error",
+        "api/offset_commit.py",
+        "for each in topic.partitions], code) for topic in request.topics",
+        "for each in topic.partitions], ErrorCode.NONE) for topic in request.topics",
+        ("api/_tests/test_error_responses.py",),
+    ),
+    PlantedBug(
+        "a refused OffsetCommit names no topic",
+        "api/offset_commit.py",
+        "_shaped(OffsetCommitResponse(topics=topics), version",
+        "_shaped(OffsetCommitResponse(), version",
+        ("api/_tests/test_error_responses.py",),
+    ),
+    PlantedBug(
+        "a refused JoinGroup names no error",
+        "api/join_group.py",
+        "JoinGroupResponse(error_code=code,",
+        "JoinGroupResponse(error_code=0,",
+        ("api/_tests/test_error_responses.py",),
+    ),
+    PlantedBug(
+        "a failure is swallowed between two deferred values",
+        "deferred.py",
+        "                other.fail(error)",
+        "                other.done = False",
+        ("_tests/test_deferred.py",),
+    ),
+    PlantedBug(
+        "a callback that raises keeps the next from its answer",
+        "deferred.py",
+        'report("using a value that was waited for", error)',
+        "raise",
+        ("_tests/test_deferred.py",),
+    ),
+    # The ISR, brokers, controllers
+    PlantedBug(
+        "an AlterPartition that may have been applied is taken for refused",
+        "partition/core.py",
+        "if error in REJECTIONS:",
+        "if error in REJECTIONS or error in AWAITED:",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "a laggard stays in the ISR",
+        "partition/core.py",
+        "and follower.is_caught_up(end, now_ms, lag_ms)\n            )",
+        "and follower is not None\n            )",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "the high watermark does not wait for a follower about to join",
+        "partition/core.py",
+        "follower.is_caught_up(leader_end, now_ms, standing.lag_time_max_ms)\n                    and",
+        "False\n                    and",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "sessions of brokers never end",
+        "controller/sessions.py",
+        "return contact_ms + self._timeout_ms < now_ms",
+        "return False",
+        ("controller/_tests/test_broker_requests.py", "controller/_tests/test_sessions.py"),
+    ),
+    PlantedBug(
+        "a broker that is gone goes on to lead",
+        "controller/sessions.py",
+        "replace(brokers[broker_id], fenced=True)",
+        "brokers[broker_id]",
+        ("controller/_tests/test_service.py",),
+    ),
+    PlantedBug(
+        "a controlled shutdown moves no leader",
+        "controller/brokers.py",
+        "    left = yield from _leave(image, settings, broker_id)\n    return Result((*records, *left), None)",
+        "    yield from ()\n    return Result(tuple(records), None)",
+        ("controller/_tests/test_cluster_life.py", "controller/_tests/test_brokers.py"),
+    ),
+    PlantedBug(
+        "preferred elections that are not done go on after the whole interval",
+        "controller/liveness.py",
+        "AT_ONCE_MS if more else interval_ms",
+        "interval_ms",
+        ("controller/_tests/test_controller_faults.py",),
+    ),
+    PlantedBug(
+        "an unexpected error in a half-done step of the quorum is passed over",
+        "raft/event_pump.py",
+        "            call()\n        except Exception as problem:\n            self.halt(problem)",
+        "            call()\n        except Exception:\n            pass",
+        ("raft/_tests/test_faults.py",),
+    ),
+    PlantedBug(
+        "a failed sync of the quorum's log counts as a full disk",
+        "raft/room.py",
+        "if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:",
+        "if error.errno not in NO_ROOM:",
+        ("raft/_tests/test_quorum_driver.py",),
+    ),
+    # Logs
+    PlantedBug(
+        "a name is given again while checkpoints speak of its last log",
+        "log/checkpointing.py",
+        "if said > 0 and (log is None or said > offset_of(log)):",
+        "if said > 0 and log is not None and said > offset_of(log):",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a sync that follows a failed one succeeds",
+        "log/flush.py",
+        "            if self.failure is not None:\n                raise",
+        "            if False:\n                raise",
+        ("log/_tests/test_syncs.py",),
+    ),
+    PlantedBug(
+        "a new log's directory entry is not synced before it is used",
+        "log/flush.py",
+        "parents[parent] = _failure_of(flush.sync_parent)",
+        "parents[parent] = None",
+        ("log/_tests/test_identity.py",),
+    ),
+    # Groups
+    PlantedBug(
+        "a group is dropped when the wait for its first record fails",
+        "group/join.py",
+        "        if group.state is _S.DEAD:\n            end_group(env, group, error, at_ms)",
+        "        if True:\n            env.groups.pop(group.group_id, None)",
+        ("coordinator/_tests/test_waits_that_fail.py", "coordinator/_tests/test_runtime.py"),
+    ),
+    PlantedBug(
+        "timers of groups are kept by the group's name",
+        "group/environment.py",
+        'return ("join", group)',
+        'return ("join", group.group_id)',
+        ("coordinator/_tests/test_waits_that_fail.py",),
+    ),
+    PlantedBug(
+        "the first requests are answered before the node is unfenced",
+        "node/opening.py",
+        "        if self.is_open or len(self._held) >= REQUESTS_HELD_MAX:",
+        "        if True:",
+        ("node/_tests/test_opening.py",),
+    ),
+)
