@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
     PARTITION_METADATA_FILE,
+    SYNC_FAILED_FILE,
     CheckpointCorrupt,
     format_partition_metadata,
     parse_partition_metadata,
@@ -79,8 +80,10 @@ class LogOpener:
     ) -> PartitionLog:
         """With topic_id None it is found and tells its own, or TopicUnknown; else it is new."""
         is_new = topic_id is not None
+        has_lost = False
         if topic_id is None:
             topic_id = self._id_of(path)
+            has_lost = self._disk.exists(f"{path}/{SYNC_FAILED_FILE}")
         parts = open_directory(
             self._disk,
             path,
@@ -92,7 +95,9 @@ class LogOpener:
             note=self._note,
             cache=self._cache,
         )
-        if is_new and not self._disk.exists(metadata := f"{path}/{PARTITION_METADATA_FILE}"):
+        # After a failed sync the id may be in the page cache alone, and no later sync of that file would say so.
+        if has_lost or (is_new and not self._disk.exists(f"{path}/{PARTITION_METADATA_FILE}")):
+            metadata = f"{path}/{PARTITION_METADATA_FILE}"
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
         log = PartitionLog(
             self._disk,
@@ -107,7 +112,7 @@ class LogOpener:
             randrange=self._randrange,
         )
         # The process that made it may have been killed before its first sync, of which the recovery point tells.
-        log.is_anchored = not is_new and (clean or recovery_point > 0)
+        log.is_anchored = not is_new and not has_lost and (clean or recovery_point > 0)
         return log
 
     def _id_of(self, path: str) -> Uuid:

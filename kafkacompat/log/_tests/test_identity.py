@@ -474,6 +474,22 @@ def test_a_log_that_a_stop_left_behind_new_is_not_taken_for_durable(clean: bool)
     assert after.logs[NAME].topic_id == OLD
 
 
+def test_an_id_whose_sync_has_failed_is_written_anew() -> None:
+    """The page cache shows it after a kill, the next sync passes it by, and it is not on the disk."""
+    disk = MemoryDisk()
+    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    disk.lost_syncs["partition.metadata"] = OSError(errno.EIO, "lost")
+    assert anchor([log.begin_anchoring()]) != [None]
+    disk = disk.copy()
+    log = manager_on(disk).logs[NAME]
+    flush = log.begin_anchoring()
+    assert anchor([flush]) == [None]
+    log.finish_flush(flush)
+    fill(log, 0, 10)
+    log.flush()
+    assert numbers(manager_on(disk.lose_power()).logs[NAME]) == list(range(10))
+
+
 def test_logs_that_are_made_durable_together_sync_the_directory_above_once() -> None:
     disk = MemoryDisk()
     manager = manager_on(disk, A, B)
