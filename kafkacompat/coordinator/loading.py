@@ -234,6 +234,7 @@ class Loading:
             self._failed(error)
             return
         self._give_turn_back()
+        self._steps.keep()
         if loader.next_offset > began_at:
             self.read_on()
         else:

@@ -43,7 +43,7 @@ from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse,
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from kafkacompat.api.context import PartitionService, RequestContext
     from kafkacompat.controller.image import MetadataImage
@@ -94,15 +94,16 @@ class GroupCoordinator:
         random: Random,
         workers: Workers | None,
         settings: CoordinatorSettings,
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serves nothing before `start`."""
+        """Serves nothing before `start`. `keep`: as for Steps."""
         self._clock = clock
         self._timers = timers
         self._random = random
         self._workers = workers
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, OFFSETS_TOPIC, settings.commit_timeout_ms)
-        self._steps = Steps(timers)
+        self._steps = Steps(timers, keep)
         self._sweeps = GroupSweeps(self._steps, clock)
         self._shards = Shards(node_id, OFFSETS_TOPIC, self._make_shard)
         self.transactional_offsets = TransactionalOffsets(partitions, clock, self._shard, self._shard_at)

@@ -49,10 +49,12 @@ class Turn:
 class Steps:
     """All works of one coordinator share it, so that together they take no more of the loop than one of them."""
 
-    __slots__ = ("_is_planned", "_timers", "_works", "large", "turns")
+    __slots__ = ("_is_planned", "_timers", "_works", "keep", "large", "turns")
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: Timers, keep: Callable[[], None] = lambda: None) -> None:
+        """`keep` is told when much has been made that lives long (`net.runtime.keep_long_lived`)."""
         self._timers = timers
+        self.keep = keep
         self._works: deque[tuple[str, Work]] = deque()
         """Bounded by what is begun: a load, an unload and the sweeps of each shard, and requests that were cut in pieces."""
         self._is_planned = False

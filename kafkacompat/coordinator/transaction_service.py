@@ -88,8 +88,9 @@ class TransactionCoordinator:
         timers: Timers,
         workers: Workers | None,
         settings: TransactionCoordinatorSettings,
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """Serves nothing before `start`. `channel` is the way to another broker."""
+        """Serves nothing before `start`. `channel` is the way to another broker. `keep`: as for Steps."""
         self._producer_ids = producer_ids
         self._image = image
         self._clock = clock
@@ -97,7 +98,7 @@ class TransactionCoordinator:
         self._workers = workers
         self._settings = settings
         self._writer = ServicePartitionWriter(partitions, TRANSACTION_TOPIC, settings.append_timeout_ms)
-        self._steps = Steps(timers)
+        self._steps = Steps(timers, keep)
         self._shards = Shards(node_id, TRANSACTION_TOPIC, self._make_shard, reloads_for_new_epoch=True)
         self._sender = MarkerSender(
             node_id, image, markers, channel, timers, settings.request_timeout_ms, self._markers_written

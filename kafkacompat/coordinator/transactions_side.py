@@ -45,9 +45,10 @@ class TransactionsSide:
         workers: Workers | None,
         settings: TransactionCoordinatorSettings,
         verifies: Callable[[], bool],
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
         """`listener_name`: where brokers are reached. `image`: the newest that the partitions have taken. `verifies`:
-        transaction.partition.verification.enable, as it is just now.
+        transaction.partition.verification.enable, as it is just now. `keep`: as for Steps.
         """
         markers = LocalMarkerWriter(partitions, groups, clock, settings.request_timeout_ms)
         self.coordinator = TransactionCoordinator(
@@ -61,6 +62,7 @@ class TransactionsSide:
             timers,
             workers,
             settings,
+            keep,
         )
         self._verifier = PartitionVerifier(
             node_id,

@@ -257,6 +257,14 @@ def freeze_long_lived() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
+def keep_long_lived() -> None:
+    """What lives now lives long: take it out of the garbage collector's sight, so that its passes stay short.
+
+    Called while very much is loaded, piece by piece. A cycle that is garbage just then is never freed.
+    """
+    gc.freeze()
+
+
 def raise_descriptor_limit() -> None:
     """As many open files as the system lets this process have: connections and segments are both descriptors.
 

@@ -189,6 +189,7 @@ class BrokerServer:
             random,
             doors.workers.loading,
             coordinator_settings(settings),
+            doors.keep,
         )
         producer_ids = BlockProducerIds(
             blocks_of_controller(self._requests, config.node_id, self._broker_epoch), timers
@@ -206,6 +207,7 @@ class BrokerServer:
             doors.workers.loading,
             transaction_settings(settings),
             lambda: settings.bool("transaction.partition.verification.enable"),
+            doors.keep,
         )
         self._notices = SettingNotices(config.node_id)
         controller = ForwardingController(self._requests, shared.carry_out)

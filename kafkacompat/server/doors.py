@@ -22,5 +22,7 @@ class NodeDoors:
     network: Network
     monotonic_s: Callable[[], float]
     """What bounds a step of the loop by the time it takes."""
+    keep: Callable[[], None]
+    """Told while very much is loaded that what is there lives long."""
     halt: Callable[[BaseException], None]
     """End the process at once and leave the files: what is on the disk, or what the quorum agreed on, is unknown."""

@@ -21,6 +21,7 @@ from kafkacompat.net.runtime import (
     TrioTimers,
     carry_out,
     freeze_long_lived,
+    keep_long_lived,
     raise_descriptor_limit,
 )
 from kafkacompat.net.watchdog import LoopWatchdog
@@ -139,6 +140,7 @@ def _doors_of_the_system(config: ServerConfig, nursery: trio.Nursery) -> tuple[N
         workers=workers,
         network=TrioNetwork(nursery, config, clock, timers, workers.replies),
         monotonic_s=monotonic,
+        keep=keep_long_lived,
         halt=_halt,
     )
     return doors, timers

@@ -235,6 +235,8 @@ class World:
         self.settings = CoordinatorSettings(group=group or GroupSettings())
         self.image = image_of([], offset=-1)
         self.count = count
+        self.kept = 0
+        """How often the coordinator has told that it has loaded what lives long."""
         self.coordinator = self._make()
         self.auto_create = AutoCreate()
         self.publish([topic_image(OFFSETS_TOPIC, count), topic_image("t", 3), topic_image("u", 1)])
@@ -249,9 +251,13 @@ class World:
             self.random,
             None,
             self.settings,
+            self._keep,
         )
         coordinator.start()
         return coordinator
+
+    def _keep(self) -> None:
+        self.kept += 1
 
     def publish(self, topics: Iterable[TopicImage]) -> None:
         old, self.image = self.image, image_of(topics)

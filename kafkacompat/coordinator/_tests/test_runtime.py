@@ -287,9 +287,10 @@ def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     assert shard.loading is not None
     shard.loading.step_bytes = 200
     assert shard.state is ShardState.LOADING
-    before = world.log().reads
+    before, kept = world.log().reads, world.kept
     world.time.advance(0)
     assert world.log().reads - before == 50
+    assert world.kept - kept == 50  # before the garbage collector would walk over it all
     assert shard.state is ShardState.ACTIVE
     assert fetch(world).committed_offset == 49
 

@@ -67,6 +67,7 @@ class World:
             disk=RealDisk(),
             clock=SystemClock(),
             random=SystemRandom(),
+            keep=lambda: None,
             halt=self.halted.append,
         )
         shared: Any = SimpleNamespace(machine=SimpleNamespace(image=image))
