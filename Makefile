@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 
-.PHONY: run test lint unit browser interop wheel bench soak compatibility clean
+.PHONY: run test lint unit browser interop wheel planted bench soak compatibility clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -31,6 +31,10 @@ unit: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	$(BIN)/python interop_tests/wheel_check.py
+
+# Plants every known bug in a copy, one by one, and says which unit test notices it, and how soon. ARGS: parts of names.
+planted: $(VENV)/.dev
+	$(BIN)/python -m kafkacompat._tests.planted.run $(ARGS)
 
 # The page's tests drive a real Chromium. As root on a system with apt it is installed; elsewhere the tests say what is missing.
 browser:

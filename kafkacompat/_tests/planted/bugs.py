@@ -48,14 +48,14 @@ BUGS = (
         "coordinator/marker_writer.py",
         "TransactionTerms(marker_version=marker.transaction_version)",
         "TransactionTerms()",
-        ("coordinator/_tests/test_transactions.py",),
+        ("coordinator/_tests/test_markers.py",),
     ),
     PlantedBug(
         "a data marker is written with coordinator epoch 0",
         "coordinator/marker_writer.py",
         "            coordinator_epoch=marker.coordinator_epoch,\n            producer_id",
         "            coordinator_epoch=0,\n            producer_id",
-        ("coordinator/_tests/test_transactions.py",),
+        ("coordinator/_tests/test_markers.py",),
     ),
     PlantedBug(
         "markers are sent with coordinator epoch 0",
@@ -69,14 +69,14 @@ BUGS = (
         "coordinator/marker_writer.py",
         "if replicated is not None:",
         "if False:",
-        ("coordinator/_tests/test_transactions.py",),
+        ("coordinator/_tests/test_markers.py",),
     ),
     PlantedBug(
         "markers in a group's partition are not waited for",
         "coordinator/marker_writer.py",
         "        if ended.done:\n            done(ended)",
         "        if True:\n            answer.error_code = ErrorCode.NONE",
-        ("coordinator/_tests/test_transactional_offsets.py",),
+        ("coordinator/_tests/test_markers.py",),
     ),
     # Answers
     PlantedBug(
@@ -155,7 +155,7 @@ BUGS = (
         "controller/brokers.py",
         "    left = yield from _leave(image, settings, broker_id)\n    return Result((*records, *left), None)",
         "    yield from ()\n    return Result(tuple(records), None)",
-        ("controller/_tests/test_cluster_life.py", "controller/_tests/test_brokers.py"),
+        ("controller/_tests/test_cluster_life.py",),
     ),
     PlantedBug(
         "preferred elections that are not done go on after the whole interval",

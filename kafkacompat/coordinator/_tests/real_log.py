@@ -4,6 +4,7 @@ out is decided by the code that decides it in a broker."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +18,8 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition._tests.fakes import partition_image
 from kafkacompat.partition.manager import PartitionManager
-from kafkacompat.ports import Log, WorkerPools
+from kafkacompat.ports import FileSlice, Log, WorkerPools
+from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 
 FOLLOWER = NODE_ID + 1
@@ -36,7 +38,7 @@ def at_once(function: Callable[[], Any]) -> Deferred[Any]:
 
 
 class RealWorld(World):
-    """One partition of the offsets topic; with `followed` a second replica is in sync, which fetches when told to."""
+    """One partition of the offsets topic; with `followed` every topic has a second replica in sync, which fetches when told to."""
 
     def __init__(self, group: GroupSettings | None = None, *, followed: bool = False) -> None:
         self.followed = followed
@@ -61,8 +63,13 @@ class RealWorld(World):
 
     def publish(self, topics: Any) -> None:
         offsets = self._offsets_topic(NODE_ID)
-        listed = [offsets if topic.name == OFFSETS_TOPIC else topic for topic in topics]
-        self._publish(listed)
+        self._publish(
+            [offsets if topic.name == OFFSETS_TOPIC else self._replicated(topic) for topic in topics]
+        )
+
+    def _replicated(self, topic: TopicImage) -> TopicImage:
+        one = partition_image(replicas=(NODE_ID, FOLLOWER))
+        return replace(topic, partitions=dict.fromkeys(topic.partitions, one)) if self.followed else topic
 
     def _offsets_topic(self, leader: int, in_sync: tuple[int, ...] | None = None) -> TopicImage:
         replicas = (NODE_ID, FOLLOWER) if self.followed else (NODE_ID,)
@@ -83,11 +90,17 @@ class RealWorld(World):
         assert log is not None
         return log
 
+    def batches(self, name: TopicPartition = NAME) -> list[BatchHeader]:
+        log = self.manager.log(name)
+        assert log is not None
+        read = log.read(0, 1 << 30, log.log_end_offset, True).records
+        return list(iterate_batches(read.read() if isinstance(read, FileSlice) else read))
+
     # What happens to the partition.
 
-    def follow(self) -> None:
+    def follow(self, name: TopicPartition = NAME) -> None:
         """The follower has everything."""
-        core = self.manager.by_name[NAME]
+        core = self.manager.by_name[name]
         assert self.manager.follower_fetched(core, FOLLOWER, core.log.log_end_offset) is ErrorCode.NONE
 
     def refuse_appends(self, refused: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit through the group coordinator: verified first, written then, and counted with the marker."""
+"""TxnOffsetCommit through the group coordinator: verified first, written then, and counted with the marker. Over real logs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from kafkacompat.api.pieces import PIECE
 from kafkacompat.api.txn_offset_commit import HANDLER
 from kafkacompat.coordinator._tests.clients import fetch
-from kafkacompat.coordinator._tests.harness import World, topic_image
+from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
+from kafkacompat.coordinator._tests.real_log import RealWorld
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
-from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
@@ -27,6 +27,8 @@ PRODUCER_ID, EPOCH = 10, 3
 class Verifier:
     def __init__(self) -> None:
         self.code = E.NONE
+        self.held: Deferred[Mapping[TopicPartition, E]] | None = None
+        """Answered instead, when there is one."""
         self.asked: list[tuple[Any, ...]] = []
 
     def ask(
@@ -38,16 +40,16 @@ class Verifier:
         adds: bool,
     ) -> Deferred[Mapping[TopicPartition, E]]:
         self.asked.append((transactional_id, producer_id, producer_epoch, list(partitions), adds))
-        return Deferred.of(dict.fromkeys(partitions, self.code))
+        return self.held or Deferred.of(dict.fromkeys(partitions, self.code))
 
 
 class Committing:
     def __init__(self) -> None:
-        self.world = World()
+        self.world = RealWorld()
         self.verifier = Verifier()
         self.world.coordinator.transactional_offsets.verifier = self.verifier
 
-    def commit(self, version: int, offset: int = 5, group: str = "g") -> E:
+    def ask(self, version: int, offset: int = 5, group: str = "g") -> Any:
         partition = TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=""
         )
@@ -58,15 +60,23 @@ class Committing:
             producer_epoch=EPOCH,
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
         )
-        (topic,) = self.world.call(HANDLER, request, version).topics
-        (answer,) = topic.partitions
-        return E(answer.error_code)
+        return self.world.call(HANDLER, request, version)
 
-    def end(self, committed: bool) -> E:
+    def commit(self, version: int, offset: int = 5, group: str = "g") -> E:
+        return code(self.ask(version, offset, group))
+
+    def end(self, committed: bool, epoch: int = EPOCH + 1, version: int = 2) -> E:
         ended: Deferred[E] = self.world.coordinator.end_transaction(
-            0, PRODUCER_ID, EPOCH + 1, committed, 0, 2
+            0, PRODUCER_ID, epoch, committed, 0, version
         )
         return ended.result()
+
+
+def code(answer: Any) -> E:
+    """The error of a commit's one partition."""
+    (topic,) = answer.topics
+    (partition,) = topic.partitions
+    return E(partition.error_code)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -76,9 +86,9 @@ def test_it_is_verified_or_added_before_it_is_written(version: int) -> None:
     assert committing.commit(version) is E.NONE
     partition = TopicPartition(OFFSETS_TOPIC, 0)
     assert committing.verifier.asked == [("tx", PRODUCER_ID, EPOCH, [partition], version >= 5)]
-    assert len(committing.world.log().batches) == 1
+    assert len(committing.world.batches()) == 1
     assert committing.end(True) is E.NONE
-    assert len(committing.world.log().batches) == 2
+    assert len(committing.world.batches()) == 2
 
 
 @pytest.mark.parametrize(
@@ -102,7 +112,40 @@ def test_what_the_transactions_coordinator_refuses_is_not_written(code: E, versi
     committing = Committing()
     committing.verifier.code = code
     assert committing.commit(version) is told
-    assert committing.world.log().batches == []
+    assert committing.world.batches() == []
+
+
+@pytest.mark.parametrize(
+    ("version", "marker_epoch", "told"),
+    [(4, EPOCH, E.INVALID_TXN_STATE), (5, EPOCH + 1, E.INVALID_PRODUCER_EPOCH)],
+)
+def test_what_the_transactions_end_overtakes_is_not_written(version: int, marker_epoch: int, told: E) -> None:
+    """The coordinator has said yes to a transaction that is over when the log is asked: nobody would end it any more."""
+    committing = Committing()
+    committing.verifier.held = Deferred()
+    waiting = committing.ask(version)
+    assert not waiting.done
+    assert committing.end(False, marker_epoch, 1) is E.NONE
+    committing.verifier.held.resolve({TopicPartition(OFFSETS_TOPIC, 0): E.NONE})
+    assert code(waiting.result()) is told
+    assert [header.is_control for header in committing.world.batches()] == [True]
+
+
+def test_whoever_does_not_verify_is_not_written() -> None:
+    committing = Committing()
+    committing.world.coordinator.transactional_offsets.verifier = None
+    assert committing.commit(5) is E.INVALID_TXN_STATE
+    assert committing.world.batches() == []
+
+
+@pytest.mark.parametrize(("version", "told"), [(1, E.NONE), (2, E.INVALID_PRODUCER_EPOCH)])
+def test_from_transaction_version_two_on_a_marker_is_above_what_it_ends(version: int, told: E) -> None:
+    """Or a late marker would end the next transaction."""
+    committing = Committing()
+    assert committing.commit(5) is E.NONE
+    assert committing.end(True, EPOCH, version) is told
+    assert len(committing.world.batches()) == (2 if told is E.NONE else 1)
+    assert fetch(committing.world).committed_offset == (5 if told is E.NONE else -1)
 
 
 def test_a_group_without_a_name_has_no_offsets() -> None:
@@ -111,10 +154,10 @@ def test_a_group_without_a_name_has_no_offsets() -> None:
     assert committing.verifier.asked == []
 
 
-def test_many_offsets_are_verified_and_written_as_several_small_commits() -> None:
+def test_many_offsets_are_verified_once_and_written_as_several_small_commits() -> None:
     committing = Committing()
     world = committing.world
-    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 1_300)])
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 1_300, leader=NODE_ID + 1)])
     partitions = [
         TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="")
         for index in range(1_301)
@@ -129,8 +172,8 @@ def test_many_offsets_are_verified_and_written_as_several_small_commits() -> Non
     (topic,) = world.call(HANDLER, asked, 5).topics
     codes = {one.partition_index: one.error_code for one in topic.partitions}
     assert codes == dict.fromkeys(range(1_300), 0) | {1_300: E.UNKNOWN_TOPIC_OR_PARTITION}
-    sizes = [header.record_count for batch in world.log().batches for header in iterate_batches(batch)]
+    sizes = [header.record_count for header in world.batches()]
     assert sizes == [PIECE, PIECE, 300]
-    assert len(committing.verifier.asked) == 3
+    assert len(committing.verifier.asked) == 1  # the first commit has opened the transaction
     assert committing.end(True) is E.NONE
     assert fetch(world, partition=1_299).committed_offset == 5

@@ -106,6 +106,19 @@ def test_a_timer_of_a_group_that_is_gone_says_nothing_about_the_next_of_its_name
     assert [each.group_state for each in describe(world, "g")] == ["CompletingRebalance"]
 
 
+def test_a_group_that_is_gone_ends_no_wait_of_the_next_of_its_name() -> None:
+    world = RealWorld(followed=True)
+    lost = join(world)
+    world.call(DELETE, DeleteGroupsRequest(groups_names=["g"]), 2)
+    world.time.advance(COMMIT_TIMEOUT_MS - 1_000)
+    joined = join(world, instance="new")
+    world.time.advance(1_000)
+    assert lost.result().error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.follow()
+    world.time.advance(2_000)
+    assert (joined.result().error_code, joined.result().generation_id) == (E.NONE, 1)
+
+
 def test_a_replacement_that_is_in_the_log_holds_though_its_wait_failed() -> None:
     world = RealWorld(followed=True)
     waiting = [join(world, instance=name, session=60_000) for name in ("one", "two")]

@@ -489,12 +489,17 @@ class World:
     """A partition manager and fetch engine over fakes."""
 
     def __init__(
-        self, *topics: TopicImage, brokers: Sequence[BrokerImage] | None = None, slots: int = 1000
+        self,
+        *topics: TopicImage,
+        brokers: Sequence[BrokerImage] | None = None,
+        slots: int = 1000,
+        log_manager: Any = None,
     ) -> None:
+        """Over `log_manager`, which may be a real one."""
         self.clock = FakeClock()
         self.timers = FakeTimers(self.clock)
         self.workers = FakeWorkers()
-        self.log_manager = FakeLogManager()
+        self.log_manager = log_manager or FakeLogManager()
         self.log_configs: dict[str, LogConfig] = {}
         self.manager = PartitionManager(
             NODE_ID,
