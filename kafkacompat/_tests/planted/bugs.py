@@ -17,7 +17,7 @@ class PlantedBug:
     right: str
     wrong: str
     tests: tuple[str, ...]
-    """What is run, below kafkacompat/; one of them must fail."""
+    """What is run, below kafkacompat/, a file or FILE::TEST; one of them must fail."""
 
 
 BUGS = (
@@ -158,6 +158,20 @@ BUGS = (
         ("controller/_tests/test_cluster_life.py",),
     ),
     PlantedBug(
+        "a broker is forgotten though its fencing could not be written",
+        "controller/liveness.py",
+        "            if not is_written:",
+        "            if False:",
+        ("controller/_tests/test_controller_faults.py",),
+    ),
+    PlantedBug(
+        "a broker is taken for gone at an address that the controller never reached",
+        "controller/reach.py",
+        "return address if address in self._reached else None",
+        "return address",
+        ("controller/_tests/test_service.py",),
+    ),
+    PlantedBug(
         "preferred elections that are not done go on after the whole interval",
         "controller/liveness.py",
         "AT_ONCE_MS if more else interval_ms",
@@ -200,6 +214,92 @@ BUGS = (
         "parents[parent] = None",
         ("log/_tests/test_identity.py",),
     ),
+    PlantedBug(
+        "the mark of a clean stop comes back after a power loss",
+        "log/directory.py",
+        "        self._disk.sync_directory(self.path)\n        return epoch",
+        "        return epoch",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a checkpoint that is being written counts as not written",
+        "log/directory.py",
+        "            most = max(most, offsets.get(topic_partition, -1))",
+        "            pass",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "records are committed in a log that a power loss may take from its topic",
+        "log/log.py",
+        "if offset > self.high_watermark and self.is_anchored:",
+        "if offset > self.high_watermark:",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a log that a kill left new is taken for durable",
+        "log/opening.py",
+        "not is_new and not has_lost and (clean or recovery_point > 0)",
+        "not is_new and not has_lost",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "an id whose sync has failed is believed",
+        "log/opening.py",
+        "if has_lost or (is_new and",
+        "if (is_new and",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "epochs are not completed from the batches",
+        "log/recovery.py",
+        "        _complete_epochs(segments, epochs, log_start_offset, log_end_offset)",
+        "        pass",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a start believes the page cache after a failed sync",
+        "log/recovery.py",
+        "        _forget_cached(disk, directory, names, recovery_point)",
+        "        pass",
+        ("log/_tests/test_syncs.py",),
+    ),
+    PlantedBug(
+        "a recovery point above the log's end vouches for what is there",
+        "log/recovery.py",
+        "            recovery_point = 0\n            _recover(disk, segments, snapshots, epochs, 0, first_base, note)",
+        "            recovery_point = 0",
+        ("log/_tests/test_recovery.py",),
+    ),
+    PlantedBug(
+        "the end of a log is not looked at after a clean stop",
+        "log/recovery.py",
+        "    if clean and segments and unsound is None:",
+        "    if False:",
+        ("log/_tests/test_damage.py::test_any_byte_of_the_last_batchs_header",),
+    ),
+    PlantedBug(
+        "a sync that fails for want of room is passed over",
+        "log/manager.py",
+        "if isinstance(error, (SyncFailed, HalfDone)) or not self._says_nothing(error):",
+        "if not self._says_nothing(error):",
+        ("log/_tests/test_syncs.py",),
+    ),
+    PlantedBug(
+        "a log is made while checkpoints speak of the last one of its name",
+        "log/manager.py",
+        "return topic_partition not in self._refused and not self.checkpoints.are_stale(topic_partition)",
+        "return topic_partition not in self._refused",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a follower goes on before the checkpoints know what it has cut off",
+        "partition/fetchers.py",
+        "        self._host.when_true(followed.core).on_done(resume)",
+        "        resume(self._host.when_true(followed.core))",
+        (
+            "partition/_tests/test_replication.py::test_whoever_was_cut_back_fetches_once_its_checkpoints_know",
+        ),
+    ),
     # Groups
     PlantedBug(
         "a group is dropped when the wait for its first record fails",
@@ -207,6 +307,13 @@ BUGS = (
         "        if group.state is _S.DEAD:\n            end_group(env, group, error, at_ms)",
         "        if True:\n            env.groups.pop(group.group_id, None)",
         ("coordinator/_tests/test_waits_that_fail.py", "coordinator/_tests/test_runtime.py"),
+    ),
+    PlantedBug(
+        "what a failed wait leaves in doubt is shown",
+        "coordinator/shard.py",
+        "self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset",
+        "self._doubtful_end = -1",
+        ("coordinator/_tests/test_waits_that_fail.py",),
     ),
     PlantedBug(
         "timers of groups are kept by the group's name",

@@ -143,8 +143,8 @@ class ClusterNode:
         self.alive = True
         self.unanswered: list[Callable[[], None]] = []
         clock, timers = cluster.clock, cluster.timers
-        logs = LogManager(disk, [("/data", bytes(15) + bytes([node_id]))], LogConfig(), clock)
-        logs.load_all()
+        self.logs = LogManager(disk, [("/data", bytes(15) + bytes([node_id]))], LogConfig(), clock)
+        self.logs.load_all()
         self.image = MetadataImage()
         self.replication = Replication(
             node_id,
@@ -158,7 +158,7 @@ class ClusterNode:
         )
         self.manager = PartitionManager(
             node_id,
-            logs,
+            self.logs,
             clock,
             timers,
             WorkerPools.of_one(SimpleNamespace(submit=self._work)),

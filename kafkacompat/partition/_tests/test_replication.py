@@ -128,6 +128,31 @@ def test_a_deposed_leader_answers_its_parked_produces_and_follows() -> None:
     assert values_of(cluster.nodes[1].log(), 9) == {0: b"new"}
 
 
+def test_whoever_was_cut_back_fetches_once_its_checkpoints_know() -> None:
+    """What it fetches counts as replicated, and a start would take it for checked up to where the cut-off records ended."""
+    cluster = Cluster()
+    cluster.settle()
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    former = cluster.nodes[1]
+    former.produce(b"lost")
+    flush = former.log().begin_flush()
+    flush.run()
+    former.log().finish_flush(flush)
+    former.logs.checkpoint_now()
+    former.logs.on_stale = lambda: None
+    cluster.change(leader=2)
+    cluster.publish()
+    cluster.drain()
+    cluster.cut = set()
+    cluster.settle()
+    cluster.nodes[2].append(b"new", acks=1)
+    cluster.settle()
+    assert former.log().log_end_offset == 0
+    former.logs.checkpoint_now()
+    cluster.settle()
+    assert values_of(former.log(), 9) == {0: b"new"}
+
+
 def test_epochs_without_records_do_not_keep_a_former_leader_from_following() -> None:
     """1 leads epochs in which it appends nothing; its epoch cache must not hold it against the next leader."""
     cluster = Cluster()
