@@ -128,7 +128,7 @@ class ApiDispatcher:
         self._stepping = stepping
         self._elements_max = elements_max
         self._node = node
-        self._table = table
+        self.table = table
         self._when_closed = when_closed
         self._opening = opening
         self._routes: dict[tuple[int, int], Route] = {}
@@ -139,8 +139,8 @@ class ApiDispatcher:
         header = parse_request_header(frame)
         route = self._routes.get((header.api_key, header.api_version))
         if route is None:
-            if header.api_key == API_VERSIONS and not self._table.serves(header.api_key, header.api_version):
-                return unsupported_api_versions(header, self._table)
+            if header.api_key == API_VERSIONS and not self.table.serves(header.api_key, header.api_version):
+                return unsupported_api_versions(header, self.table)
             route = self._open_route(header)
         if len(frame) > route.decoded_at_once_max:
             return self._decode_in_steps(connection, frame, header, route)
@@ -247,16 +247,16 @@ class ApiDispatcher:
 
         Fails with NotController where a connection would be answered NOT_CONTROLLER; a bug passes through too.
         """
-        handler = self._table.load(context.api_key)
+        handler = self.table.load(context.api_key)
         answer = partial(called, handler.function, self._node, context, request)
         if handler.waits_for_opening and self._opening is not None:
             return self._opening.hold(answer)
         return answer()
 
     def _open_route(self, header: RequestHeader) -> Route:
-        if not self._table.serves(header.api_key, header.api_version):
+        if not self.table.serves(header.api_key, header.api_version):
             raise CloseConnection(f"API {header.api_key} version {header.api_version} is not served")
-        route = Route(header.api_key, header.api_version, self._table)
+        route = Route(header.api_key, header.api_version, self.table)
         self._routes[header.api_key, header.api_version] = route
         return route
 

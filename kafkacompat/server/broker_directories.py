@@ -130,9 +130,14 @@ class BrokerDirectories:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         if directory.path == self._metadata_directory:
-            self._doors.halt(DirectoryFailed(f"the metadata log's directory {directory.path} has failed"))
+            self._halt(f"the metadata log's directory {directory.path} has failed", directory)
         elif not any(each.online for each in self.logs.directories):
             paths = ", ".join(each.path for each in self.logs.directories)
-            self._doors.halt(DirectoryFailed(f"all log directories have failed: {paths}"))
+            self._halt(f"all log directories have failed: {paths}", directory)
         elif self._life is not None:
             self._life.directory_failed(directory.directory_id)
+
+    def _halt(self, text: str, directory: LogDirectory) -> None:
+        error = DirectoryFailed(text)
+        error.__cause__ = directory.failure
+        self._doors.halt(error)

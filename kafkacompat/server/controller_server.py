@@ -47,11 +47,10 @@ class ControllerServer:
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
         turns = Turns(doors.timers)
-        self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
-        liveness = Liveness(
+        self.liveness = liveness = Liveness(
             machine,
             shared.controller_settings,
-            self.sessions,
+            BrokerSessions(config.int("broker.session.timeout.ms")),
             doors.clock,
             doors.timers,
             reach,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.cluster_life import METADATA_DIRECTORY
+from kafkacompat.sim.machine import METADATA_DIRECTORY
 from kafkacompat.sim.image_oracles import Key, partitions_of
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -315,7 +315,7 @@ class ClusterFaults:
         return any(
             life is not None
             and life.metadata.is_active
-            and life.metadata.active_since_us <= known_us
+            and life.active_since_us <= known_us
             and life.metadata.image.offset == newest.offset
             and life.driver.is_all_committed
             for life in (machine.life for machine in self._simulation.ordered)

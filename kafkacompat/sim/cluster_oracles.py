@@ -116,9 +116,10 @@ class PartitionOracles:
         return ledger
 
     def look(self, life: Life) -> None:
-        if life.partitions is None or not life.alive:
+        partitions = life.partitions
+        if partitions is None or not life.alive:
             return
-        for core in list(life.partitions.by_id.values()):
+        for core in list(partitions.by_id.values()):
             log = core.log
             seen = self._seen.get(core)
             if seen is None:

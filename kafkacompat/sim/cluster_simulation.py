@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPLICAS_VERSION
 from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
@@ -60,12 +59,11 @@ class ClusterSimulation:
         self.network = Network(self.scheduler, self.options, Chance(seed, "network"))
         self.image_oracles = ImageOracles(self)
         self.partition_oracles = PartitionOracles(self)
-        levels = [
+        self.feature_levels = [
             (name, level)
             for name, level in DEFAULT_LEVELS
             if self.options.has_elr or name != ELIGIBLE_LEADER_REPLICAS_VERSION
         ]
-        self.bootstrap_values = bootstrap_values(levels)
         self.slow_chance = Chance(seed, "slow")
         self._sync_chance = Chance(seed, "sync")
         drift = Chance(seed, "drift")
@@ -208,13 +206,18 @@ class ClusterSimulation:
                     "no trust after a failed sync", f"node {host.id} syncs again {host.machine.disk.trusted}"
                 )
             self.partition_oracles.look(host)
-            if host.alive and host.partitions is not None and host.fetches is not None:
-                check_parked(host.id, host.partitions, host.fetches)
+            partitions, fetches = host.partitions, host.fetches
+            if host.alive and partitions is not None and fetches is not None:
+                check_parked(host.id, partitions, fetches)
 
     def stopped(self, life: Life) -> None:
         """A life came to its end in order."""
         life.die(silently=False)
         self.faults.restart_later(life.machine)
+
+    def found(self, failure: BaseException) -> None:
+        """Whatever becomes of it where it was raised."""
+        self._reported.append(failure)
 
     def producer_identified(self, producer: Producer, producer_id: int) -> None:
         if producer_id in self.producer_ids:
@@ -256,7 +259,7 @@ class ClusterSimulation:
                     SETUP_TIMEOUT_US,
                     lambda _: source.enter("unreachable", lambda: done(ProbeResult.UNREACHABLE)),
                 )
-            elif life is None or not life.is_listening(port):
+            elif life is None or port not in life.listening:
                 source.enter("refused", lambda: done(ProbeResult.REFUSED))
             else:
                 source.enter("connected", lambda: done(life))

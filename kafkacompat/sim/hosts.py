@@ -19,6 +19,10 @@ T = TypeVar("T")
 WALL_CLOCK_ZERO_MS = 1_700_000_000_000
 
 
+class ProcessEnded(BaseException):
+    """The process ended itself in the midst of an event; nothing of it goes on."""
+
+
 class Timer:
     __slots__ = ("call",)
 
@@ -47,7 +51,10 @@ class Host:
             self._inbox.append((what, call))
             return
         self.simulation.event(self, what)
-        call()
+        try:
+            call()
+        except ProcessEnded:
+            return
         self.simulation.after_event(self)
 
     def pause(self) -> None:
@@ -97,18 +104,10 @@ class SlowWorkers:
 
     def submit(self, function: Callable[[], T]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
-        done: list[Callable[[], T]] = []
-        if self._chance.happens(0.5):
-            done.append(_attempt(function))
+        outcome = _outcome(function) if self._chance.happens(0.5) else None
 
         def finish() -> None:
-            outcome = done[0] if done else _attempt(function)
-            try:
-                value = outcome()
-            except OSError as error:
-                answer.fail(error)
-            else:
-                answer.resolve(value)
+            (outcome or _outcome(function)).pass_to(answer)
 
         def due(_: Any) -> None:
             self._host.enter("worker", finish)
@@ -117,15 +116,10 @@ class SlowWorkers:
         return answer
 
 
-def _attempt(function: Callable[[], T]) -> Callable[[], T]:
-    """What came of it: its value, or what the disk has refused."""
+def _outcome(function: Callable[[], T]) -> Deferred[T]:
+    outcome: Deferred[T] = Deferred()
     try:
-        value = function()
-    except OSError as error:
-        refusal = error
-
-        def refused() -> T:
-            raise refusal
-
-        return refused
-    return lambda: value
+        outcome.resolve(function())
+    except Exception as error:
+        outcome.fail(error)
+    return outcome

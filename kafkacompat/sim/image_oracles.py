@@ -59,7 +59,9 @@ class ImageOracles:
         """A controller says so, before the session is over."""
         self._simulation.counters.brokers_gone += 1
         life = self._simulation.machines[broker.id].life
-        if life is not None and life.heartbeats is not None and life.heartbeats.broker_epoch == broker.epoch:
+        if life is None or (life.is_stopping and not life.is_serving):
+            return  # one that stops has closed its listeners
+        if life.heartbeats is not None and life.heartbeats.broker_epoch == broker.epoch:
             raise Breach(
                 "living brokers are not taken for gone", f"broker {broker.id} of epoch {broker.epoch}"
             )

@@ -131,7 +131,10 @@ class Connection:
         self.channel = channel
         self.life = life
         self.port = port
+        self._server = life.listening[port]
+        self.info = self._server.opened(self)
         self.in_flight: deque[_Call] = deque()
+        self._is_draining = False
         self._answers: deque[_Slot] = deque()
         self._is_ended = False
         """The server's side is closed."""
@@ -175,6 +178,12 @@ class Connection:
             self._closed_at_server()
             self._to_client.send(END)
 
+    def drain(self) -> None:
+        """Take in nothing more; close when everything received is answered."""
+        self._is_draining = True
+        if not self._answers:
+            self.close_by_server()
+
     def server_died(self, *, silently: bool) -> None:
         if not silently:
             self._to_client.send(END)
@@ -197,11 +206,12 @@ class Connection:
             life.connections.pop(self.id, None)
             life.enter("connection closed", self._closed_at_server)
             return
-        life.enter(type(item).__name__, lambda: self._serve(item))
+        if not self._is_draining:
+            life.enter(type(item).__name__, lambda: self._serve(item))
 
     def _closed_at_server(self) -> None:
         self._is_ended = True
-        self.life.connection_closed(self)
+        self._server.closed(self)
 
     def _serve(self, message: Any) -> None:
         slot = _Slot()
@@ -213,8 +223,10 @@ class Connection:
                 ready = self._answers.popleft().answer
                 if not self._is_ended:
                     self._to_client.send(self._on_wire(ready, type(ready)))
+            if self._is_draining and not self._answers and not self._is_ended:
+                self.close_by_server()
 
-        self.life.serve(self, message, answered)
+        self._server.asked(self, message, answered)
 
     # The client's side.
 
@@ -359,6 +371,10 @@ class SimulatedChannels:
 
         self.source.simulation.dial(self.source, host, port, dialled)
         return result
+
+    def close_all(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
 
     def source_died(self, *, silently: bool) -> None:
         for connection in list(self.connections.values()):

@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.cluster_life import LOG_DIRECTORY, METADATA_DIRECTORY, Life
+from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import MIN_ISR, ClusterOptions, rack_of
 from kafkacompat.sim.files import FileDisk
+from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
 from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT, host_name
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
+LOG_DIRECTORY, METADATA_DIRECTORY = "/data", "/metadata"
+AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class SimulatedMachine:
@@ -22,10 +29,6 @@ class SimulatedMachine:
         self.id = machine_id
         self.chance = Chance(simulation.seed, f"machine {machine_id}")
         self.disk = FileDisk()
-        for path in (LOG_DIRECTORY, METADATA_DIRECTORY):
-            self.disk.make_directory(path)
-        self.directory_id = self.chance.uuid()
-        self.metadata_directory_id = self.chance.uuid()
         self.life: Life | None = None
         """None while no process runs."""
         self.has_power = True
@@ -34,6 +37,17 @@ class SimulatedMachine:
         self.is_controller = machine_id in options.controllers
         self._rate = rate
         self._config = ServerConfig.from_properties(node_properties(options, machine_id))
+        for path in (LOG_DIRECTORY, METADATA_DIRECTORY):
+            self.disk.make_directory(path)
+        format_node(
+            self._config,
+            self.disk,
+            self.chance,
+            WALL_CLOCK_ZERO_MS,
+            cluster_id=CLUSTER_ID,
+            standalone=False,
+            feature_levels=simulation.feature_levels,
+        )
 
     def start(self) -> None:
         self._tell("starts")
@@ -96,6 +110,9 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "transaction.state.log.num.partitions": 2,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
         "request.timeout.ms": 2_000,
+        "initial.broker.registration.timeout.ms": AS_LONG_AS_IT_TAKES_MS,
+        "metadata.log.max.record.bytes.between.snapshots": options.snapshot_bytes,
+        "internal.metadata.log.segment.bytes": 20_000,
         "leader.imbalance.per.broker.percentage": 0,
     }
     return {
@@ -110,5 +127,6 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "broker.rack": rack_of(node_id),
         "auto.leader.rebalance.enable": str(options.rebalances).lower(),
         "auto.create.topics.enable": "false",
+        **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
         **{name: str(value) for name, value in numbers.items()},
     }

@@ -19,9 +19,9 @@ from kafkacompat.sim._tests.cluster_mutants import MUTANTS, SEEN_AT, Plant
 from kafkacompat.sim._tests.soak import Soak, run_seeds, seeds_from
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
 from kafkacompat.sim.cluster_counters import ClusterCounters
+from kafkacompat.sim.cluster_life import NodeFailed
 from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
-from kafkacompat.sim.life_parts import NodeFailed
 from kafkacompat.sim.quorum_oracles import Breach
 
 SEEDS = 200

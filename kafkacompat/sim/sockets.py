@@ -1,0 +1,171 @@
+"""A simulated node's share of the network, as ports.Network: its channels, and servers that take messages instead of bytes.
+
+A server hands each message to the handlers of its dispatcher, at the highest version. Knows no node's insides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.channels import ConnectionLost
+from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo
+from kafkacompat.sim.links import EXTERNAL_PORT, Connection, SimulatedChannels
+from kafkacompat.wire.apis import response_class
+from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import FetchResponse
+from kafkacompat.wire.messages.metadata_response import MetadataResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.dispatch import ApiDispatcher
+    from kafkacompat.config import EndPoint, ServerConfig
+    from kafkacompat.net.dispatcher import Dispatcher
+    from kafkacompat.sim.cluster_life import Life
+
+STAND_INS: dict[type[Exception], ErrorCode] = {
+    NotController: ErrorCode.NOT_CONTROLLER,
+    ControllerTimedOut: ErrorCode.REQUEST_TIMED_OUT,
+    ConnectionLost: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""As api/dispatch answers them."""
+ADDRESS = "127.0.0.1"
+
+
+class SimulatedNetwork:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self.channels = SimulatedChannels(life)
+
+    def socket_server(self) -> SimulatedSocketServer:
+        return SimulatedSocketServer(self._life)
+
+    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
+        """Nobody listens on every interface."""
+        return Deferred.of("")
+
+
+class SimulatedSocketServer:
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self.dispatcher: Dispatcher = cast(Any, None)
+        self._listeners: dict[int, str] = {}
+        """Name by port."""
+        self.serves = False
+        """Requests are taken."""
+        self._waiting: list[Callable[[], None]] = []
+        """What came before it served."""
+        self._connections: dict[int, Connection] = {}
+        self._drained: Deferred[None] | None = None
+
+    def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
+        bound = tuple(endpoints)
+        for each in bound:
+            self._listeners[each.port] = each.listener_name
+            # For clients of a network that is not simulated: whoever tries it from here is refused.
+            if each.port != EXTERNAL_PORT:
+                self._life.listening[each.port] = self
+        return Deferred.of(bound)
+
+    def serve(self) -> Deferred[None]:
+        self.serves = True
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+        return Deferred.of(None)
+
+    def take_settings(self, config: ServerConfig) -> None:
+        """Connections are not bounded."""
+
+    def drain(self, deadline_ms: int) -> Deferred[None]:
+        self.close_listeners()
+        self._drained = Deferred()
+        for connection in list(self._connections.values()):
+            connection.drain()
+        self._life.call_after(deadline_ms, self._close_all)
+        self._maybe_drained()
+        return self._drained
+
+    def close_listeners(self) -> None:
+        for port in self._listeners:
+            self._life.listening.pop(port, None)
+
+    def _close_all(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.close_by_server()
+
+    def _maybe_drained(self) -> None:
+        if self._drained is not None and not self._drained.done and not self._connections:
+            self._drained.resolve(None)
+
+    # What connections tell.
+
+    def opened(self, connection: Connection) -> ConnectionInfo:
+        self._connections[connection.id] = connection
+        return ConnectionInfo(connection.id, self._listeners[connection.port], ADDRESS, 0)
+
+    def closed(self, connection: Connection) -> None:
+        if self._connections.pop(connection.id, None) is not None:
+            if self.serves:
+                self.dispatcher.connection_closed(connection.info)
+            self._maybe_drained()
+
+    def asked(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        if self.serves:
+            self._carry_out(connection, message, answered)
+        else:
+            self._waiting.append(lambda: self._carry_out(connection, message, answered))
+
+    def _carry_out(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        life = self._life
+        dispatcher = cast("ApiDispatcher", self.dispatcher)
+        context = context_of(message, connection.info)
+        oracles = life.simulation.partition_oracles
+
+        def done(answer: Deferred[Any]) -> None:
+            try:
+                response = answer.result()
+            except CloseConnection:
+                connection.close_by_server()
+                return
+            except (NotController, ControllerTimedOut, ConnectionLost) as error:
+                if isinstance(error, ConnectionLost) and not life.is_stopping:
+                    raise
+                handler = dispatcher.table.load(message.API_KEY)
+                response = handler.error_response(message, STAND_INS[type(error)], context.api_version)
+            if isinstance(response, FetchResponse):
+                read_records(response)
+            elif isinstance(response, MetadataResponse):
+                response = copied(response, message)
+            oracles.answered(life, message, response)
+            answered(response)
+
+        dispatcher.call(context, message).on_done(done)
+
+
+def context_of(message: Any, connection: ConnectionInfo) -> RequestContext:
+    return RequestContext(
+        message.API_KEY,
+        message.MAX_VERSION,
+        0,
+        None,
+        connection.connection_id,
+        connection.listener_name,
+        connection.client_host,
+    )
+
+
+def read_records(response: FetchResponse) -> None:
+    """As they leave through the socket."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            if partition.records is not None and not isinstance(partition.records, bytes):
+                partition.records = partition.records.read()
+
+
+def copied(response: Any, request: Any) -> Any:
+    """Through the wire form: parts of it are encoded already."""
+    version = request.MAX_VERSION
+    return decode(response_class(request.API_KEY), version, bytes(encode(response, version)))
