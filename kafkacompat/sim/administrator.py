@@ -5,11 +5,13 @@ Knows brokers by address and leaders by Metadata. Whatever the answers are, the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import TIMEOUT_MS, Client, Place
 from kafkacompat.sim.cluster_options import REPLICATION_FACTOR
 from kafkacompat.wire.errors import ErrorCode
@@ -24,22 +26,34 @@ from kafkacompat.wire.messages.delete_records_request import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
+MADE_ANEW = "again"
+"""The topic that comes and goes, and has another id each time."""
+
 
 class Administrator(Client):
-    """Makes topics, moves partitions, calls it off again, elects preferred leaders, deletes old records."""
+    """Makes topics, moves partitions, calls it off again, elects preferred leaders, deletes old records.
+
+    One topic it deletes and makes anew under its name, again and again.
+    """
 
     def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
         super().__init__(simulation, client_id)
         self._topics = 0
+        self._anew = Chance(simulation.seed, "made anew")
+        self.is_settled = not simulation.options.remake_ms
+        """No topic is away for a while only."""
 
     def start(self) -> None:
         self._create_topic()
         self._plan()
+        if not self.is_settled:
+            self._remake_later(self._make_anew)
 
     def _plan(self) -> None:
         self.later(self._act, 2 * self.simulation.options.admin_interval_ms)
@@ -49,9 +63,9 @@ class Administrator(Client):
             return
         self._plan()
         self.refresh()
-        if not self.places:
+        keys = [key for key in self.places if not self.simulation.is_deleted(key)]
+        if not keys:
             return
-        keys = list(self.places)
         place = self.places[keys[self.chance.randrange(len(keys))]]
         kind = self.chance.uniform()
         if kind < 0.5:
@@ -89,6 +103,48 @@ class Administrator(Client):
                 self.later(self._create_topic, 300)
 
         self.ask(self.any_broker(), request, "admin").on_done(created)
+
+    # The topic that comes and goes.
+
+    def _remake_later(self, call: Callable[[], None]) -> None:
+        mean_ms = self.simulation.options.remake_ms
+        self.call_after(1 + self._anew.randrange(2 * mean_ms), call)
+
+    def _make_anew(self) -> None:
+        topic = CreatableTopic(
+            name=MADE_ANEW,
+            num_partitions=self._anew.between(1, 2),
+            replication_factor=REPLICATION_FACTOR,
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+
+        def created(done: Deferred[Any]) -> None:
+            if _error_of(done, "topics") not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._remake_later(self._make_anew)
+            elif self.simulation.is_over_for_producers:
+                self.simulation.topic_created(MADE_ANEW)
+                self.is_settled = True
+            else:
+                self.refresh()
+                self._remake_later(self._delete)
+
+        self.ask(self.any_broker(), request, "remaking").on_done(created)
+
+    def _delete(self) -> None:
+        """By its id, so that a request that comes late does not take its successor."""
+        topic = self.simulation.image_oracles.newest.topics.get(MADE_ANEW)
+        if topic is None or self.simulation.is_over_for_producers:
+            self._make_anew()
+            return
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=None, topic_id=topic.id)], timeout_ms=TIMEOUT_MS
+        )
+
+        def deleted(done: Deferred[Any]) -> None:
+            is_gone = _error_of(done, "responses") in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
+            self._remake_later(self._make_anew if is_gone else self._delete)
+
+        self.ask(self.any_broker(), request, "remaking").on_done(deleted)
 
     def _move(self, place: Place) -> None:
         brokers = list(self.simulation.options.brokers)
@@ -129,6 +185,14 @@ class Administrator(Client):
     def _ignore(self, request: Any) -> None:
         """Whatever the answer: the oracles see what comes of it."""
         self.ask(self.any_broker(), request, "admin").on_done(_look_away)
+
+
+def _error_of(done: Deferred[Any], field: str) -> int:
+    try:
+        code: int = getattr(done.result(), field)[0].error_code
+    except ChannelError:
+        return ErrorCode.REQUEST_TIMED_OUT
+    return code
 
 
 def _look_away(done: Deferred[Any]) -> None:

@@ -174,6 +174,9 @@ class Lane:
 
     def next(self) -> None:
         producer = self._producer
+        if producer.simulation.is_deleted(self._key):
+            del producer.lanes[self._key]
+            return
         if producer.simulation.is_over_for_producers:
             self.is_idle = True
             return
@@ -183,6 +186,9 @@ class Lane:
 
     def _send(self) -> None:
         producer, key = self._producer, self._key
+        if producer.simulation.is_deleted(key):
+            del producer.lanes[key]
+            return
         self._asked = producer.places[key]
         leader = self._asked.leader
         if leader == NO_LEADER:
@@ -261,6 +267,9 @@ class Reader(Client, ABC):
         )
 
     def _fetch(self, key: Key) -> None:
+        if self.simulation.is_deleted(key):
+            del self.positions[key]
+            return
         place = self.places[key]
         if place.leader == NO_LEADER:
             self._again(key)

@@ -39,6 +39,9 @@ class ClusterCounters:
     reassignments: int = 0
     """Completed."""
     deletions: int = 0
+    """Of records."""
+    topics_deleted: int = 0
+    """Each is made anew under its name."""
     acknowledged: int = 0
     produce_retries: int = 0
     consumed: int = 0

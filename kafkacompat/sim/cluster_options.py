@@ -65,6 +65,8 @@ class ClusterOptions:
     """Timeout of a transaction."""
     verification_us: int
     """What a leader asks a transaction's coordinator takes longer by up to that."""
+    remake_ms: int
+    """Mean time that one topic stays, and stays away, before it is deleted or made anew under its name; 0: there is none."""
 
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
@@ -94,6 +96,7 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
 
     # Streams of their own: what is drawn for the rest does not depend on them.
     transactions = Chance(seed, "transaction options")
+    life = Chance(seed, "life options")
     controllers, brokers = SHAPES[chance.randrange(len(SHAPES))]
     heartbeat_ms = chance.between(150, 400)
     return ClusterOptions(
@@ -131,4 +134,5 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         transactional_producers=transactions.between(1, 2) if transactions.happens(0.5) else 0,
         transaction_ms=transactions.between(600, 6_000),
         verification_us=transactions.between(20_000, 400_000) if transactions.happens(0.5) else 0,
+        remake_ms=life.between(100, 1_500) if life.happens(0.4) else 0,
     )

@@ -14,7 +14,7 @@ from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPL
 from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.ports import ProbeResult
-from kafkacompat.sim.administrator import Administrator
+from kafkacompat.sim.administrator import MADE_ANEW, Administrator
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import Client, Consumer, Key, Producer
 from kafkacompat.sim.cluster_counters import ClusterCounters
@@ -32,6 +32,7 @@ from kafkacompat.sim.network import Network
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.sim.transactional import TransactionalProducer
+from kafkacompat.sim.unexpected import heard
 
 SETTLE_MS = 60_000
 """Of virtual time: within it a healed cluster has made, moved and read everything."""
@@ -93,7 +94,8 @@ class ClusterSimulation:
     def run(self) -> ClusterCounters:
         listeners.append(self._reported.append)
         try:
-            return self._run()
+            with heard(self._reported.append):
+                return self._run()
         finally:
             listeners.remove(self._reported.append)
 
@@ -152,6 +154,8 @@ class ClusterSimulation:
                 broker = image.brokers.get(machine.id)
                 if broker is None or broker.fenced:
                     return f"broker {machine.id} is fenced or unknown"
+        if not self.administrator.is_settled:
+            return "a topic is to be made anew"
         if not self.topics <= image.topics.keys() or not self.topics:
             return f"of topics {sorted(self.topics)} there are {sorted(image.topics)}"
         for producer in self.producers:
@@ -227,9 +231,17 @@ class ClusterSimulation:
     def topic_created(self, name: str) -> None:
         self.topics.add(name)
 
+    def is_deleted(self, key: Key) -> bool:
+        """Clients hear of it by what is answered then, and by Metadata, which an old answer may contradict."""
+        return key[0] in self.image_oracles.deleted
+
     def is_for_producers(self, topic: str) -> bool:
         """Internal topics are the coordinators' own."""
         return not topic.startswith("__")
+
+    def is_for_transactions(self, topic: str) -> bool:
+        """What is deleted takes part of a transaction along."""
+        return self.is_for_producers(topic) and topic != MADE_ANEW
 
     def lowest_position(self, key: Key) -> int:
         read = self.consumer.positions.get(key, 0)

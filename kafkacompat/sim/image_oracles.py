@@ -32,6 +32,8 @@ class ImageOracles:
         self._images: dict[int, MetadataImage] = {}
         self.newest = MetadataImage()
         """The newest committed one that any node has published."""
+        self.deleted: set[Uuid] = set()
+        """Topics that were there once."""
 
     def partition(self, key: Key) -> PartitionImage | None:
         topic = self.newest.topics_by_id.get(key[0])
@@ -67,6 +69,8 @@ class ImageOracles:
             )
 
     def _check(self, before: MetadataImage, image: MetadataImage) -> None:
+        if not self.deleted.isdisjoint(image.topics_by_id):
+            raise Breach("an id is given once", f"a topic of {image.offset} was deleted before")
         older = dict(partitions_of(before))
         for key, now in partitions_of(image):
             then = older.get(key)
@@ -102,6 +106,10 @@ class ImageOracles:
 
     def _count(self, before: MetadataImage, image: MetadataImage) -> None:
         counters = self._simulation.counters
+        if before.topics_by_id is not image.topics_by_id:
+            gone = before.topics_by_id.keys() - image.topics_by_id.keys()
+            self.deleted |= gone
+            counters.topics_deleted += len(gone)
         for broker in image.brokers.values():
             earlier = before.brokers.get(broker.id)
             if broker.fenced and earlier is not None and not earlier.fenced:

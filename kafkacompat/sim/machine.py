@@ -104,6 +104,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "log.flush.offset.checkpoint.interval.ms": 1500,
         "log.flush.start.offset.checkpoint.interval.ms": 1500,
         "log.initial.task.delay.ms": 500,
+        "log.segment.delete.delay.ms": 500,
         "min.insync.replicas": MIN_ISR,
         "leader.imbalance.check.interval.seconds": 2,
         "offsets.topic.num.partitions": 1,

@@ -300,7 +300,7 @@ class TransactionalProducer(Client):
         send()
 
     def _keys(self) -> list[Key]:
-        return [key for key, place in self.places.items() if self.simulation.is_for_producers(place.topic)]
+        return [key for key, place in self.places.items() if self.simulation.is_for_transactions(place.topic)]
 
     def _next_batch(self, transaction: Transaction, key: Key) -> Batch:
         written = transaction.values.setdefault(key, [])

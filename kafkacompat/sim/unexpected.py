@@ -1,0 +1,35 @@
+"""What the nodes' parts log with a stack: nobody expected it, and where the product goes on a simulation does not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+class Listener(logging.Handler):
+    def __init__(self, found: Callable[[BaseException], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._found(error)
+
+
+@contextmanager
+def heard(found: Callable[[BaseException], None]) -> Iterator[None]:
+    """`found` is given what is logged with an exception, also where the log is shut off."""
+    logger, listener = logging.getLogger("kafkacompat"), Listener(found)
+    level, propagate = logger.level, logger.propagate
+    if level > logging.ERROR:
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+    logger.addHandler(listener)
+    try:
+        yield
+    finally:
+        logger.removeHandler(listener)
+        logger.setLevel(level)
+        logger.propagate = propagate
