@@ -13,12 +13,17 @@ from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import TIMEOUT_MS, Client, Place
-from kafkacompat.sim.cluster_options import REPLICATION_FACTOR
+from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, REPLICATION_FACTOR
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
 )
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.delete_records_request import (
@@ -46,6 +51,7 @@ class Administrator(Client):
         super().__init__(simulation, client_id)
         self._topics = 0
         self._anew = Chance(simulation.seed, "made anew")
+        self._directories = Chance(simulation.seed, "directories")
         self.is_settled = not simulation.options.remake_ms
         """No topic is away for a while only."""
 
@@ -54,6 +60,8 @@ class Administrator(Client):
         self._plan()
         if not self.is_settled:
             self._remake_later(self._make_anew)
+        if self.simulation.options.directories > 1:
+            self._change_directory()
 
     def _plan(self) -> None:
         self.later(self._act, 2 * self.simulation.options.admin_interval_ms)
@@ -145,6 +153,25 @@ class Administrator(Client):
             self._remake_later(self._make_anew if is_gone else self._delete)
 
         self.ask(self.any_broker(), request, "remaking").on_done(deleted)
+
+    # Replicas that change their directory.
+
+    def _change_directory(self) -> None:
+        """Of any replica, now and then; a move that goes on may be turned back by the next."""
+        if self.simulation.is_over_for_producers:
+            return
+        self.call_after(
+            1 + self._directories.randrange(self.simulation.options.admin_interval_ms), self._change_directory
+        )
+        places = [place for place in self.places.values() if not self.simulation.is_deleted(place.key)]
+        if not places:
+            return
+        place = places[self._directories.randrange(len(places))]
+        topic = AlterReplicaLogDirTopic(name=place.topic, partitions=[place.partition])
+        path = LOG_DIRECTORIES[self._directories.randrange(self.simulation.options.directories)]
+        request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[topic])])
+        replica = place.replicas[self._directories.randrange(len(place.replicas))]
+        self.ask(replica, request, "admin").on_done(_look_away)
 
     def _move(self, place: Place) -> None:
         brokers = list(self.simulation.options.brokers)

@@ -38,6 +38,8 @@ class ClusterCounters:
     """Taken for gone by a controller before their sessions were over."""
     reassignments: int = 0
     """Completed."""
+    directory_moves: int = 0
+    """Of replicas on their node, completed."""
     deletions: int = 0
     """Of records."""
     topics_deleted: int = 0

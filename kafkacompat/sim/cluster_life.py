@@ -19,6 +19,7 @@ from kafkacompat.sim.sockets import SimulatedNetwork, SimulatedSocketServer
 
 if TYPE_CHECKING:
     from kafkacompat.controller.metadata_machine import MetadataMachine
+    from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.log.manager import LogManager
     from kafkacompat.node.heartbeats import BrokerHeartbeats
     from kafkacompat.partition.fetch import FetchEngine
@@ -139,6 +140,17 @@ class Life(Host):
     def heartbeats(self) -> BrokerHeartbeats | None:
         broker = self._server.broker
         return None if broker is None else broker.heartbeats
+
+    def misplaced(self, topic_partition: TopicPartition, directory_id: Uuid) -> str | None:
+        """What is not as it should be in the end, when the metadata says that the log lies in that directory."""
+        broker = self._server.broker
+        assert broker is not None
+        for directory in broker.logs.log_dirs():
+            if topic_partition in directory.futures:
+                return f"still moves to {directory.path}"
+            if topic_partition in directory.logs and directory.directory_id != directory_id:
+                return f"lies in {directory.path}, which is not {directory_id.hex()}"
+        return None
 
     # The end.
 

@@ -10,6 +10,7 @@ MIN_CLUSTER_EVENTS = 2000
 MIN_CLUSTER_FAULTS = 4
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
+LOG_DIRECTORIES = ("/data", "/more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ class ClusterOptions:
     """Timeout of a transaction."""
     verification_us: int
     """What a leader asks a transaction's coordinator takes longer by up to that."""
+    directories: int
+    """Log directories of a broker; between two of them replicas are moved (KIP-113, KIP-858)."""
     remake_ms: int
     """Mean time that one topic stays, and stays away, before it is deleted or made anew under its name; 0: there is none."""
 
@@ -134,5 +137,6 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         transactional_producers=transactions.between(1, 2) if transactions.happens(0.5) else 0,
         transaction_ms=transactions.between(600, 6_000),
         verification_us=transactions.between(20_000, 400_000) if transactions.happens(0.5) else 0,
+        directories=2 if life.happens(0.4) else 1,
         remake_ms=life.between(100, 1_500) if life.happens(0.4) else 0,
     )

@@ -60,9 +60,21 @@ class Ledger:
 class Seen:
     """One partition on one node, as it was after the node's last event."""
 
-    __slots__ = ("end", "epoch", "high_watermark", "is_leader", "matched", "start", "unverified", "verified")
+    __slots__ = (
+        "end",
+        "epoch",
+        "high_watermark",
+        "is_leader",
+        "log",
+        "matched",
+        "start",
+        "unverified",
+        "verified",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        """Another one once the replica has moved to another directory."""
         self.end = self.high_watermark = self.start = 0
         self.epoch = -1
         self.is_leader = False
@@ -123,7 +135,7 @@ class PartitionOracles:
             log = core.log
             seen = self._seen.get(core)
             if seen is None:
-                seen = self._seen[core] = Seen()
+                seen = self._seen[core] = Seen(log)
                 if life.id in self._lost_power_once:
                     # A truncation may have come undone: until its leader has looked, what it has is not yet what is committed.
                     seen.verified = seen.unverified = log.high_watermark
@@ -133,6 +145,7 @@ class PartitionOracles:
                 and seen.epoch == core.leader_epoch
                 and seen.is_leader is core.is_leader
                 and seen.start == log.log_start_offset
+                and seen.log is log
             ):
                 continue
             self._look_at(life, core, seen, self.ledger(core))
@@ -146,6 +159,10 @@ class PartitionOracles:
                 f"{where} {'leads' if core.is_leader else 'follows'}, log {log.log_start_offset}..{end}, "
                 f"high watermark {high_watermark}, ISR {core.isr}"
             )
+        if seen.log is not log:
+            # A copy has taken its place, of which nothing is known yet.
+            seen.log, seen.matched, seen.verified = log, 0, 0
+            counters.directory_moves += 1
         self.log_ends[life.id, (core.topic_id, core.topic_partition.partition)] = end
         if end < seen.end:
             counters.truncations += 1

@@ -174,8 +174,11 @@ class ClusterSimulation:
             for replica in partition.replicas:
                 life = self.machines[replica].life
                 core = None if life is None or life.partitions is None else life.partitions.by_id.get(key)
-                if core is None:
+                if life is None or core is None:
                     return f"node {replica} has no {name}"
+                misplaced = life.misplaced(core.topic_partition, partition.directory(replica))
+                if misplaced is not None:
+                    return f"on node {replica} {name} {misplaced}"
                 self.partition_oracles.check_whole(core)
                 ends[replica] = (core.log.log_end_offset, core.log.high_watermark)
             ledger = self.partition_oracles.ledgers[key]

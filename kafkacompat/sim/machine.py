@@ -8,7 +8,7 @@ from kafkacompat.config import ServerConfig
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import Life
-from kafkacompat.sim.cluster_options import MIN_ISR, ClusterOptions, rack_of
+from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, ClusterOptions, rack_of
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
 from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT, host_name
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
-LOG_DIRECTORY, METADATA_DIRECTORY = "/data", "/metadata"
+METADATA_DIRECTORY = "/metadata"
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -37,7 +37,7 @@ class SimulatedMachine:
         self.is_controller = machine_id in options.controllers
         self._rate = rate
         self._config = ServerConfig.from_properties(node_properties(options, machine_id))
-        for path in (LOG_DIRECTORY, METADATA_DIRECTORY):
+        for path in (*self._config.log_dirs, METADATA_DIRECTORY):
             self.disk.make_directory(path)
         format_node(
             self._config,
@@ -123,7 +123,7 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "controller.quorum.voters": voters,
-        "log.dirs": LOG_DIRECTORY,
+        "log.dirs": ",".join(LOG_DIRECTORIES[: options.directories]),
         "metadata.log.dir": METADATA_DIRECTORY,
         "broker.rack": rack_of(node_id),
         "auto.leader.rebalance.enable": str(options.rebalances).lower(),

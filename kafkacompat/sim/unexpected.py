@@ -1,4 +1,7 @@
-"""What the nodes' parts log with a stack: nobody expected it, and where the product goes on a simulation does not."""
+"""What the nodes' parts log with a stack: nobody expected it, and where the product goes on a simulation does not.
+
+But for what a disk refuses: disks fail in simulations.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
+        if error is not None and not isinstance(error, OSError):
             self._found(error)
 
 
