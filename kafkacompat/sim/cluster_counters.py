@@ -40,6 +40,8 @@ class ClusterCounters:
     """Completed."""
     directory_moves: int = 0
     """Of replicas on their node, completed."""
+    voter_changes: int = 0
+    """Voters removed or taken in."""
     deletions: int = 0
     """Of records."""
     topics_deleted: int = 0

@@ -68,6 +68,8 @@ class ClusterOptions:
     """What a leader asks a transaction's coordinator takes longer by up to that."""
     directories: int
     """Log directories of a broker; between two of them replicas are moved (KIP-113, KIP-858)."""
+    changes_voters: bool
+    """The quorum's voters are not in the settings, and come and go (KIP-853)."""
     remake_ms: int
     """Mean time that one topic stays, and stays away, before it is deleted or made anew under its name; 0: there is none."""
 
@@ -139,4 +141,5 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         verification_us=transactions.between(20_000, 400_000) if transactions.happens(0.5) else 0,
         directories=2 if life.happens(0.4) else 1,
         remake_ms=life.between(100, 1_500) if life.happens(0.4) else 0,
+        changes_voters=life.happens(0.5) and len(controllers) > 1,
     )

@@ -27,12 +27,13 @@ from kafkacompat.sim.fetch_oracle import check_parked
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.image_oracles import ImageOracles, partitions_of
 from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
-from kafkacompat.sim.machine import SimulatedMachine
+from kafkacompat.sim.machine import SimulatedMachine, initial_voters
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.sim.transactional import TransactionalProducer
 from kafkacompat.sim.unexpected import heard
+from kafkacompat.sim.voter_changes import VoterChanges
 
 SETTLE_MS = 60_000
 """Of virtual time: within it a healed cluster has made, moved and read everything."""
@@ -41,6 +42,7 @@ CALL_OFF_MS = 15_000
 CHECK_EVERY_US = 200_000
 PRODUCER_IDS, CONSUMER_ID, ADMINISTRATOR_ID = 1000, 2000, 3000
 TRANSACTIONAL_IDS, READER_ID = 4000, 5000
+VOTER_CHANGES_ID = 6000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -65,6 +67,7 @@ class ClusterSimulation:
             for name, level in DEFAULT_LEVELS
             if self.options.has_elr or name != ELIGIBLE_LEADER_REPLICAS_VERSION
         ]
+        self.voters = initial_voters(seed, self.options)
         self.slow_chance = Chance(seed, "slow")
         self._sync_chance = Chance(seed, "sync")
         drift = Chance(seed, "drift")
@@ -76,6 +79,7 @@ class ClusterSimulation:
         self.producers = [Producer(self, PRODUCER_IDS + each) for each in range(self.options.producers)]
         self.consumer = Consumer(self, CONSUMER_ID)
         self.administrator = Administrator(self, ADMINISTRATOR_ID)
+        self.voter_changes = VoterChanges(self, VOTER_CHANGES_ID)
         self.transactions = Transactions(self)
         self.transactional = [
             TransactionalProducer(self, TRANSACTIONAL_IDS + each)
@@ -105,6 +109,8 @@ class ClusterSimulation:
         clients: list[Client] = [*self.producers, self.consumer, self.administrator, *self.transactional]
         if self.reader is not None:
             clients.append(self.reader)
+        if self.voters:
+            clients.append(self.voter_changes)
         for client in clients:
             client.enter("start", client.start)
         self._run_until(self.options.faulty_ms * 1000)
@@ -150,6 +156,10 @@ class ClusterSimulation:
         for machine in self.ordered:
             if machine.life is None:
                 return f"node {machine.id} does not run"
+            if machine.is_controller and set(machine.life.driver.voters.ids) != set(self.options.controllers):
+                return (
+                    f"of the controllers node {machine.id} knows {machine.life.driver.voters.ids} as voters"
+                )
             if machine.is_broker:
                 broker = image.brokers.get(machine.id)
                 if broker is None or broker.fenced:

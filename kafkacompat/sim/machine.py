@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
+from kafkacompat.raft.voters import Voter
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, ClusterOptions, rack_of
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
-from kafkacompat.sim.links import BROKER_PORT, CONTROLLER_PORT, EXTERNAL_PORT, host_name
+from kafkacompat.sim.links import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, EXTERNAL_PORT, host_name
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
-CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZXI"
 METADATA_DIRECTORY = "/metadata"
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -46,6 +46,7 @@ class SimulatedMachine:
             WALL_CLOCK_ZERO_MS,
             cluster_id=CLUSTER_ID,
             standalone=False,
+            initial_voters=simulation.voters if self.is_controller else (),
             feature_levels=simulation.feature_levels,
         )
 
@@ -75,6 +76,16 @@ class SimulatedMachine:
             self.simulation.tell(f"*** node {self.id} {what}")
 
 
+def initial_voters(seed: int, options: ClusterOptions) -> tuple[Voter, ...]:
+    """Of a quorum whose voters are not in the settings."""
+    chance = Chance(seed, "voters")
+    return tuple(
+        Voter(each, chance.uuid(), (("CONTROLLER", host_name(each), CONTROLLER_PORT),))
+        for each in options.controllers
+        if options.changes_voters
+    )
+
+
 def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     roles, listeners = [], []
     if node_id in options.brokers:
@@ -85,7 +96,12 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
     if node_id in options.controllers:
         roles.append("controller")
         listeners.append(f"CONTROLLER://{host_name(node_id)}:{CONTROLLER_PORT}")
-    voters = ",".join(f"{each}@{host_name(each)}:{CONTROLLER_PORT}" for each in options.controllers)
+    addresses = {each: f"{host_name(each)}:{CONTROLLER_PORT}" for each in options.controllers}
+    if options.changes_voters:
+        quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+    else:
+        voters = ",".join(f"{node}@{address}" for node, address in addresses.items())
+        quorum = {"controller.quorum.voters": voters}
     numbers = {
         "controller.quorum.election.timeout.ms": options.election_ms,
         "controller.quorum.fetch.timeout.ms": options.quorum_fetch_ms,
@@ -122,12 +138,12 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "controller.quorum.voters": voters,
         "log.dirs": ",".join(LOG_DIRECTORIES[: options.directories]),
         "metadata.log.dir": METADATA_DIRECTORY,
         "broker.rack": rack_of(node_id),
         "auto.leader.rebalance.enable": str(options.rebalances).lower(),
         "auto.create.topics.enable": "false",
+        **quorum,
         **({"replica.selector.class": RACK_AWARE} if options.reads_nearby else {}),
         **{name: str(value) for name, value in numbers.items()},
     }
