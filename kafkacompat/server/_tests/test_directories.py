@@ -95,6 +95,7 @@ def test_the_metadata_logs_directory_halts_the_node(tmp_path: Path) -> None:
     world.fail(0)
     assert [type(each) for each in world.halted] == [DirectoryFailed]
     assert "metadata" in str(world.halted[0])
+    assert "broken" in str(world.halted[0].__cause__)
     elsewhere = World(formatted(config_of(tmp_path / "x", **{"metadata.log.dir": str(tmp_path / "m")})))
     elsewhere.fail(0)
     assert elsewhere.halted == []

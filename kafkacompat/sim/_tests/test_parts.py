@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.messages import Batch
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.disk import Disk, DiskMisuse, Snapshot
+from kafkacompat.sim.errands import Errand
+from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.options import draw_options
 from kafkacompat.sim.scheduler import Scheduler
+from kafkacompat.sim.unexpected import heard
 
 
 def batch(base: int, end: int, epoch: int = 1) -> Batch:
@@ -127,3 +132,59 @@ def test_messages_are_lost_doubled_and_overtaken() -> None:
     arrived = Arrivals().after_sending(1, 2, 200)
     assert arrived != sorted(arrived)
     assert sorted(arrived) == list(range(200))
+
+
+def test_a_directory_is_locked_until_its_process_ends() -> None:
+    disk = FileDisk()
+    lock = disk.lock("/data/.lock")
+    with pytest.raises(BlockingIOError):
+        disk.lock("/data/.lock")
+    disk.process_ended()
+    second = disk.lock("/data/.lock")
+    lock.release()
+    with pytest.raises(BlockingIOError):
+        disk.lock("/data/.lock")
+    second.release()
+    disk.lock("/data/.lock").release()
+
+
+def test_an_errand_goes_on_with_each_value_and_ends_where_it_is_called_off() -> None:
+    first: Deferred[int] = Deferred()
+    never: Deferred[int] = Deferred()
+    seen: list[object] = []
+
+    async def steps() -> int:
+        seen.append(await first)
+        try:
+            return await never
+        finally:
+            seen.append("called off")
+
+    errand = Errand(steps(), seen.append)
+    first.resolve(1)
+    assert seen == [1]
+    errand.call_off()
+    never.resolve(2)
+    assert seen == [1, "called off"]
+    Errand(_at_once(), seen.append)
+    assert seen == [1, "called off", 7]
+
+
+async def _at_once() -> int:
+    return await Deferred.of(7)
+
+
+def test_what_is_logged_with_a_stack_is_heard_though_the_log_is_shut_off() -> None:
+    logger, found = logging.getLogger("kafkacompat"), []
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with heard(found.append):
+            for error in (KeyError("a bug"), OSError("a disk")):
+                logger.error("something failed", exc_info=error)
+            logger.error("something is as it may be")
+        assert logger.level == logging.CRITICAL
+        logger.error("nobody listens", exc_info=KeyError("later"))
+    finally:
+        logger.setLevel(before)
+    assert [type(each) for each in found] == [KeyError]

@@ -100,9 +100,9 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
 TRANSACTION_MUTANTS_SEEN_AT = {
     "everything_is_stable": 3,
     "aborted_ranges_are_not_told": 3,
-    "markers_are_answered_at_the_append": 3,
-    "coordinators_answer_at_the_append": 15,
-    "a_successor_keeps_the_epoch": 16,
+    "markers_are_answered_at_the_append": 85,
+    "coordinators_answer_at_the_append": 16,
+    "a_successor_keeps_the_epoch": 13,
     "leaders_do_not_verify": 3,
     "offsets_count_before_their_transaction_ends": 3,
     "markers_are_not_loaded": 3,
