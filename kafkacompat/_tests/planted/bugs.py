@@ -78,6 +78,13 @@ BUGS = (
         "        if True:\n            answer.error_code = ErrorCode.NONE",
         ("coordinator/_tests/test_markers.py",),
     ),
+    PlantedBug(
+        "one transaction that cannot be aborted keeps the others",
+        "coordinator/transaction_sweeps.py",
+        '        except Exception as error:\n            report(f"aborting',
+        '        except ArithmeticError as error:\n            report(f"aborting',
+        ("coordinator/_tests/test_transaction_sweeps.py",),
+    ),
     # Answers
     PlantedBug(
         "a refused OffsetCommit names no error",
@@ -155,7 +162,7 @@ BUGS = (
         "controller/brokers.py",
         "    left = yield from _leave(image, settings, broker_id)\n    return Result((*records, *left), None)",
         "    yield from ()\n    return Result(tuple(records), None)",
-        ("controller/_tests/test_cluster_life.py",),
+        ("controller/_tests/test_heartbeats.py",),
     ),
     PlantedBug(
         "a broker is forgotten though its fencing could not be written",
@@ -169,7 +176,9 @@ BUGS = (
         "controller/reach.py",
         "return address if address in self._reached else None",
         "return address",
-        ("controller/_tests/test_service.py",),
+        (
+            "controller/_tests/test_service.py::test_an_address_that_the_controller_never_reached_fences_nobody",
+        ),
     ),
     PlantedBug(
         "preferred elections that are not done go on after the whole interval",
@@ -183,14 +192,14 @@ BUGS = (
         "raft/event_pump.py",
         "            call()\n        except Exception as problem:\n            self.halt(problem)",
         "            call()\n        except Exception:\n            pass",
-        ("raft/_tests/test_faults.py",),
+        ("raft/_tests/test_faults.py::test_what_a_call_from_outside_of_a_step_raises_halts_the_node",),
     ),
     PlantedBug(
         "a failed sync of the quorum's log counts as a full disk",
         "raft/room.py",
         "if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:",
         "if error.errno not in NO_ROOM:",
-        ("raft/_tests/test_quorum_driver.py",),
+        ("raft/_tests/test_quorum_driver.py::test_quorum_state_that_could_not_be_synced_halts",),
     ),
     # Logs
     PlantedBug(
@@ -299,6 +308,13 @@ BUGS = (
         (
             "partition/_tests/test_replication.py::test_whoever_was_cut_back_fetches_once_its_checkpoints_know",
         ),
+    ),
+    PlantedBug(
+        "a log that fails keeps the others' producers from expiring",
+        "log/upkeep.py",
+        '            except Exception as error:\n                report(f"the expiry of producer ids',
+        '            except ArithmeticError as error:\n                report(f"the expiry of producer ids',
+        ("log/_tests/test_upkeep.py",),
     ),
     # Groups
     PlantedBug(
