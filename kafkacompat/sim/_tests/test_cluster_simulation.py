@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.sim._tests.cluster_mutants import MUTANTS, SEEN_AT, Plant
+from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS, LIFE_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.soak import Soak, run_seeds, seeds_from
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
 from kafkacompat.sim.cluster_counters import ClusterCounters
@@ -81,12 +82,15 @@ def test_a_seed_is_the_same_run_in_another_process(seed: int) -> None:
     assert len(hashes) == 1
 
 
-@pytest.mark.parametrize("plant", MUTANTS + TRANSACTION_MUTANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize(
+    "plant", MUTANTS + LIFE_MUTANTS + TRANSACTION_MUTANTS, ids=lambda plant: plant.__name__
+)
 def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
     """First by the seed that showed it when it was planted, else by any."""
+    seen_at = SEEN_AT | LIFE_MUTANTS_SEEN_AT | TRANSACTION_MUTANTS_SEEN_AT
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        for seed in seeds_from((SEEN_AT | TRANSACTION_MUTANTS_SEEN_AT).get(plant.__name__, 0), SEEDS):
+        for seed in seeds_from(seen_at.get(plant.__name__, 0), SEEDS):
             try:
                 ClusterSimulation(seed).run()
             except (Breach, NodeFailed):
