@@ -195,6 +195,13 @@ BUGS = (
         ("raft/_tests/test_faults.py::test_what_a_call_from_outside_of_a_step_raises_halts_the_node",),
     ),
     PlantedBug(
+        "a failed sync counts as want of room where the quorum's log gets shorter",
+        "raft/metadata_log.py",
+        "if error.errno not in NO_ROOM or isinstance(error, (SyncFailed, HalfDone)):",
+        "if error.errno not in NO_ROOM:",
+        ("raft/_tests/test_files.py",),
+    ),
+    PlantedBug(
         "a failed sync of the quorum's log counts as a full disk",
         "raft/room.py",
         "if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:",

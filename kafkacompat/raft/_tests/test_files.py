@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -11,18 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.config import parse_properties
+from kafkacompat.config import LogConfig, parse_properties
 from kafkacompat.ids import uuid_from_text, uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.raft import snapshot
-from kafkacompat.raft._tests.support import CountingRandom
+from kafkacompat.raft._tests.support import CountingRandom, FixedClock
 from kafkacompat.raft.election_state import (
     BrokenElectionState,
     format_election_state,
     parse_election_state,
 )
 from kafkacompat.raft.lock import DirectoryLocks
+from kafkacompat.raft.metadata_log import open_metadata_log
 from kafkacompat.raft.properties import format_properties
 from kafkacompat.raft.snapshot import (
     BrokenSnapshot,
@@ -280,3 +284,21 @@ def test_headers_of_metadata_are_not_looked_at() -> None:
     batch = memoryview(batch_around(body, 0))
     (header,) = iterate_batches(batch)
     assert [(each.value, each.headers) for each in batch_records(batch, header)] == [(b"v", ())]
+
+
+@pytest.mark.parametrize("error", [SyncFailed, HalfDone])
+@pytest.mark.parametrize("shorten", ["truncate_to", "truncate_fully_and_start_at", "enforce_retention"])
+def test_only_want_of_room_is_passed_over_where_the_log_gets_shorter(
+    shorten: str, error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync that failed for want of room, or a change that stopped half way, leaves a log of which nothing is known."""
+
+    def refused(*_: object) -> None:
+        raise error(errno.ENOSPC, "no room")
+
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    log = open_metadata_log(disk, "/data", LogConfig(), FixedClock(), clean=False)
+    monkeypatch.setattr(PartitionLog, shorten, refused)
+    with pytest.raises(error):
+        log.drop_below(0) if shorten == "enforce_retention" else getattr(log, shorten)(0)
