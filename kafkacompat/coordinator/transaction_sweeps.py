@@ -100,7 +100,12 @@ class TransactionSweeps:
         machine = machine_of(shard)
         for stretch in stretches(iter(list(machine.transactions.values()))):
             now_ms = self._clock.now_ms()
-            for result in expired_records(machine, stretch, now_ms):
+            try:
+                expired = expired_records(machine, stretch, now_ms)
+            except Exception as error:
+                report("looking for unused transactional ids", error)
+                expired = []
+            for result in expired:
                 try:
                     shard.carry_out(result, now_ms).on_done(_forgotten)
                 except Exception as error:

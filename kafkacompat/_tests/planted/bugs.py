@@ -202,6 +202,13 @@ BUGS = (
         ("raft/_tests/test_files.py",),
     ),
     PlantedBug(
+        "one transactional id that cannot be forgotten keeps all behind it",
+        "coordinator/transaction_sweeps.py",
+        'report("looking for unused transactional ids", error)',
+        "raise",
+        ("coordinator/_tests/test_transaction_sweeps.py",),
+    ),
+    PlantedBug(
         "a failed sync of the quorum's log counts as a full disk",
         "raft/room.py",
         "if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:",

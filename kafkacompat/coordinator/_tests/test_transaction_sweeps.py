@@ -10,6 +10,7 @@ from kafkacompat.coordinator import transaction_sweeps as sweeps
 from kafkacompat.coordinator._tests.test_transactions import T0, T1, Channel, World
 from kafkacompat.coordinator.group_sweeps import STRETCH
 from kafkacompat.coordinator.node_queues import NodeQueues
+from kafkacompat.coordinator.shard import Shard
 from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
@@ -48,6 +49,31 @@ def test_unused_ids_are_forgotten_in_steps() -> None:
     assert sum(counts) == 2_000
     assert max(counts) <= 2 * STRETCH
     assert known(world) == 0
+
+
+@pytest.mark.parametrize("broken", ["expired_records", "carry_out"])
+def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
+    broken: str, monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    world = World()
+    for index in range(2_000):
+        world.init(f"tx{index}")
+    place: Any = sweeps if broken == "expired_records" else Shard
+    real = getattr(place, broken)
+    calls = 0
+
+    def first_fails(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyError(broken)
+        return real(*arguments)
+
+    monkeypatch.setattr(place, broken, first_fails)
+    world.time.ms = EXPIRATION_MS + 2 * EXPIRY_INTERVAL_MS
+    steps_of(world)
+    assert known(world) == STRETCH
+    assert [type(error) for error in faults.take()] == [KeyError]
 
 
 def test_timed_out_transactions_are_aborted_in_steps_and_one_that_fails_keeps_none_from_it(
