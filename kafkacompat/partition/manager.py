@@ -261,6 +261,23 @@ class PartitionManager:
         if core is None:
             return OffsetLookup(self._absent(partition))
         question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id)
+        if core.is_leader and replica_id < 0 and not core.offsets_are_available():
+            anchored = self._anchoring.answers.get(partition)
+            if anchored is not None:
+                # A moment after a start. Not every client asks again for an offset that is not available.
+                return anchored.and_then(lambda _: self._list_offset_later(partition, question))
+        return self._list_offset(partition, question)
+
+    def _list_offset_later(self, partition: TopicPartition, question: Question) -> Deferred[OffsetLookup]:
+        found = self._list_offset(partition, question)
+        return found if isinstance(found, Deferred) else Deferred.of(found)
+
+    def _list_offset(
+        self, partition: TopicPartition, question: Question
+    ) -> OffsetLookup | Deferred[OffsetLookup]:
+        core = self.core(partition)
+        if core is None:
+            return OffsetLookup(self._absent(partition))
         found = look_up(core, question)
         return self._searches.ask(core, question) if found is None else found
 

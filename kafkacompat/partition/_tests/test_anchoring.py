@@ -28,6 +28,7 @@ from kafkacompat.partition._tests.fakes import (
 from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.lookup import LATEST
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
@@ -53,8 +54,8 @@ class Followers:
 
 
 class Node:
-    def __init__(self) -> None:
-        self.disk = MemoryDisk()
+    def __init__(self, disk: MemoryDisk | None = None) -> None:
+        self.disk = disk or MemoryDisk()
         for path, _ in DIRECTORIES:
             self.disk.make_directory(path)
         self.clock = FakeClock()
@@ -109,6 +110,29 @@ def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
     assert flushed.result() == {T0: ErrorCode.NONE}
     assert node.after_power_loss() == [T0]
     assert node.manager.when_flushed({T0: 1}) is None
+
+
+@pytest.mark.parametrize("timestamp_ms", [LATEST, 0])
+def test_whoever_asks_for_offsets_of_a_log_that_a_kill_left_waits_until_it_is_durable(
+    timestamp_ms: int,
+) -> None:
+    """librdkafka hands an error to the application."""
+    node = Node()
+    node.lead()
+    node.work()
+    assert node.produce().error is ErrorCode.NONE
+    node.work()
+    again = Node(node.disk.copy())
+    again.logs.load_all()
+    again.lead()
+    asked = again.manager.list_offset(T0, timestamp_ms, False, -1, -1)
+    assert isinstance(asked, Deferred)
+    assert not asked.done
+    again.work()
+    assert (asked.result().error, asked.result().offset) == (
+        ErrorCode.NONE,
+        1 if timestamp_ms == LATEST else 0,
+    )
 
 
 def test_a_follower_fetches_once_its_log_is_durable() -> None:
