@@ -12,7 +12,7 @@ from pathlib import Path
 COMPUTING_MS_MAX = 250
 """What a loop may compute in one piece here. Other processes share the machine's caches, and cost a step some of its time."""
 _STALL = re.compile(
-    rb"the event loop stood still for (\d+) ms, computing for (\d+) ms of it, in:\n((?: .*\n)*)"
+    rb"the event loop stood still for (\d+) ms, computing for (\d+) ms of it, in:\n((?:[^\[\n].*\n)*)"
 )
 CHUNK_MAX = 16 << 20
 
@@ -57,6 +57,8 @@ class Stalls:
         except FileNotFoundError:
             del self._read[log]
             return []
+        # A line that is being written is read next time.
+        text = text[: text.rfind(b"\n") + 1]
         self._read[log] += len(text)
         return [
             Stall(int(match[1]), int(match[2]), match[3].decode(errors="replace"), log)
