@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
+# Unit tests share nothing, so each core takes some; whoever is done takes over what waits for another.
+WORKERS ?= 2
+PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test lint unit browser interop wheel planted bench soak compatibility clean
+.PHONY: run test check lint unit browser interop wheel planted branches bench soak compatibility clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -26,8 +29,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy kafkacompat
 
+# Before a commit: everything but the costly unit tests, and one or two tests a client.
+check: lint
+	$(PYTEST) kafkacompat -q $(PARALLEL) -m "not costly"
+	$(PYTEST) interop_tests/python_clients interop_tests/java_tools -q -m smoke
+
 unit: $(VENV)/.dev
-	$(PYTEST) kafkacompat -q
+	$(PYTEST) kafkacompat -q $(PARALLEL)
 
 wheel: $(VENV)/.dev
 	$(BIN)/python interop_tests/wheel_check.py
@@ -35,6 +43,10 @@ wheel: $(VENV)/.dev
 # Plants every known bug in a copy, one by one, and says which unit test notices it, and how soon. ARGS: parts of names.
 planted: $(VENV)/.dev
 	$(BIN)/python -m kafkacompat._tests.planted.run $(ARGS)
+
+# Which branches of the packages that decide over data the unit tests take, and which the simulation: the table of docs/testing.md.
+branches: $(VENV)/.dev
+	$(BIN)/python -m kafkacompat._tests.branches --workers $(WORKERS) --document docs/testing.md $(ARGS)
 
 # The page's tests drive a real Chromium. As root on a system with apt it is installed; elsewhere the tests say what is missing.
 browser:
@@ -45,7 +57,7 @@ browser:
 
 # BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
 interop: $(VENV)/.dev browser
-	$(PYTEST) interop_tests -q $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+	$(PYTEST) interop_tests -q -n $(WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks --document docs/performance.md $(ARGS)
@@ -56,7 +68,7 @@ compatibility: $(VENV)/.dev
 	$(BIN)/python -m interop_tests.report $(ARGS)
 
 soak: $(VENV)/.dev browser
-	KAFKACOMPAT_SOAK=1 $(PYTEST) kafkacompat interop_tests -q
+	KAFKACOMPAT_SOAK=1 $(MAKE) -k unit interop
 
 clean:
 	rm -rf $(VENV) .cache build dist *.egg-info

@@ -1,10 +1,11 @@
 """What holds for every test: no test passes while the product reports a bug of its own, one that expects it takes it. Property
-tests draw the same examples in each run of `make test`, and new ones in `make soak`."""
+tests draw the same examples in each run of `make test`, and new ones in `make soak`. What a test counted is told at the end."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
@@ -15,6 +16,36 @@ from kafkacompat.faults import listeners
 settings.register_profile("test", derandomize=True, deadline=None)
 settings.register_profile("soak", deadline=None)
 settings.load_profile("soak" if os.environ.get("KAFKACOMPAT_SOAK") else "test")
+
+
+COUNTED = "counted"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "costly: takes seconds, or is one of many that do; not part of `make check`"
+    )
+    config.addinivalue_line("markers", "smoke: one of the few interop tests of `make check`")
+
+
+@pytest.fixture
+def tell(request: pytest.FixtureRequest) -> Callable[[str, float], None]:
+    """tell(what, number) shows at the end the sum of what all tests told of it, whichever worker ran them."""
+    return lambda what, number: request.node.user_properties.append((COUNTED, [what, number]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    sums: Counter[str] = Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            if report.when == "call":
+                for name, counted in report.user_properties:
+                    if name == COUNTED:
+                        sums[counted[0]] += counted[1]
+    if sums:
+        terminalreporter.section("counted by tests")
+        for what, number in sums.items():
+            terminalreporter.line(f"{what}: {number:,.0f}")
 
 
 class Faults:

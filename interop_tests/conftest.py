@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,13 @@ from interop_tests.harness.broker import (
     chosen_bootstrap,
     chosen_kind,
 )
+from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.kafka_jvm import QUICK_JVM
+from interop_tests.harness.notes import NOTES, is_worker, note
 from interop_tests.harness.stalls import STALLS
 from interop_tests.harness.wire import Connection
+from interop_tests.harness.workers import Units, longest_first
 
 HERE = Path(__file__).resolve().parent
 MakeBroker = Callable[..., BrokerProcess]
@@ -36,13 +41,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    BrokerProcess.jvm_options = QUICK_JVM
     if config.getoption("--bootstrap"):
         os.environ["BOOTSTRAP"] = config.getoption("--bootstrap")
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
     config.addinivalue_line("markers", "needs_control: starts, kills or configures its own broker process")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units:
+    return Units(config, log)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if is_worker(config):
+        items[:] = longest_first(items)
     if chosen_bootstrap() is None:
         return
     mine = [item for item in items if HERE in item.path.parents and item.get_closest_marker("needs_control")]
@@ -73,15 +87,30 @@ def no_stalls() -> Iterator[None]:
     assert not ours, "a node's event loop was held up:\n" + "\n".join(map(str, ours))
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What this process has noted goes to the one that prints it: itself, or the one whose worker it is."""
+    for stall in STALLS.seen:
+        last = " ".join(map(str.strip, stall.stack.strip().splitlines()[-2:]))
+        line = f"{stall.wall_ms} ms, computing {stall.computing_ms} ms: {last}"
+        note(session.config, "stalls of the nodes' event loops", line)
+    if is_worker(session.config):
+        session.config.workeroutput["notes"] = session.config.stash.get(NOTES, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """A worker has ended; one that died says nothing."""
+    for section, lines in getattr(node, "workeroutput", {}).get("notes", {}).items():
+        for line in lines:
+            note(node.config, section, line)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Every stall of a node's event loop, those as well that the machine may have caused."""
-    if STALLS.seen:
-        terminalreporter.section("stalls of the nodes' event loops")
-        for stall in STALLS.seen:
-            last = stall.stack.strip().splitlines()[-2:]
-            terminalreporter.line(
-                f"{stall.wall_ms} ms, computing {stall.computing_ms} ms: {' '.join(map(str.strip, last))}"
-            )
+    """Every stall of a node's event loop, those as well that the machine may have caused, and what tests have measured."""
+    for section, lines in terminalreporter.config.stash.get(NOTES, {}).items():
+        terminalreporter.section(section)
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +144,14 @@ def make_broker(tmp_path: Path) -> Iterator[MakeBroker]:
     yield make
     for process in made:
         process.kill()
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[KafkaTools]:
+    """Kafka's tools, in one JVM for all tests."""
+    made = KafkaTools()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,11 +14,10 @@ import pytest
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.cluster.workload import ConfluentWork, Follower, KafkaPythonWork, Work
 from interop_tests.harness.broker import chosen_bootstrap, chosen_kind
-from interop_tests.harness.java_tools import KafkaTools
+from interop_tests.harness.notes import note
 
 MakeCluster = Callable[..., Cluster]
 Measure = Callable[[str, float], None]
-MEASURED = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,24 +39,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    lines = terminalreporter.config.stash.get(MEASURED, [])
-    if lines:
-        terminalreporter.section("times without progress")
-        for line in lines:
-            terminalreporter.line(line)
-
-
 @pytest.fixture
 def measure(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Measure:
     """measure("what", seconds) notes a time in the test's report and shows it at the end of the run."""
 
-    def note(what: str, seconds: float) -> None:
+    def measured(what: str, seconds: float) -> None:
         record_property(what, round(seconds, 2))
-        lines = request.config.stash.setdefault(MEASURED, [])
-        lines.append(f"{seconds:7.2f} s  {what} ({request.node.name})")
+        note(request.config, "times without progress", f"{seconds:7.2f} s  {what} ({request.node.name})")
 
-    return note
+    return measured
 
 
 @pytest.fixture(scope="session")
@@ -114,14 +104,6 @@ def make_cluster(kind: str, tmp_path: Path) -> Iterator[MakeCluster]:
     yield make
     for cluster in made:
         cluster.close()
-
-
-@pytest.fixture(scope="session")
-def tools() -> Iterator[KafkaTools]:
-    """Kafka's tools."""
-    made = KafkaTools()
-    yield made
-    made.close()
 
 
 @pytest.fixture

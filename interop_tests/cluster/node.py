@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT
-from interop_tests.harness.java_tools import QUICK_JVM
-from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
+from interop_tests.harness.kafka_jars import CHECKOUT
+from interop_tests.harness.kafka_jvm import QUICK_JVM, kafka_java
 from interop_tests.harness.stalls import STALLS
 
 LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
@@ -95,8 +95,7 @@ class ClusterNode:
         """The kind's own format command with these options; the caller looks at the status."""
         self._write_settings()
         if self.kind == APACHE:
-            command = [require_program("java"), "-Xmx128m", *QUICK_JVM, "-cp", kafka_classpath(), LOGGING]
-            command += ["kafka.tools.StorageTool", "format"]
+            command = [*kafka_java("-Xmx128m", LOGGING), "kafka.tools.StorageTool", "format"]
         else:
             command = [sys.executable, "-m", "kafkacompat", "format"]
         command += ["-t", cluster_id, "-c", str(self.settings_path), *options]
@@ -109,8 +108,7 @@ class ClusterNode:
         assert not self.is_running, f"node {self.node_id} runs already"
         self._write_settings()
         if self.kind == APACHE:
-            command = [require_program("java"), *self.jvm_options, "-cp", kafka_classpath(), LOGGING]
-            command += ["kafka.Kafka", str(self.settings_path)]
+            command = [*kafka_java(LOGGING, jvm=self.jvm_options), "kafka.Kafka", str(self.settings_path)]
         else:
             command = [sys.executable, "-m", "kafkacompat", "start", str(self.settings_path)]
         STALLS.watch(self.log_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.cluster.conftest import Measure
 from interop_tests.cluster.workload import Follower, Work, assert_exact
+from interop_tests.faults.filling import fill
 from interop_tests.faults.mounts import mounted_tmpfs
 from interop_tests.harness.java_tools import KafkaTools
 from interop_tests.harness.wire import Connection
@@ -20,18 +20,6 @@ AtWork = Callable[..., tuple[list[Work], Follower]]
 Unique = Callable[[str], str]
 SETTINGS = {"log.index.size.max.bytes": "4096"}
 NODE = 4
-
-
-def fill(folder: Path) -> Path:
-    """A file that takes all the room there is."""
-    ballast = folder / "ballast"
-    with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
-        while file.write(b"\0" * 65536):
-            pass
-    with contextlib.suppress(OSError), open(ballast, "ab", buffering=0) as file:
-        while file.write(b"\0" * 64):
-            pass
-    return ballast
 
 
 @pytest.fixture

@@ -68,6 +68,9 @@ class Updates:
     def __init__(self, bootstrap: str, topic: str, **settings: object) -> None:
         self.topic = topic
         self.last: dict[bytes, tuple[int, bytes | None]] = {}
+        self.unanswered = 0
+        self.given_up: list[str] = []
+        """Updates of which nobody knows whether they were written."""
         self._checksums = array("I")
         """By offset, of key and value that were acknowledged there; 0 where none was."""
         self._number = 0
@@ -88,6 +91,7 @@ class Updates:
             while True:
                 try:
                     self._producer.produce(self.topic, value, key, on_delivery=self._acknowledged)
+                    self.unanswered += 1
                     break
                 except BufferError:
                     self._producer.poll(0.1)
@@ -95,7 +99,10 @@ class Updates:
         self._producer.flush(WAIT_S)
 
     def _acknowledged(self, error: KafkaError | None, message: object) -> None:
-        if error is None:
+        self.unanswered -= 1
+        if error is not None:
+            self.given_up.append(str(error))
+        else:
             offset, key, value = message.offset(), message.key(), message.value()  # type: ignore[attr-defined]
             if offset >= self.last.get(key, (-1, None))[0]:
                 self.last[key] = (offset, value)
@@ -182,10 +189,15 @@ def wait_until_clean(data_dir: Path, topic: str) -> None:
 
 def assert_last_values(bootstrap: str, updates: Updates, isolation: str = "read_uncommitted") -> list[int]:
     """A consumer from 0 finds offsets rise, at each what was written there, and each key's newest value; the offsets."""
+    assert not updates.unanswered, f"{updates.unanswered} updates are on their way still"
+    assert not updates.given_up, f"{len(updates.given_up)} updates were given up: {updates.given_up[0]}"
     messages = read_messages(bootstrap, updates.topic, isolation)
     offsets = [one.offset for one in messages]
     assert all(one < two for one, two in itertools.pairwise(offsets))
     found = {one.key: (one.offset, one.value) for one in messages}
-    assert {key: place for key, place in found.items() if key in updates.last} == updates.last
+    others = {key: (found.get(key), last) for key, last in updates.last.items() if found.get(key) != last}
+    assert not others, (
+        f"found and acknowledged: {list(others.items())[:5]}, {len(others)} keys, {len(offsets)} offsets"
+    )
     assert [one for one in messages if one.key in updates.last and not updates.wrote(one)] == []
     return offsets

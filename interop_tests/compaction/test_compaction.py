@@ -179,7 +179,8 @@ def test_kills_between_the_renames_of_a_swap(
         wait_until(lambda: process.poll() is not None, f"killed at rename {rename}", WAIT_S)  # noqa: B023
         broker.kill()
         broker.start()
-        writer.join(WAIT_S)
+        writer.join(2 * WAIT_S)
+        assert not writer.is_alive()
         assert_last_values(broker.bootstrap, updates)
         ends |= {value for _, value in updates.last.values()}
     wait_until_clean(broker.data_dir, "kept-swapped")
@@ -202,7 +203,8 @@ def test_kills_at_random_moments_of_cleaning(make_broker: MakeBroker) -> None:
         writer.start()
         kills += kill_during_a_cleaning(broker, "kept", 0.4 * chance.random())
         broker.start()
-        writer.join(WAIT_S)
+        writer.join(2 * WAIT_S)
+        assert not writer.is_alive()
         assert_last_values(broker.bootstrap, updates)
         wait_until_clean(broker.data_dir, "kept")
         assert_last_values(broker.bootstrap, updates)

@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from interop_tests.harness.kafka_jars import CHECKOUT, kafka_classpath, require_program
+from interop_tests.harness.kafka_jars import CHECKOUT
+from interop_tests.harness.kafka_jvm import kafka_java
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.stalls import STALLS
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
@@ -62,6 +64,9 @@ def without_retention(kind: str) -> dict[str, str]:
 
 class BrokerProcess:
     """One node and its data folder. A stopped or killed node can be started again on the same port and data."""
+
+    jvm_options: Sequence[str] = ()
+    """Of Apache Kafka, for all nodes: tests, which are short, choose less compiling; benchmarks do not."""
 
     def __init__(self, kind: str, root: Path, settings: dict[str, str] | None = None) -> None:
         """kind is KAFKACOMPAT or APACHE; root is an empty folder of this node's own; settings override ours."""
@@ -147,17 +152,19 @@ class BrokerProcess:
         return command
 
     def _apache_command(self) -> list[str]:
-        java = require_program("java")
-        classpath = kafka_classpath()
         self.settings_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
         if not self._formatted:
-            format_command = [java, "-cp", classpath, logging, "kafka.tools.StorageTool", "format"]
+            format_command = [*kafka_java(logging), "kafka.tools.StorageTool", "format"]
             format_command += ["-t", CLUSTER_ID, "-c", str(self.settings_path)]
             done = subprocess.run(format_command, capture_output=True, text=True, timeout=READY_TIMEOUT_S)
             assert done.returncode == 0, f"kafka-storage format failed:\n{done.stdout}\n{done.stderr}"
             self._formatted = True
-        return [java, "-Xmx768m", "-cp", classpath, logging, "kafka.Kafka", str(self.settings_path)]
+        return [
+            *kafka_java("-Xmx768m", logging, jvm=self.jvm_options),
+            "kafka.Kafka",
+            str(self.settings_path),
+        ]
 
     def _wait_until_ready(self, timeout_s: float) -> None:
         assert self.process is not None

@@ -19,15 +19,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop_tests.harness.kafka_jars import kafka_classpath, require_program
+from interop_tests.harness.kafka_jvm import kafka_java
 
 HARNESS = Path(__file__).resolve().parent
 TOOL_SERVER = HARNESS.parent / "java_tools" / "ToolServer.java"
 LOGGING = f"-Dlog4j2.configurationFile={HARNESS / 'tools_log4j2.properties'}"
 TOOLS = "org.apache.kafka.tools."
 HEAP = "-Xmx256m"
-# Tools are short: compiling less costs less on a small machine.
-QUICK_JVM = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 TIMEOUT_S = 60.0
 START_TIMEOUT_S = 30.0
 
@@ -98,7 +96,7 @@ def dump_faults(output: ToolOutput) -> list[str]:
 
 def java_command() -> list[str]:
     """Java with Kafka's jars, to be followed by a class or a source file."""
-    return [require_program("java"), HEAP, *QUICK_JVM, LOGGING, "-cp", kafka_classpath()]
+    return kafka_java(HEAP, LOGGING)
 
 
 def tool_command(tool: str, *arguments: str) -> list[str]:

@@ -7,6 +7,7 @@ them resolve. A missing Java or Maven raises `MissingTool`; the conftest turns t
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,6 +76,6 @@ def kafka_lib_dir() -> Path:
 
 
 def kafka_classpath() -> str:
-    """What to give `java -cp` to run any class of Apache Kafka's broker or tools."""
+    """What to give `java -cp` to run any class of Apache Kafka's broker or tools: every jar, always in the same order."""
     require_program("java")
-    return f"{kafka_lib_dir()}/*"
+    return os.pathsep.join(map(str, sorted(kafka_lib_dir().glob("*.jar"))))

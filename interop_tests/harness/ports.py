@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
 # Below the range that outgoing connections take ports from: one of a client that asks for its broker again and again would.
-PORTS = range(15_000, 32_000)
+LOWEST, END = 15_000, 32_000
+
+
+def share(worker: str, workers: int) -> range:
+    """The ports of one of pytest-xdist's workers, named gw0 and on: none takes that of another's server which is just down.
+
+    A worker that stands in for one that died has a number beyond the others, and that one's ports.
+    """
+    number = int(worker.removeprefix("gw")) % workers
+    size = (END - LOWEST) // workers
+    return range(LOWEST + number * size, LOWEST + (number + 1) * size)
+
+
+PORTS = share(
+    os.environ.get("PYTEST_XDIST_WORKER") or "gw0", int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or 1)
+)
 
 _given: set[int] = set()
 

@@ -66,6 +66,18 @@ def franz_go_copier(program: Path) -> list[str]:
     return [str(folder / "copier")]
 
 
+def registers_program() -> list[str]:
+    """The command of the program that asks porcupine whether registers are linearizable."""
+    go = require_program("go")
+    source = CHECKOUT / "interop_tests" / "histories" / "registers"
+    folder = build_once(
+        "registers",
+        [source / name for name in ("main.go", "go.mod", "go.sum")],
+        lambda folder: [[go, "build", "-trimpath", "-o", str(folder / "registers"), "."]],
+    )
+    return [str(folder / "registers")]
+
+
 def sarama_program(release: str) -> list[str]:
     """The command of the Sarama program: of the release in go.mod ("new") or of the one in old.mod ("old")."""
     go = require_program("go")

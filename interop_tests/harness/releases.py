@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 
 from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.kafka_jvm import QUICK_JVM, SHARED
 from interop_tests.harness.programs import OTHERS, build_once
 
-JAVA_FLAGS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+JAVA_FLAGS = ["-Xmx256m", *SHARED, *QUICK_JVM]
 COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
 # It ignores PYTHONPATH and takes the release before what is installed beside pytest.
 RUN_WITH_RELEASE = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_path(sys.argv.pop(1), run_name='__main__')"

@@ -6,18 +6,21 @@ Only pyspark's own programs are used, as a person would who has nothing but the 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 
-from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, require_program
+from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, download, require_program
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.waiting import wait_until
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
+RESOLVE_TIMEOUT_S = 300.0
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # Short-lived JVMs start sooner when they compile little. The first option alone takes the code cache down to 48 MB, too few for
 # 13 queries. The last one is for the programs that Spark's local file system starts by the hundred, without a helper for each.
@@ -36,6 +39,25 @@ def spark_home() -> Path:
     except ImportError as error:
         raise MissingTool("pyspark is not installed") from error
     return Path(pyspark.__file__).parent
+
+
+def ivy_dir() -> Path:
+    """For spark.jars.ivy: Spark's cache, with the connector in it. Ivy fills it by one process at a time, or fails."""
+    complete = IVY_DIR / f"has-{CONNECTOR.replace(':', '-')}"
+    IVY_DIR.mkdir(parents=True, exist_ok=True)
+    with open(IVY_DIR / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not complete.exists():
+            require_program("java")
+            program = IVY_DIR / "nothing.py"
+            program.write_text("")
+            words = ["--packages", CONNECTOR, "--master", "local[1]"]
+            for setting in (f"spark.jars.ivy={IVY_DIR}", f"spark.pyspark.python={sys.executable}"):
+                words += ["--conf", setting]
+            submit = str(spark_home() / "bin" / "spark-submit")
+            download([submit, *words, str(program)], "Spark's Kafka connector", RESOLVE_TIMEOUT_S)
+            complete.touch()
+    return IVY_DIR
 
 
 def spark_environment() -> dict[str, str]:

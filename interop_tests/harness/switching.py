@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, CLUSTER_ID, KAFKACOMPAT, BrokerProcess
-from interop_tests.harness.kafka_jars import kafka_classpath, require_program
+from interop_tests.harness.kafka_jvm import kafka_java
 
 FORMAT_TIMEOUT_S = 60
 # 143 is 128 + SIGTERM, which is how a JVM ends that was asked to.
@@ -47,7 +47,7 @@ class SwitchingBroker(BrokerProcess):
         self.root.mkdir(parents=True, exist_ok=True)
         self.settings_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         if self.kind == APACHE:
-            command = [require_program("java"), "-cp", kafka_classpath(), "kafka.tools.StorageTool", "format"]
+            command = [*kafka_java(), "kafka.tools.StorageTool", "format"]
         else:
             command = [sys.executable, "-m", "kafkacompat", "format"]
         command += ["-t", CLUSTER_ID, "-c", str(self.settings_path)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from interop_tests.harness.java_tools import KafkaTools
 
 RECORDS = 30
@@ -16,9 +18,9 @@ def test_keys_headers_and_offsets_come_through(
     topic = make_topic(partitions=3)
     lines = "".join(f"trace:{n},kind:test\tkey-{n}\tvalue {n}\n" for n in range(RECORDS))
     options = ["--reader-property", "parse.key=true", "--reader-property", "parse.headers=true"]
-    tools.run(
-        "ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, "--sync", *options, stdin=lines
-    )
+    # It waits for each record's answer, and by default lets each wait a second for company.
+    options += ["--sync", "--timeout", "0"]
+    tools.run("ConsoleProducer", "--bootstrap-server", bootstrap, "--topic", topic, *options, stdin=lines)
     printed = [f"print.{what}=true" for what in ("key", "headers", "offset", "partition", "timestamp")]
     output = tools.run(
         "consumer.ConsoleConsumer",
@@ -39,6 +41,7 @@ def test_keys_headers_and_offsets_come_through(
     assert all(next_offsets.values()), "the default partitioner spreads 30 keys over 3 partitions"
 
 
+@pytest.mark.smoke
 def test_a_group_goes_on_where_it_stopped(
     tools: KafkaTools, bootstrap: str, topic: str, unique: Callable[[str], str]
 ) -> None:

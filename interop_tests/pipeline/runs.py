@@ -16,19 +16,18 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, IVY_DIR, QUICK_JVM, spark_environment, spark_home
+from interop_tests.harness.spark_cluster import CONNECTOR, QUICK_JVM, ivy_dir, spark_environment, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-END_TIMEOUT_S = 900.0 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 240.0
+END_TIMEOUT_S = 900.0 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 480.0
 READ_TIMEOUT_S = 60.0
 POLL_S = 0.02
 OUTPUT_CHARACTERS = 4000
 SUBMIT = CHECKOUT / "kafkacompat" / "pipeline" / "submit.py"
 # Two executors on one machine with their driver.
 SUBMIT_CONF = {
-    "spark.jars.ivy": str(IVY_DIR),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "800m",
@@ -163,12 +162,16 @@ class JobRun:
 def run_by_hand(master: str, conf: tuple[str, ...]) -> list[str]:
     """The command up to the job's name."""
     command = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "--master", master]
-    return [*command, "--ivy", str(IVY_DIR), *conf]
+    return [*command, "--ivy", str(ivy_dir()), *conf]
 
 
 def submitted(master: str, conf: tuple[str, ...]) -> list[str]:
     """The command up to the job's name."""
-    given = [word for name, value in SUBMIT_CONF.items() for word in ("--conf", f"{name}={value}")]
+    given = [
+        word
+        for name, value in {"spark.jars.ivy": str(ivy_dir()), **SUBMIT_CONF}.items()
+        for word in ("--conf", f"{name}={value}")
+    ]
     command = [str(spark_home() / "bin" / "spark-submit"), "--packages", CONNECTOR, "--master", master]
     return [*command, *given, *conf, str(SUBMIT)]
 

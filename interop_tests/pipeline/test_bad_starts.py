@@ -15,7 +15,7 @@ import pytest
 
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.ports import free_port
-from interop_tests.harness.spark_cluster import IVY_DIR, spark_environment
+from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
 from interop_tests.pipeline.runs import JobRun, is_soak
 
 END_TIMEOUT_S = 90.0
@@ -27,7 +27,7 @@ class Started:
 
     def __init__(self, bootstrap: str, folder: Path, *options: str, **environment: str) -> None:
         words = [sys.executable, "-m", "kafkacompat", "pipeline", "run", "logs", "--until-caught-up"]
-        words += ["--bootstrap", bootstrap, "--master", "local[1]", "--ivy", str(IVY_DIR)]
+        words += ["--bootstrap", bootstrap, "--master", "local[1]", "--ivy", str(ivy_dir())]
         words += ["--checkpoint", str(folder / "checkpoint"), "--output", str(folder / "tables")]
         self._process = subprocess.Popen(
             [*words, *options],

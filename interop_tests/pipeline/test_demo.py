@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import IVY_DIR, QUICK_JVM, spark_environment
+from interop_tests.harness.spark_cluster import QUICK_JVM, ivy_dir, spark_environment
 from interop_tests.harness.waiting import wait_until
 
 pytestmark = pytest.mark.needs_control
@@ -52,7 +52,7 @@ class DemoRun:
             "spark.sql.codegen.wholeStage false\nspark.sql.codegen.factoryMode NO_CODEGEN\n"
         )
         environment = spark_environment() | {
-            "KAFKACOMPAT_IVY": str(IVY_DIR),
+            "KAFKACOMPAT_IVY": str(ivy_dir()),
             "JAVA_TOOL_OPTIONS": QUICK_JVM,
             "SPARK_CONF_DIR": str(settings),
         }

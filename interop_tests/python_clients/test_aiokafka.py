@@ -86,6 +86,7 @@ def test_every_codec_brings_back_keys_values_headers_and_nulls(
     run(body())
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_acks(acks: int | str, bootstrap: str, topic: str) -> None:
     async def body() -> None:
@@ -158,6 +159,7 @@ def test_T27_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(bootstrap
     run(body())
 
 
+@pytest.mark.smoke
 def test_T35_manual_commits_and_T50_automatic_ones(bootstrap: str, topic: str, unique: Any) -> None:
     async def body() -> None:
         group, partition = unique("group"), TopicPartition(topic, 0)

@@ -175,6 +175,7 @@ def test_every_codec_brings_back_keys_values_headers_and_nulls(
     assert [each.offset() for each in got] == [0, 1, 2, 3]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acks(acks: int, topic: str, make_producer: Any, make_consumer: Any) -> None:
     """T23: with acks=0 nothing comes back, and the connection goes on."""
@@ -294,6 +295,7 @@ def test_T32_many_partitions_with_small_fetch_limits_all_arrive(
     assert sorted({each.partition() for each in got}) == [0, 1, 2, 3]
 
 
+@pytest.mark.smoke
 def test_manual_commits_and_their_metadata(
     topic: str, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:

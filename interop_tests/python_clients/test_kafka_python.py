@@ -122,6 +122,7 @@ def test_every_codec_brings_back_keys_values_headers_and_nulls(
     assert [each.timestamp for each in got] == [1_700_000_000_000 + number for number in range(4)]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 def test_acks(acks: int | str, topic: str, make_producer: Any, make_consumer: Any) -> None:
     producer = make_producer(acks=acks, enable_idempotence=acks == "all")
@@ -211,6 +212,7 @@ def test_T27_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(
     assert take(consumer, 1)[0].value == b"late"
 
 
+@pytest.mark.smoke
 def test_manual_commit_with_metadata_is_where_the_next_member_starts(
     topic: str, unique: Any, make_producer: Any, make_consumer: Any
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from interop_tests.harness.kafka_jars import MissingTool, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, IVY_DIR, QUICK_JVM
+from interop_tests.harness.spark_cluster import CONNECTOR, QUICK_JVM, ivy_dir
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -32,7 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.jars.packages": CONNECTOR,
-        "spark.jars.ivy": str(IVY_DIR),
+        "spark.jars.ivy": str(ivy_dir()),
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -17,8 +17,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from interop_tests.harness.java_tools import QUICK_JVM
 from interop_tests.harness.kafka_jars import require_program
+from interop_tests.harness.kafka_jvm import QUICK_JVM
 from interop_tests.harness.programs import build_once
 from interop_tests.harness.waiting import wait_until
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,6 @@ from interop_tests.transactions.test_clients import read_all
 
 MakeTopic = Callable[..., str]
 TRANSACTIONS = "TransactionsCommand"
-
-
-@pytest.fixture(scope="module")
-def tools() -> Iterator[KafkaTools]:
-    made = KafkaTools()
-    yield made
-    made.close()
 
 
 def rows(tools: KafkaTools, bootstrap: str, *arguments: str) -> list[dict[str, str]]:

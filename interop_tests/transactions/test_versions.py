@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -23,21 +23,14 @@ FEATURE = "transaction.version"
 RECORDS = 300
 
 
-@pytest.fixture(scope="module")
-def java() -> Iterator[KafkaTools]:
-    made = KafkaTools()
-    yield made
-    made.close()
-
-
 def set_level(connection: Connection, level: int, kind: int) -> None:
     assert update_features(connection, 2, (FEATURE, level, kind))["ErrorCode"] == 0
     wait_until(lambda: finalized(connection).get(FEATURE, 0) == level, f"{FEATURE} is {level}", 20)
 
 
-def run_java(java: KafkaTools, bootstrap: str, topic: str, name: str) -> None:
+def run_java(tools: KafkaTools, bootstrap: str, topic: str, name: str) -> None:
     """Kafka's own producer, one transaction after the other."""
-    output = java.run(
+    output = tools.run(
         "ProducerPerformance",
         *("--topic", topic, "--num-records", str(RECORDS), "--record-size", "50", "--throughput", "-1"),
         *("--transactional-id", name, "--transaction-duration-ms", "5"),
@@ -72,13 +65,13 @@ def run_by_hand(connection: Connection, topic: str, name: str, protocol: Protoco
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_T12_the_level_is_what_clients_go_by(java: KafkaTools, make_broker: MakeBroker, level: int) -> None:
+def test_T12_the_level_is_what_clients_go_by(tools: KafkaTools, make_broker: MakeBroker, level: int) -> None:
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
         set_level(connection, level, SAFE)
         for topic in ("before", "by-hand", "after"):
             create_topic(broker.bootstrap, topic)
-        run_java(java, broker.bootstrap, "before", "java")
+        run_java(tools, broker.bootstrap, "before", "java")
         run_librdkafka(broker.bootstrap, "before", "librdkafka")
         assert len(read_all(broker.bootstrap, "before")) == RECORDS + 2
         idle = Producer(connection, "java", OLD)
@@ -95,7 +88,7 @@ def test_T12_the_level_is_what_clients_go_by(java: KafkaTools, make_broker: Make
         open_one.finish(True)
         open_one.wait_for("CompleteCommit")
         assert committed(connection, "by-hand") == [b"True"] * (1 + level) + [b"over the upgrade"]
-        run_java(java, broker.bootstrap, "after", "java")
+        run_java(tools, broker.bootstrap, "after", "java")
         run_librdkafka(broker.bootstrap, "after", "librdkafka")
         assert len(read_all(broker.bootstrap, "after")) == RECORDS + 2
         assert idle.describe()["ProducerEpoch"] > 1, (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkacompat._tests.planted.bugs import BUGS, PlantedBug
-from kafkacompat._tests.planted.run import PACKAGE, Copy, with_bug
+from kafkacompat._tests.planted.bug import PlantedBug
+from kafkacompat._tests.planted.bugs import BUGS
+from kafkacompat._tests.planted.copies import PACKAGE, Copy, with_bug
 
 SAMPLE = (
     "a verification of offsets is not handed to the log",
@@ -35,11 +38,13 @@ def test_each_bug_has_a_name_of_its_own() -> None:
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
     folder: Path = tmp_path_factory.mktemp("planted")
-    return Copy(folder)
+    with contextlib.closing(Copy(folder)) as made:
+        yield made
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
 def test_it_is_noticed(copy: Copy, bug: PlantedBug) -> None:
     assert copy.outcome(bug).is_noticed

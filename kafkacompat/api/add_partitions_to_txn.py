@@ -37,25 +37,29 @@ FENCED_SINCE = 2
 EPOCH_BUMP_VERSION = 2
 """The transaction.version that the batched form stands for."""
 PARTITIONS_A_STEP = 1000
-TRANSACTIONS_A_STEP = 100
+TOPIC_COST, TRANSACTION_COST = 1, 10
+"""As so many partitions, for there may be hundreds of thousands that name none."""
 Codes = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
     version = context.api_version
+    pace = _Pace()
     if version >= BATCHED_SINCE:
         answers = []
         for each in request.transactions:
-            answers.append((yield from _asked(node, each, True)))
-            yield from _pause(len(answers))
+            answers.append((yield from _asked(node, each, True, pace)))
+            if pace.is_over(TRANSACTION_COST):
+                yield None
         results = []
         for each, answer in zip(request.transactions, answers, strict=True):
             codes = answer.result() if answer.done else (yield answer)
-            of_one = yield from _results(each.topics, codes, BATCHED_SINCE)
+            of_one = yield from _results(each.topics, codes, BATCHED_SINCE, pace)
             results.append(
                 AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=of_one)
             )
-            yield from _pause(len(results))
+            if pace.is_over(TRANSACTION_COST):
+                yield None
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -63,21 +67,32 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    answer = yield from _asked(node, transaction, False)
+    answer = yield from _asked(node, transaction, False, pace)
     codes = answer.result() if answer.done else (yield answer)
-    of_topics = yield from _results(transaction.topics, codes, version)
+    of_topics = yield from _results(transaction.topics, codes, version, pace)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_topics)
 
 
-def _pause(done: int) -> Steps[None]:
-    if done % TRANSACTIONS_A_STEP == 0:
-        yield None
+class _Pace:
+    """What has been done in a step, whichever transaction it was for: each may name few partitions."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def is_over(self, partitions: int) -> bool:
+        """With these so many more."""
+        self._done += partitions
+        if self._done < PARTITIONS_A_STEP:
+            return False
+        self._done = 0
+        return True
 
 
-def _asked(node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool) -> Steps[Deferred[Codes]]:
+def _asked(
+    node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool, pace: _Pace
+) -> Steps[Deferred[Codes]]:
     named: set[TopicPartition] = set()
     refused: dict[TopicPartition, ErrorCode] = {}
-    done = 0
     for topic in transaction.topics:
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
@@ -87,10 +102,10 @@ def _asked(node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool
                 code = _refusal(node, each, batched)
                 if code is not None:
                     refused[each] = code
-            done += len(indexes)
-            if done >= PARTITIONS_A_STEP:
-                done = 0
+            if pace.is_over(len(indexes)):
                 yield None
+        if pace.is_over(TOPIC_COST):
+            yield None
     partitions = frozenset(named)
     if refused:
         codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
@@ -115,10 +130,9 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 
 
 def _results(
-    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: _Pace
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
     results = []
-    done = 0
     for topic in topics:
         partitions: list[AddPartitionsToTxnPartitionResult] = []
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
@@ -128,11 +142,11 @@ def _results(
                 partitions.append(
                     AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
                 )
-            done += len(indexes)
-            if done >= PARTITIONS_A_STEP:
-                done = 0
+            if pace.is_over(len(indexes)):
                 yield None
         results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+        if pace.is_over(TOPIC_COST):
+            yield None
     return results
 
 
@@ -144,7 +158,7 @@ def error_response(
     topics = request.v3_and_below_topics
     codes = {TopicPartition(topic.name, index): code for topic in topics for index in topic.partitions}
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=all_steps(_results(topics, codes, version))
+        results_by_topic_v3_and_below=all_steps(_results(topics, codes, version, _Pace()))
     )
 
 

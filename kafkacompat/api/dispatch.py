@@ -82,8 +82,7 @@ class Route:
         self.ends_with_connection = handler.ends_with_connection
         self.slices = handler.slices
         self.long = handler.long
-        # Produces have bounds and steps of their own.
-        self.may_be_long = key != PRODUCE
+        self.may_be_long = self.long is not None or self.slices is not None
         self.decode = decoder(request_class(key), version)
         # Of a produce most bytes are records, which are not looked at here.
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
@@ -210,10 +209,10 @@ class ApiDispatcher:
             if route.waits_for_opening and self._opening is not None and not self._opening.is_open:
                 answer = self._opening.hold(partial(called, route.function, self._node, context, request))
             elif (
-                route.may_be_long
-                and (is_long(route, self._node, request) or is_large)
-                and self._stepping is not None
-            ):
+                (route.may_be_long and is_long(route, self._node, request))
+                # Produces have steps of their own.
+                or (is_large and route.key != PRODUCE)
+            ) and self._stepping is not None:
                 answer = answer_in_steps(self._stepping.handling, route, self._node, context, request)
             else:
                 answer = route.function(self._node, context, request)
@@ -263,9 +262,9 @@ class ApiDispatcher:
     def _reply(
         self, route: Route, context: RequestContext, request: Any, answer: Message | NoResponse
     ) -> Reply | None:
-        if answer is NoResponse.SILENT:
-            return None
-        if answer is NoResponse.CLOSE:
+        if isinstance(answer, NoResponse):
+            if answer is NoResponse.SILENT:
+                return None
             raise CloseConnection("a request without a reply failed")
         try:
             return route.reply(context.correlation_id, answer)

@@ -61,16 +61,28 @@ def in_steps(
             asked = topic.partitions[start : start + COUNTED_A_STEP]
             mentions.update([(topic.name, one.partition_index) for one in asked])
             counted += len(asked)
+        counted += 1
+        if counted >= COUNTED_A_STEP:
+            counted = 0
+            yield None
     topics = []
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
-    looked_up = 0
+    looked_up = told = 0
 
     def abandon() -> None:
         for search in searches:
             search.abandon()
 
     for topic in request.topics:
+        told += 1
+        if told >= COUNTED_A_STEP:  # many may name no partition
+            told = 0
+            try:
+                yield None
+            except GeneratorExit:
+                abandon()
+                raise
         answers: list[ListOffsetsPartitionResponse] = []
         # A partition named twice is refused, and in the answer once.
         for one in {one.partition_index: one for one in topic.partitions}.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.api.pieces import PIECE, in_pieces
+from kafkacompat.api.pieces import PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import (
@@ -25,10 +25,7 @@ KEY = 47
 def offset_delete(
     node: Node, context: RequestContext, request: OffsetDeleteRequest
 ) -> Deferred[Any] | Steps[Any]:
-    named = 0
-    for each_topic in request.topics:
-        named += len(each_topic.partitions)
-    if named > PIECE:
+    if named_in(request.topics) > PIECE:
         return in_pieces(offset_delete, node, context, request)
     good: list[OffsetDeleteRequestTopic] = []
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}

@@ -26,7 +26,7 @@ from kafkacompat.api.transactional_produce import Verdicts, is_transactional, ju
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -53,9 +53,10 @@ def holds_transactional(topics: Iterable[TopicProduceData]) -> bool:
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answer:
     topics = request.topic_data
-    several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) > 1)
+    several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) != 1)
     if several:
-        topics = without_repeats(topics)
+        # Kafka answers partitions, and says nothing of topics without any, of which a request may name hundreds of thousands.
+        topics = without_repeats([topic for topic in topics if topic.partition_data])
     if holds_transactional(topics):
         return _handle_transactional(node, context, request, topics)
     return _append(node, context, request, topics, several, None)
@@ -107,13 +108,13 @@ def _append_only(
     )
     answer, leader = answer_of(one.index, result, version)
     if acks == 0:
-        return NoResponse.SILENT if result.error is ErrorCode.NONE else NoResponse.CLOSE
+        return NoResponse.SILENT if result.error is NONE else NoResponse.CLOSE
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answer])
         ]
     )
-    if result.error is not ErrorCode.NONE:
+    if result.error is not NONE:
         if leader >= 0:
             response.node_endpoints = endpoints_of(node.image, {leader}, context.listener_name, NodeEndpoint)
         return response

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kafkacompat.api.handler import NoResponse
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -45,7 +45,7 @@ def answer_of(index: int, result: ProduceResult, version: int) -> tuple[Partitio
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
     )
-    if result.error is ErrorCode.NONE:
+    if result.error is NONE:
         return answer, -1
     answer.error_message = result.error_message
     answer.record_errors = [
@@ -93,7 +93,7 @@ def when_all(
             answer.fail(failure)
             return
         for partition, error in errors.items():
-            if error is not ErrorCode.NONE:
+            if error is not NONE:
                 appended[partition].error_code = error
         left -= 1
         if left == 0:

@@ -25,7 +25,7 @@ from kafkacompat.api.transactional_produce import Verdicts, is_transactional, pr
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
     PartitionProduceResponse,
@@ -238,7 +238,7 @@ class Appending:
     ) -> None:
         answer, leader = answer_of(index, result, self._context.api_version)
         answers.append(answer)
-        if result.error is not ErrorCode.NONE:
+        if result.error is not NONE:
             self._failed = True
             if leader >= 0:
                 self._leaders.add(leader)

@@ -14,7 +14,7 @@ from kafkacompat.api.handler import HoldingDeferred
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.ports import LogRefused, TransactionTerms
-from kafkacompat.records.batch import HEADER_SIZE, parse_header
+from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, parse_header
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -74,15 +74,20 @@ def is_transactional(records: Any) -> bool:
 
 
 def producers_of(batches: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, ProducerAndSequence]:
-    """Of transactional batches. Those too short for a header are left to validation; those of no producer open no transaction."""
+    """Of transactional batches. Those without a header that can be read are left to validation, which refuses each for itself;
+    those of no producer open no transaction."""
     found = {}
     for partition, records in batches.items():
-        if len(records) >= HEADER_SIZE:
+        if len(records) < HEADER_SIZE:
+            continue
+        try:
             header = parse_header(records)
-            if header.producer_id >= 0:
-                found[partition] = ProducerAndSequence(
-                    header.producer_id, header.producer_epoch, header.base_sequence
-                )
+        except BatchCorrupt:
+            continue
+        if header.producer_id >= 0:
+            found[partition] = ProducerAndSequence(
+                header.producer_id, header.producer_epoch, header.base_sequence
+            )
     return found
 
 

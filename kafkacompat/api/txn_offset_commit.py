@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import PIECE, in_pieces
+from kafkacompat.api.pieces import PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -29,10 +29,7 @@ KEY = 28
 def handle(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Deferred[Any] | Steps[Any]:
-    named = 0
-    for topic in request.topics:
-        named += len(topic.partitions)
-    if named > PIECE:
+    if named_in(request.topics) > PIECE:
         return in_pieces(handle, node, context, request)
     good: list[TxnOffsetCommitRequestTopic] = []
     refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}

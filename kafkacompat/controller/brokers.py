@@ -252,10 +252,10 @@ def _forget_incarnation(
     request: BrokerRegistrationRequest,
     existing: BrokerImage | None,
 ) -> Steps[list[MetadataRecord]]:
-    """A broker that did not say goodbye may have lost what its page cache held: with eligible leaders on, it leaves them too."""
+    """A broker that did not say goodbye may have lost what its page cache held: it is an eligible leader replica no more."""
     broker_id = request.broker_id
     clean = existing is not None and request.previous_broker_epoch == existing.epoch
-    if not clean and elr_enabled(image.features):
+    if not clean:
         scope = ElectionScope(unclean=broker_id)
 
         def concerned(partition: PartitionImage) -> bool:

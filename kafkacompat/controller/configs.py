@@ -2,7 +2,7 @@
 
 Pure. Follows the two steps of Kafka: what the receiving broker refuses before it forwards (duplicates, nulls, broker settings
 that are not dynamic), then what the controller refuses. With eligible leader replicas on, min.insync.replicas stays a cluster
-default, and changing it anywhere clears the eligible leaders it concerns (KIP-966).
+default, and changing it anywhere clears the eligible leaders it concerns (KIP-966; eligible.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kafkacompat.config.dynamic import validate_dynamic_broker
 from kafkacompat.config.group import validate_group_configs
 from kafkacompat.config.keys import render_value
 from kafkacompat.config.topic import broker_default
+from kafkacompat.controller.eligible import EVERY_TOPIC, clearing
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
@@ -37,7 +38,6 @@ from kafkacompat.wire.messages.alter_configs_response import (
     AlterConfigsResourceResponse as OldResourceResponse,
 )
 from kafkacompat.wire.messages.alter_configs_response import AlterConfigsResponse
-from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicConfigs
 from kafkacompat.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
@@ -215,8 +215,7 @@ def _alter_one(
         for name, value in written.items()
     ]
     if elr and MIN_INSYNC_REPLICAS in written and resource.type in (TOPIC, BROKER):
-        topic = resource.name if resource.type == TOPIC else ""
-        records.append(MetadataRecord(ClearElrRecord(topic_name=topic), 0))
+        records.extend(clearing(image, resource.name if resource.type == TOPIC else EVERY_TOPIC))
     return records
 
 

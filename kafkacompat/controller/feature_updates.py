@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, cast
 
+from kafkacompat.controller.eligible import EVERY_TOPIC, clearing
 from kafkacompat.controller.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     FEATURE_DEPENDENCIES,
@@ -135,6 +136,9 @@ def _update(
     records = [MetadataRecord(FeatureLevelRecord(name=name, feature_level=level), 0)]
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0:
         records.extend(_elr_safety_records(image, settings))
+    if name == ELIGIBLE_LEADER_REPLICAS_VERSION and (level > 0) is not (current > 0):
+        # While it is off nobody keeps up who is eligible: what was known before would be wrong once it is on again.
+        records.extend(clearing(image, EVERY_TOPIC))
     return records
 
 

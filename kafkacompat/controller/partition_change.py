@@ -6,7 +6,7 @@ partition and who is acceptable as its leader, not why the change is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -121,12 +121,16 @@ class PartitionChange:
     def _eligible(self) -> tuple[int, ...]:
         partition = self.partition
         if not self.elr_enabled:
-            return partition.eligible_leader_replicas
+            # From when it was enabled. Only where the ISR is still empty has nothing been committed without them.
+            return () if partition.isr else self._staying(partition.eligible_leader_replicas)
         if len(self.target_isr) >= self.min_insync_replicas:
             return ()
         # Apache Kafka 4.3.0 keeps who is moved away among them. It would be elected as soon as it is moved back, with an empty log.
-        candidates = {*partition.eligible_leader_replicas, *partition.isr} & set(self._replicas)
-        return tuple(sorted(candidates - set(self.target_isr) - self.unclean_replicas))
+        candidates = {*partition.eligible_leader_replicas, *partition.isr} - set(self.target_isr)
+        return self._staying(candidates)
+
+    def _staying(self, candidates: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sorted(set(candidates) & set(self._replicas) - self.unclean_replicas))
 
     def _is_valid(self, replica: int) -> bool:
         in_reach = replica in self.target_isr or (not self.target_isr and replica in self._target_elr)
@@ -145,10 +149,12 @@ class PartitionChange:
                 return replica, False
         last_known = partition.last_known_elr
         if (
-            self.elr_enabled
-            and not self._target_elr
+            not self._target_elr
             and not self.target_isr
+            and not (partition.isr and not self.elr_enabled)
             and len(last_known) == 1
+            # Apache Kafka 4.3.0 does not ask. It would lead a partition of which it has no log any more.
+            and last_known[0] in replicas
             and self.is_acceptable(last_known[0])
         ):
             return last_known[0], True
@@ -172,19 +178,23 @@ class PartitionChange:
                 record.leader_recovery_state = RECOVERING
 
     def _state_elr(self, record: PartitionChangeRecord) -> None:
-        if record.isr is not None or not self.elr_enabled:
+        if record.isr is not None or (self.target_isr and not self.elr_enabled):
             self._target_elr = ()
         if self._target_elr != self.partition.eligible_leader_replicas:
             record.eligible_leader_replicas = list(self._target_elr)
 
     def _state_last_known_leader(self, record: PartitionChangeRecord) -> None:
-        if not self.elr_enabled:
-            return
         partition = self.partition
-        if record.leader == NO_LEADER and not partition.last_known_elr:
-            record.last_known_elr = [partition.leader]
-        elif record.leader >= 0 and partition.last_known_elr:
-            record.last_known_elr = []
+        if record.leader >= 0:
+            if partition.last_known_elr:
+                record.last_known_elr = []
+        elif self.elr_enabled and not partition.last_known_elr:
+            if partition.leader != NO_LEADER:
+                if record.leader == NO_LEADER:
+                    record.last_known_elr = [partition.leader]
+            elif record.isr == [] and len(partition.isr) == 1:
+                # It led when the feature was off, under which the last one of an ISR stays. Apache Kafka 4.3.0 forgets who it was.
+                record.last_known_elr = list(partition.isr)
 
     def _state_assignment(self, record: PartitionChangeRecord) -> None:
         partition = self.partition

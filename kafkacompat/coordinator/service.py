@@ -174,15 +174,15 @@ class GroupCoordinator:
     # --- membership
 
     def join_group(self, request: JoinGroupRequest, context: RequestContext) -> Deferred[Any]:
-        settings = self._settings.group
+        refused = self._join_refused(request)
+        if refused is not None:
+            return Deferred.of(join_refusal(request.member_id, refused))
         try:
             shard = self._shard(request.group_id)
-            shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
-            if not shortest <= request.session_timeout_ms <= longest:
-                raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT)
             shard.require_active()
         except Refused as refusal:
-            return Deferred.of(join_refusal(request.member_id, refusal.code))
+            # Kafka names the member only where it has not looked for the coordinator yet.
+            return Deferred.of(join_refusal("", refusal.code))
         machine = _machine(shard)
         if request.group_id in machine.carried:
             return Deferred.of(join_refusal("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -195,6 +195,18 @@ class GroupCoordinator:
         )
         shard.write(lambda now_ms: join(machine.env, request, caller, now_ms))
         return caller.waiter
+
+    def _join_refused(self, request: JoinGroupRequest) -> ErrorCode | None:
+        """For what the request itself says."""
+        if not self._active:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        settings = self._settings.group
+        shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return None
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
         waiter: Deferred[Any] = Deferred()

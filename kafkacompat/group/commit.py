@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     )
 
 _S = ClassicGroupState
+END_OF_TIME_MS = 2**63 - 1
+"""Of what expires as late as a record can tell."""
 TOLD_A_STEP = 500
 TOLD_COST = 3
 """Of one partition, in microseconds."""
@@ -65,7 +67,7 @@ def commit_offsets(
     else:
         _validate_commit_elsewhere(machine, group_id, generation_id, absent_group_is_named)
     retention_ms = request.retention_time_ms
-    expire_timestamp_ms = -1 if retention_ms == -1 else now_ms + retention_ms
+    expire_timestamp_ms = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
     limit = machine.env.settings.offset_metadata_max_size
     records: list[GroupRecord] = []
     topics = []

@@ -34,7 +34,9 @@ class Syncs:
         """Blocks. SyncFailed; any other OSError says that the sync could not begin."""
         with self._lock:
             if self.failure is not None:
-                raise SyncFailed(self.failure.errno, f"an earlier sync has failed: {self.failure}")
+                raise SyncFailed(
+                    self.failure.errno, f"an earlier sync has failed: {self.failure}"
+                ) from self.failure
             try:
                 sync()
             except SyncFailed as failure:

@@ -23,7 +23,7 @@ from kafkacompat.partition.isr import (
     PendingIsr,
     Standing,
 )
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionImage
@@ -135,7 +135,7 @@ class PartitionCore:
     def fence(self, current_leader_epoch: int) -> ErrorCode:
         """The peer's idea of the leader epoch against ours; -1 asks for no check (E14)."""
         if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
-            return ErrorCode.NONE
+            return NONE
         if current_leader_epoch < self.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -143,14 +143,14 @@ class PartitionCore:
     def check_leader(self, current_leader_epoch: int) -> ErrorCode:
         """Epoch first, then leadership, as Kafka checks them."""
         refused = self.fence(current_leader_epoch)
-        if refused is ErrorCode.NONE and not self.is_leader:
+        if refused is NONE and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return refused
 
     def check_replica(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
         """Whether a follower of that id may fetch: it has to be in the assignment."""
         refused = self.check_leader(current_leader_epoch)
-        if refused is not ErrorCode.NONE or replica_id in self.followers:
+        if refused is not NONE or replica_id in self.followers:
             return refused
         if current_leader_epoch == NO_EPOCH:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -181,7 +181,7 @@ class PartitionCore:
         self.followers[replica_id].fetched(
             offset, log_start_offset, self.log.log_end_offset, broker_epoch, now_ms
         )
-        return ErrorCode.NONE
+        return NONE
 
     def observe_idle_fetch(
         self, replica_id: int, asked: SessionPartition, broker_epoch: int, now_ms: int
@@ -268,7 +268,7 @@ class PartitionCore:
         """The controller's answer to a proposal: an error, or the partition as it is now."""
         if self.pending is not proposal:
             return Altered.OUTDATED
-        if error is ErrorCode.NONE:
+        if error is NONE:
             if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
                 return Altered.AWAITING
             self.pending = None

@@ -30,7 +30,7 @@ from kafkacompat.partition.sessions import FetchContext, FetchSessionCache, Sess
 from kafkacompat.partition.waiters import WaitList
 from kafkacompat.ports import EMPTY_RECORDS, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -109,7 +109,7 @@ class FetchEngine:
         )
         if len(context.partitions) > LONG_FROM:
             return served_in_steps(self, parameters, context)
-        if context.error is not ErrorCode.NONE:
+        if context.error is not NONE:
             return FetchResponse(error_code=context.error)
         parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())  # as `bound` does
         parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
@@ -262,13 +262,17 @@ class FetchEngine:
         """Whether this reader may read here: followers from the leader only, consumers of today from any replica."""
         if parameters.replica_id >= 0:
             return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
-        if core.is_leader or parameters.version < FIRST_VERSION_WITH_RACK:
-            return core.check_leader(asked.current_leader_epoch)
-        return core.fence(asked.current_leader_epoch)
+        if not core.is_leader and parameters.version >= FIRST_VERSION_WITH_RACK:
+            return core.fence(asked.current_leader_epoch)
+        error = core.check_leader(asked.current_leader_epoch)
+        if error is NONE and not core.log.is_anchored and not core.offsets_are_available():
+            # A kill left this log, and for a moment nothing in it counts as committed: an empty answer would say that it ends here.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error
 
     def _available(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> int:
         """Bytes a parked fetch could have from this partition, or ANSWER_NOW."""
-        if self._check(core, asked, parameters) is not ErrorCode.NONE:
+        if self._check(core, asked, parameters) is not NONE:
             return ANSWER_NOW
         log = core.log
         if parameters.replica_id >= 0:
@@ -383,7 +387,7 @@ class FetchEngine:
         replica_id = parameters.replica_id
         error = self._check(core, asked, parameters)
         log = core.log
-        if error is not ErrorCode.NONE:
+        if error is not NONE:
             return self.answers.refuse(asked, error, parameters)
         offset = asked.fetch_offset
         answer = PartitionData(
@@ -410,7 +414,7 @@ class FetchEngine:
                 error = self._manager.follower_fetched(
                     core, replica_id, offset, asked.log_start_offset, parameters.replica_epoch
                 )
-                if error is not ErrorCode.NONE:
+                if error is not NONE:
                     return self.answers.refuse(asked, error, parameters)
                 answer.high_watermark = log.high_watermark
             if self._is_held_back(core, replica_id):

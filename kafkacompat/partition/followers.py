@@ -70,13 +70,27 @@ FIRST_BACKOFF_MS = 20
 class Followed:
     """One partition in a fetcher. Its core's leader epoch may move on while `epoch` is what was assigned."""
 
-    __slots__ = ("asked", "begins_anew", "core", "epoch", "failed", "ready_ms", "refusals", "resolving")
+    __slots__ = (
+        "asked",
+        "begins_anew",
+        "core",
+        "epoch",
+        "failed",
+        "is_fresh",
+        "ready_ms",
+        "refusals",
+        "resolving",
+    )
 
     def __init__(self, core: PartitionCore) -> None:
         self.core = core
         self.epoch = core.leader_epoch
         self.asked: tuple[int, int, int, int] | None = None
         """(offset, log start, last fetched epoch, leader epoch) as the session knows them; None when it knows nothing."""
+        self.is_fresh = True
+        """Not asked for yet since it was added. The session may hold its question from before, whose answers the log may not have
+        taken: while the name of its directory is not durable a log's high watermark does not move. A leader tells it again only to
+        whoever asks again."""
         self.ready_ms = 0
         """Not asked for before this."""
         self.failed = False
@@ -197,9 +211,10 @@ class FollowerFetches:
             if key in self._idle:
                 continue
             now = self._position(followed)
-            if not is_full and now == followed.asked:
+            if not is_full and not followed.is_fresh and now == followed.asked:
                 continue
             followed.asked = now
+            followed.is_fresh = False
             self._forget.pop(key, None)
             topic = topics.get(key[0])
             if topic is None:

@@ -29,7 +29,7 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import Allowance, Origin, validate_produce
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
@@ -177,7 +177,7 @@ class PartitionManager:
                     self.advanced(core)
                 self.wakeups.appended(core)
         return ProduceResult(
-            ErrorCode.NONE,
+            NONE,
             info.first_offset,
             info.last_offset,
             info.log_append_time_ms,
@@ -207,7 +207,7 @@ class PartitionManager:
         """A follower asks for what begins at offset: it has the rest. Its own log begins at log_start_offset."""
         now_ms = self._clock.monotonic_ms()
         refused = core.observe_fetch(replica_id, offset, log_start_offset, broker_epoch, now_ms)
-        if refused is not ErrorCode.NONE:
+        if refused is not NONE:
             return refused
         if self._replication is not None and replica_id not in core.isr:
             proposal = core.propose_expansion(replica_id)
@@ -288,10 +288,10 @@ class PartitionManager:
         self, partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
     ) -> tuple[ErrorCode, int, int]:
         error = self.leader_error(partition, current_leader_epoch)
-        if error is not ErrorCode.NONE:
+        if error is not NONE:
             return error, -1, -1
         found = self.by_name[partition].log.end_offset_for_epoch(leader_epoch)
-        return ErrorCode.NONE, found.epoch, found.offset
+        return NONE, found.epoch, found.offset
 
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
@@ -310,7 +310,7 @@ class PartitionManager:
                 except OSError as failure:
                     self.storage_failed(core, failure)
                     error, start = ErrorCode.KAFKA_STORAGE_ERROR, -1
-                if error is not ErrorCode.NONE:
+                if error is not NONE:
                     refused[partition] = error, -1
                     continue
                 required[partition] = start

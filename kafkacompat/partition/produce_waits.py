@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition.waiters import Waiter, WaitList
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
@@ -87,10 +87,10 @@ class ProduceWaits:
             if partition in errors:
                 continue
             core = self._cores.get(partition)
-            if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not ErrorCode.NONE:
+            if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not NONE:
                 errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif core.log.high_watermark >= end:
                 errors[partition] = (
-                    ErrorCode.NONE if core.may_have_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                    NONE if core.may_have_min_isr() else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
                 )
         return len(errors) == len(waiter.ends)

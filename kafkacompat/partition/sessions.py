@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import FetchRequestPartition
@@ -88,7 +88,7 @@ class SessionPartition:
         if answer.log_start_offset != self.told_log_start_offset:
             must = True
             self.told_log_start_offset = answer.log_start_offset
-        if answer.error_code != ErrorCode.NONE:
+        if answer.error_code != NONE:
             must = True
             self.told_high_watermark = -1  # so that the first success after an error is told
         return must
@@ -147,7 +147,7 @@ class FetchContext:
         partitions: Sequence[Any],
         *,
         session: FetchSession | None = None,
-        error: ErrorCode = ErrorCode.NONE,
+        error: ErrorCode = NONE,
         cache: FetchSessionCache | None = None,
         privileged: bool = False,
         uses_topic_ids: bool = False,

@@ -184,10 +184,14 @@ def check_records(
             if end + stride >= total or body[end] != body[start] or body[end + stride] != body[start]:
                 continue
             # Offsets of one byte end at 63, and those of two at 8191.
-            tried = min(count, _SHORTEST_TRY if key_at - offset_at == 1 else _LONGEST_TRY) - index
+            tried = _SHORTEST_TRY if key_at - offset_at == 1 else _LONGEST_TRY
+            if tried > count:
+                tried = count
+            tried -= index
             if tried < 4:
                 continue
-            tried = min(tried, most)
+            if tried > most:
+                tried = most
             run, run_greatest = _check_run(
                 body,
                 start,
@@ -202,7 +206,10 @@ def check_records(
                 headers_at,
             )
             stop += run - (tried >> _TRY_SHIFT)
-            most = min(most * _TRY_GROWTH, _LONGEST_TRY) if run << _TRY_SHIFT >= tried else _SHORTEST_TRY
+            if run << _TRY_SHIFT < tried:
+                most = _SHORTEST_TRY
+            elif most < _LONGEST_TRY:
+                most *= _TRY_GROWTH
             if run:
                 index += run
                 position += run * stride

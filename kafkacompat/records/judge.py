@@ -60,14 +60,15 @@ def stamped(
     header: BatchHeader, view: memoryview, facts: BodyFacts, now_ms: int, stamps_append_time: bool
 ) -> ValidatedBatch:
     """The client's own bytes, with timestamp type and max timestamp as the topic has them."""
+    has_append_time = header.attributes & LOG_APPEND_TIME_BIT != 0
     if stamps_append_time:
         max_timestamp_ms = now_ms
-    elif header.is_log_append_time:
+    elif has_append_time:
         max_timestamp_ms = header.max_timestamp_ms
     else:
         max_timestamp_ms = header.base_timestamp_ms + facts.greatest_timestamp_delta
     buffer: bytearray | memoryview = bytearray(view) if view.readonly else view
-    if header.is_log_append_time != stamps_append_time or header.max_timestamp_ms != max_timestamp_ms:
+    if has_append_time is not stamps_append_time or header.max_timestamp_ms != max_timestamp_ms:
         stamp_timestamp(buffer, log_append_time=stamps_append_time, max_timestamp_ms=max_timestamp_ms)
         header.max_timestamp_ms = max_timestamp_ms
         header.attributes = header.attributes & ~LOG_APPEND_TIME_BIT | (
@@ -80,15 +81,14 @@ def is_suspicious(
     header: BatchHeader, facts: BodyFacts, config: LogConfig, now_ms: int, stamps_append_time: bool
 ) -> bool:
     """Whether the topic may refuse records, so that each must be looked at."""
-    if header.is_log_append_time or (facts.has_null_key and config.compact):
+    if header.attributes & LOG_APPEND_TIME_BIT or (facts.has_null_key and config.compact):
         return True
     if stamps_append_time:
         return False
-    greatest = header.base_timestamp_ms + facts.greatest_timestamp_delta
-    least = header.base_timestamp_ms + facts.least_timestamp_delta
+    since_ms = now_ms - header.base_timestamp_ms
     return (
-        greatest - now_ms > config.message_timestamp_after_max_ms
-        or now_ms - least > config.message_timestamp_before_max_ms
+        facts.greatest_timestamp_delta - since_ms > config.message_timestamp_after_max_ms
+        or since_ms - facts.least_timestamp_delta > config.message_timestamp_before_max_ms
     )
 
 

@@ -25,6 +25,7 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
     CODEC_MASK,
+    CONTROL_BIT,
     HEADER_SIZE,
     BatchCorrupt,
     BatchHeader,
@@ -56,34 +57,35 @@ class TooMuchAtOnce(Exception):
 
 
 class Allowance:
-    """What the batches of one request may take of the loop in one step. Each takes its share off, the last one maybe more."""
+    """What the batches of one request may take of the loop in one step. Each takes its share off, the last one maybe more.
 
-    __slots__ = ("copied_bytes", "packed_bytes", "re_encoded_bytes", "units", "unpacked_bytes")
+    A new one costs nothing but itself: what nobody has taken from stays with the class.
+    """
 
-    def __init__(self) -> None:
-        self.copied_bytes = 4 * 1024 * 1024
-        """Of bodies that are not compressed."""
-        self.packed_bytes = 1024 * 1024
-        self.unpacked_bytes = 2 * 1024 * 1024
-        self.re_encoded_bytes = 64 * 1024
-        """Of bodies that are judged record by record, or compressed anew."""
-        self.units = STEP_UNITS
-
-
-def _everything() -> Allowance:
-    allowance = Allowance()
-    for name in Allowance.__slots__:
-        setattr(allowance, name, 1 << 100)
-    return allowance
+    copied_bytes = 4 * 1024 * 1024
+    """Of bodies that are not compressed."""
+    packed_bytes = 1024 * 1024
+    unpacked_bytes = 2 * 1024 * 1024
+    re_encoded_bytes = 64 * 1024
+    """Of bodies that are judged record by record, or compressed anew."""
+    units = STEP_UNITS
 
 
-_EVERYTHING = _everything()
-"""Nobody uses it up."""
+class _Everything(Allowance):
+    """Nobody uses it up."""
+
+    copied_bytes = packed_bytes = unpacked_bytes = re_encoded_bytes = units = 1 << 100
+
+
+_EVERYTHING = _Everything()
 
 
 class Origin(enum.Enum):
     CLIENT = "client"
     COORDINATOR = "coordinator"
+
+
+_CLIENT = Origin.CLIENT
 
 
 def validate_produce(
@@ -105,7 +107,7 @@ def validate_produce(
         allowance = _EVERYTHING
     if allowance.units <= 0:
         raise TooMuchAtOnce
-    header, view, target = _begin(records, config, zstd_allowed, origin is Origin.CLIENT, limits)
+    header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits)
     codec = header.attributes & CODEC_MASK
     packed = view[HEADER_SIZE:]
     if codec != codecs.NONE:
@@ -142,7 +144,7 @@ def validate_in_steps(
     limits: BatchLimits = DEFAULT_LIMITS,
 ) -> Steps[ValidatedBatch]:
     """`validate_produce` as a generator, none of whose steps takes long. The records are in use until it ends."""
-    header, view, target = _begin(records, config, zstd_allowed, origin is Origin.CLIENT, limits)
+    header, view, target = _begin(records, config, zstd_allowed, origin is _CLIENT, limits)
     return (yield from _steps(header, view, target, config, now_ms, limits))
 
 
@@ -171,7 +173,7 @@ def _begin(
         )
     codec = header.attributes & CODEC_MASK
     target = codecs.CODEC_OF_SETTING.get(config.compression_type, codec)
-    if codec == codecs.NONE and header.is_control:
+    if target != codec and codec == codecs.NONE and header.is_control:
         target = codec
     return header, view, target
 
@@ -239,7 +241,7 @@ def _check_client_header(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"a last offset delta of {header.last_offset_delta} does not go with {count} records",
         )
-    if header.is_control:
+    if header.attributes & CONTROL_BIT:
         raise LogRefused(ErrorCode.INVALID_RECORD, "clients may not write control records")
     if header.producer_id > -1 and header.base_sequence < 0:
         raise LogRefused(

@@ -14,7 +14,23 @@ class ClusterCounters:
     kills: int = 0
     power_losses: int = 0
     lost_bytes: int = 0
+    lost_names: int = 0
+    """Names given, taken away or changed of which a power loss has left nothing."""
     failed_syncs: int = 0
+    refusing_disks: int = 0
+    """Directories that were full, read-only, broken or failed a write."""
+    lost_directories: int = 0
+    """Times a node went on without one."""
+    halts: int = 0
+    """Of nodes for what their disk told them."""
+    deaths_within: int = 0
+    """Of processes in the midst of a step."""
+    held_pools: int = 0
+    """Times threads were stuck."""
+    unforeseen: int = 0
+    """Jobs that ended with a bug."""
+    slow_machines: int = 0
+    clock_jumps: int = 0
     clean_stops: int = 0
     pauses: int = 0
     partitions: int = 0
@@ -58,6 +74,21 @@ class ClusterCounters:
     """Times the end of one was asked for again."""
     producers_replaced: int = 0
     """In the middle of a transaction."""
+
+    assignments: int = 0
+    """Told to members of groups."""
+    members_gone: int = 0
+    """Who left their group, or vanished."""
+    commits: int = 0
+    """Of groups, answered."""
+    offsets_read: int = 0
+    """By members."""
+    groups_deleted: int = 0
+
+    settings_changed: int = 0
+    """And features, and numbers of partitions."""
+    partitions_added: int = 0
+    features_switched: int = 0
 
     def add(self, other: ClusterCounters) -> None:
         for each in fields(self):

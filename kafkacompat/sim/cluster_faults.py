@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.deaths import Deaths
+from kafkacompat.sim.faults.disk_faults import DiskFaults
+from kafkacompat.sim.faults.pool_faults import PoolFaults
+from kafkacompat.sim.faults.refusals import directory_of
+from kafkacompat.sim.faults.slowness import Slowness
 from kafkacompat.sim.image_oracles import Key, partitions_of
 from kafkacompat.sim.machine import METADATA_DIRECTORY
 from kafkacompat.sim.quorum_oracles import Breach
@@ -68,10 +73,19 @@ class ClusterFaults:
             self._reset_connections,
         )
         simulation.scheduler.after(FIRST_FAULT_US, self._strike)
+        self.pools = PoolFaults(simulation, self._tell)
+        self.deaths = Deaths(simulation, self._tell)
+        self._others = (
+            DiskFaults(simulation, self._tell),
+            Slowness(simulation, self._tell),
+            self.pools,
+            self.deaths,
+        )
+        for each in self._others:
+            each.begin()
         # A stream of its own: in three runs of four no disk fails, and the other faults are the same as without.
-        # With the only directory goes the node, which the oracles wait for.
         self._disk_chance = Chance(simulation.seed, "failing syncs")
-        if self._disk_chance.happens(0.25) and simulation.options.directories == 1:
+        if self._disk_chance.happens(0.25):
             simulation.scheduler.after(FIRST_FAULT_US, self._let_a_sync_fail)
 
     def _strike(self, _: Any) -> None:
@@ -86,10 +100,21 @@ class ClusterFaults:
         delay_us = int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform()))
         self._simulation.scheduler.after(delay_us, self._strike)
 
+    @property
+    def spares(self) -> bool:
+        """Nobody is to fall now: the controller still counts on a machine that has lost what it had."""
+        return self._fragile is not None
+
+    def spares_others_than(self, machine_id: int) -> bool:
+        return self._fragile not in (None, machine_id)
+
     def heal_all(self) -> None:
         simulation = self._simulation
         self._is_over = True
         self._tell("all is healed")
+        for each in self._others:
+            each.end()
+            self.count += each.count
         simulation.network.calm(3_000)
         for machine in simulation.ordered:
             if machine.life is None:
@@ -240,6 +265,10 @@ class ClusterFaults:
             return False
         machine.disk.fails_sync = lambda path: False
         self._tell(f"node {machine.id}: the sync of {path} fails")
+        if self._disk_chance.happens(0.4):
+            lasts_us = self._disk_chance.between(200, 2_000) * 1000
+            until_us = self._simulation.scheduler.now_us + lasts_us
+            machine.disk.fails_sync = partial(self._goes_on_failing, machine, directory_of(path), until_us)
         self.count += 1
         self._simulation.counters.failed_syncs += 1
         self._count_as_without_power(machine)
@@ -247,22 +276,40 @@ class ClusterFaults:
         self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
         return True
 
+    def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
+        """Each sync there, while nobody counts on the machine."""
+        return (
+            not self._is_over
+            and self._fragile == machine.id
+            and self._simulation.scheduler.now_us < until_us
+            and directory_of(path) == directory
+        )
+
     def _look_whether_halted(self, planned: tuple[SimulatedMachine, int, str]) -> None:
         machine, lives, directory = planned
         life = machine.life
         if life is None or machine.lives != lives or life.is_stopping:
             return
         kept = {log.directory for log in life.logs.logs.values()}
-        if directory in kept or directory.count("/") == 1 or directory.startswith(METADATA_DIRECTORY):
+        is_kept = directory in kept or life.has_online(directory)
+        if is_kept or directory.startswith(METADATA_DIRECTORY):
             raise Breach("no trust after a failed sync", f"node {machine.id} runs on, of {directory}")
+        if life.has_lost_directories:
+            return  # It is started anew, by which the controller will know.
         # Of a topic that was deleted.
         self._fragile = None
         self._simulation.partition_oracles.power_is_harmless_again(machine.id)
 
     def halted(self, machine: SimulatedMachine) -> None:
-        """A node that was told of a failed sync ends itself."""
+        """A node ends itself for what its disk has told it."""
         self._tell(f"node {machine.id} halts")
+        self._simulation.counters.halts += 1
+        self.end_within(machine)
+
+    def end_within(self, machine: SimulatedMachine) -> None:
+        """Its process ends in the midst of a step."""
         if machine.life is not None:
+            self._simulation.partition_oracles.dies_within(machine.life)
             machine.life.die(silently=False)
         self.restart_later(machine)
 
@@ -295,10 +342,12 @@ class ClusterFaults:
         return True
 
     def _is_at_work(self, machine_id: int) -> bool:
-        life = self._simulation.machines[machine_id].life
+        machine = self._simulation.machines[machine_id]
+        life = machine.life
         broker = self._simulation.image_oracles.newest.brokers.get(machine_id)
         return (
             life is not None
+            and machine.is_well
             and not life.is_paused
             and not life.is_stopping
             and broker is not None

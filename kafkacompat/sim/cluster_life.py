@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config import ServerConfig
-from kafkacompat.ports import SyncFailed, WorkerPools
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.sim.errands import Errand
-from kafkacompat.sim.hosts import Host, ProcessEnded, SlowWorkers
+from kafkacompat.sim.faults.pools import SimulatedPools
+from kafkacompat.sim.hosts import Host, ProcessEnded
 from kafkacompat.sim.links import BROKER_PORT, Connection
 from kafkacompat.sim.sockets import SimulatedNetwork, SimulatedSocketServer
 
@@ -53,7 +53,7 @@ class Life(Host):
         self.fetches: FetchEngine | None = None
         self._looks_at_time = 0
         self._starting: Errand[None] | None = None
-        workers = SlowWorkers(self, machine.chance, machine.simulation.draw_sync_us)
+        self.pools = SimulatedPools(self, machine.chance, machine.draw_job_us)
         self._server = KafkaRaftServer(
             NodeDoors(
                 config=config,
@@ -61,7 +61,7 @@ class Life(Host):
                 timers=self,
                 random=machine.chance,
                 disk=machine.disk,
-                workers=WorkerPools.of_one(workers),
+                workers=self.pools.ports,
                 network=self.network,
                 monotonic_s=self._monotonic_s,
                 keep=_nothing,
@@ -69,16 +69,19 @@ class Life(Host):
             )
         )
 
+    def now_ms(self) -> int:
+        return super().now_ms() + self.machine.wall_offset_ms
+
     def _monotonic_s(self) -> float:
         """Time passes between events only, so a step is bounded by how often it looks."""
         self._looks_at_time += 1
         return self._looks_at_time / 1000
 
     def _halt(self, error: BaseException) -> None:
-        """As it should where a sync has failed, and by a bug otherwise."""
+        """As it should for what the disk has told, and by a bug otherwise."""
         if not self.alive:
             raise ProcessEnded
-        if isinstance(error, SyncFailed) or isinstance(error.__cause__, SyncFailed):
+        if self.machine.may_halt(error) or self.simulation.faults.pools.may_halt(error):
             self.simulation.faults.halted(self.machine)
             raise ProcessEnded
         failure = NodeFailed(f"node {self.id} halts: {type(error).__name__}: {error}")
@@ -97,7 +100,16 @@ class Life(Host):
             self._watch()
             await self._server.start()
         except START_PROBLEMS as problem:
+            if self.machine.refusals.behind(problem) is not None:
+                self.simulation.faults.halted(self.machine)
+                raise ProcessEnded from problem
             raise NodeFailed(f"node {self.id} does not start: {problem}") from problem
+        except Exception as problem:
+            # A bug of ours ends the command with its traceback.
+            if self.simulation.faults.pools.may_halt(problem):
+                self.simulation.faults.halted(self.machine)
+                raise ProcessEnded from problem
+            raise
 
     def _watch(self) -> None:
         """Before anything acts."""
@@ -140,6 +152,24 @@ class Life(Host):
     def heartbeats(self) -> BrokerHeartbeats | None:
         broker = self._server.broker
         return None if broker is None else broker.heartbeats
+
+    @property
+    def has_lost_directories(self) -> bool:
+        """It goes on without them until its next start."""
+        broker = self._server.broker
+        return broker is not None and not all(each.online for each in broker.logs.directories)
+
+    def has_online(self, directory: str) -> bool:
+        """A log directory, which serves."""
+        broker = self._server.broker
+        return broker is not None and any(
+            each.path == directory and each.online for each in broker.logs.directories
+        )
+
+    def serves_log_in(self, directory: str) -> bool:
+        """A partition's, under that path."""
+        broker = self._server.broker
+        return broker is not None and any(log.directory == directory for log in broker.logs.logs.values())
 
     def misplaced(self, topic_partition: TopicPartition, directory_id: Uuid) -> str | None:
         """What is not as it should be in the end, when the metadata says that the log lies in that directory."""

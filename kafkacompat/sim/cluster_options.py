@@ -73,6 +73,11 @@ class ClusterOptions:
     remake_ms: int
     """Mean time that one topic stays, and stays away, before it is deleted or made anew under its name; 0: there is none."""
 
+    members: int
+    """Of a group, which join, leave, vanish and commit; none but in every third run."""
+    change_ms: int
+    """Mean pause between changes of settings, features and numbers of partitions; 0: there are none."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -102,6 +107,8 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     # Streams of their own: what is drawn for the rest does not depend on them.
     transactions = Chance(seed, "transaction options")
     life = Chance(seed, "life options")
+    groups = Chance(seed, "group options")
+    has_groups = seed % 3 == 2
     controllers, brokers = SHAPES[chance.randrange(len(SHAPES))]
     heartbeat_ms = chance.between(150, 400)
     return ClusterOptions(
@@ -142,4 +149,6 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         directories=2 if life.happens(0.4) else 1,
         remake_ms=life.between(100, 1_500) if life.happens(0.4) else 0,
         changes_voters=life.happens(0.5) and len(controllers) > 1,
+        change_ms=groups.between(300, 1_500) if has_groups and groups.happens(0.6) else 0,
+        members=groups.between(2, 3) if has_groups else 0,
     )

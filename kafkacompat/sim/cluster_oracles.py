@@ -7,6 +7,7 @@ event at the partitions of the node it happened at, and only at what changed the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.ids import TopicPartition, Uuid
@@ -17,6 +18,7 @@ from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.ports import Log
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -119,6 +121,8 @@ class PartitionOracles:
         self.without_power: set[int] = set()
         """Machines that may have lost what the in-sync sets count on."""
         self._lost_power_once: set[int] = set()
+        self._died_leading: dict[tuple[int, Key], int] = {}
+        """Epochs that machines led in whose process died within a step: a last batch may lie there that nobody has seen."""
 
     def ledger(self, core: PartitionCore) -> Ledger:
         key = core.topic_id, core.topic_partition.partition
@@ -131,6 +135,10 @@ class PartitionOracles:
         partitions = life.partitions
         if partitions is None or not life.alive:
             return
+        with life.machine.watched():
+            self._look_through(life, partitions)
+
+    def _look_through(self, life: Life, partitions: PartitionManager) -> None:
         for core in list(partitions.by_id.values()):
             log = core.log
             seen = self._seen.get(core)
@@ -181,7 +189,7 @@ class PartitionOracles:
             raise Breach("log starts never retreat", f"{where} from {seen.start} to {log.log_start_offset}")
         if epoch < seen.epoch:
             raise Breach("epochs never retreat", f"{where} was in {seen.epoch}")
-        self._match(where, core, seen, ledger)
+        self._match(where, life.id, core, seen, ledger)
         if core.is_leader and (not seen.is_leader or seen.epoch != epoch):
             counters.leaderships += 1
             self._took_lead(where, life.id, core, ledger)
@@ -193,15 +201,17 @@ class PartitionOracles:
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
 
-    def _match(self, where: str, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
+    def _match(self, where: str, node_id: int, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
         """Every batch is what the one leader of its epoch appended at that place."""
         log = core.log
+        last_act = self._died_leading.get((node_id, (core.topic_id, core.topic_partition.partition)))
         for base, batch in batches(log, seen.matched, log.log_end_offset):
             known = ledger.written.get((batch.epoch, base))
             if known is None:
                 leads_now = core.is_leader and batch.epoch == core.leader_epoch
-                # Or it was the last act of a leader that was deposed in the same event.
-                if not leads_now and not (seen.is_leader and batch.epoch == seen.epoch):
+                # Or it was the last act of a leader that was deposed in the same event, or died in it.
+                is_last_act = batch.epoch == last_act or (seen.is_leader and batch.epoch == seen.epoch)
+                if not leads_now and not is_last_act:
                     raise Breach("log matching", f"{where} has a batch at {base} that nobody wrote: {batch}")
                 ledger.written[batch.epoch, base] = batch
             elif known != batch:
@@ -268,9 +278,10 @@ class PartitionOracles:
         self._compare("replicas agree", where, core, seen.verified, end, ledger)
         seen.verified = end
 
-    def check_whole(self, core: PartitionCore) -> None:
+    def check_whole(self, life: Life, core: PartitionCore) -> None:
         """Of a replica that is in sync, in the end."""
-        self._compare("replicas agree", "", core, 0, core.log.high_watermark, self.ledger(core))
+        with life.machine.watched():
+            self._compare("replicas agree", "", core, 0, core.log.high_watermark, self.ledger(core))
 
     # Answers.
 
@@ -311,7 +322,17 @@ class PartitionOracles:
                     f"{written(header)}, committed is {ledger.batches.get(header.base_offset)}",
                 )
 
-    # What befalls disks.
+    # What befalls disks and processes.
+
+    def dies_within(self, life: Life) -> None:
+        """A process ends in the midst of a step. What it has said in this step holds, whatever it was about to do."""
+        partitions = life.partitions
+        for key, core in () if partitions is None else partitions.by_id.items():
+            if core.is_leader:
+                self._died_leading[life.id, key] = core.leader_epoch
+        # What a step has half done need not fit together, and is judged after the next start.
+        with suppress(Exception):
+            self.look(life)
 
     def power_lost(self, machine_id: int) -> None:
         self.without_power.add(machine_id)

@@ -17,6 +17,7 @@ from kafkacompat.ports import ProbeResult
 from kafkacompat.sim.administrator import MADE_ANEW, Administrator
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import Client, Consumer, Key, Producer
+from kafkacompat.sim.cluster_changes import ClusterChanges, unlike
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_faults import ClusterFaults
 from kafkacompat.sim.cluster_life import Life
@@ -24,6 +25,7 @@ from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_reader import CommittedReader, Transactions
 from kafkacompat.sim.fetch_oracle import check_parked
+from kafkacompat.sim.groups import TOPIC, Groups
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.image_oracles import ImageOracles, partitions_of
 from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
@@ -43,6 +45,8 @@ CHECK_EVERY_US = 200_000
 PRODUCER_IDS, CONSUMER_ID, ADMINISTRATOR_ID = 1000, 2000, 3000
 TRANSACTIONAL_IDS, READER_ID = 4000, 5000
 VOTER_CHANGES_ID = 6000
+GROUPS_ID = 7000
+CHANGES_ID = 8000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -86,6 +90,8 @@ class ClusterSimulation:
             for each in range(self.options.transactional_producers)
         ]
         self.reader = CommittedReader(self, READER_ID) if self.transactional else None
+        self.changes = ClusterChanges(self, CHANGES_ID)
+        self.groups = Groups(self, GROUPS_ID, self.options.members)
         self.producer_ids: set[int] = set()
         self.topics: set[str] = set()
         self.is_over_for_producers = False
@@ -96,12 +102,17 @@ class ClusterSimulation:
         self.faults = ClusterFaults(self, Chance(seed, "faults"))
 
     def run(self) -> ClusterCounters:
-        listeners.append(self._reported.append)
+        listeners.append(self._heard)
         try:
-            with heard(self._reported.append):
+            with heard(self._heard):
                 return self._run()
         finally:
-            listeners.remove(self._reported.append)
+            listeners.remove(self._heard)
+
+    def _heard(self, error: BaseException) -> None:
+        """A part reports a bug of its own, or logs what nobody expected."""
+        if not self.faults.pools.is_ours(error):
+            self._reported.append(error)
 
     def _run(self) -> ClusterCounters:
         for machine in self.ordered:
@@ -111,6 +122,9 @@ class ClusterSimulation:
             clients.append(self.reader)
         if self.voters:
             clients.append(self.voter_changes)
+        if self.options.change_ms:
+            clients.append(self.changes)
+        clients += self.groups.clients
         for client in clients:
             client.enter("start", client.start)
         self._run_until(self.options.faulty_ms * 1000)
@@ -129,6 +143,7 @@ class ClusterSimulation:
                 raise Breach("liveness", f"{missing}")
             self._run_until(self.scheduler.now_us + CHECK_EVERY_US)
         self.transactions.check()
+        self.faults.pools.check()
         self.counters.faults = self.faults.count
         return self.counters
 
@@ -146,7 +161,7 @@ class ClusterSimulation:
         return any(
             partition.leader == NO_LEADER
             and not partition.isr
-            and set(partition.eligible_leader_replicas) - set(partition.replicas)
+            and {*partition.eligible_leader_replicas, *partition.last_known_elr} - {*partition.replicas}
             for _, partition in partitions_of(self.image_oracles.newest)
         )
 
@@ -174,6 +189,9 @@ class ClusterSimulation:
         for each in self.transactional:
             if not each.is_idle:
                 return f"{each.transactional_id} waits for its transaction's end"
+        owed = self.groups.missing(len(image.topics[TOPIC].partitions))
+        if owed is not None:
+            return owed
         for key, partition in partitions_of(image):
             name = f"{image.topics_by_id[key[0]].name}-{key[1]}: {partition}"
             if partition.adding_replicas or partition.removing_replicas:
@@ -189,7 +207,10 @@ class ClusterSimulation:
                 misplaced = life.misplaced(core.topic_partition, partition.directory(replica))
                 if misplaced is not None:
                     return f"on node {replica} {name} {misplaced}"
-                self.partition_oracles.check_whole(core)
+                other = unlike(core, image)
+                if other is not None:
+                    return f"on node {replica} {name} {other}"
+                self.partition_oracles.check_whole(life, core)
                 ends[replica] = (core.log.log_end_offset, core.log.high_watermark)
             ledger = self.partition_oracles.ledgers[key]
             if set(ends.values()) != {(ledger.end, ledger.end)}:
@@ -225,7 +246,8 @@ class ClusterSimulation:
             self.partition_oracles.look(host)
             partitions, fetches = host.partitions, host.fetches
             if host.alive and partitions is not None and fetches is not None:
-                check_parked(host.id, partitions, fetches)
+                with host.machine.watched():
+                    check_parked(host.id, partitions, fetches)
 
     def stopped(self, life: Life) -> None:
         """A life came to its end in order."""
@@ -271,6 +293,11 @@ class ClusterSimulation:
         sync_us = int(self.options.sync_us * (0.5 + uniform()))
         stall = self.options.sync_stall
         return sync_us * 50 if stall and not self.is_calm and uniform() < stall else sync_us
+
+    def link_us(self, host_id: int) -> int:
+        """What a machine's messages take longer, at most; of clients nothing."""
+        machine = self.machines.get(host_id)
+        return 0 if machine is None else machine.link_us
 
     def dial(self, source: Host, host: str, port: int, done: Callable[[Life | ProbeResult], None]) -> None:
         """A connection attempt; its outcome comes as an event."""

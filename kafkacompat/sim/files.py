@@ -1,7 +1,8 @@
 """The simulated disk of one machine, as ports.Disk: files in memory, of which a power loss takes what was not synced.
 
 A process that is killed leaves everything, as the page cache does. A power loss keeps of each file what was synced and any prefix
-of what was appended since; a truncation that was not synced may come undone; names are durable as soon as they are given.
+of what was appended since, perhaps with zeros behind it; a truncation that was not synced may come undone. Names are durable once
+their directory was synced (file_names.py).
 A sync may fail, and does so as on Linux: it is told once, what it was to write is not on the disk and counts as written, so that
 later syncs succeed and pass it by.
 """
@@ -9,11 +10,25 @@ later syncs succeed and pass it by.
 from __future__ import annotations
 
 import errno
+import posixpath
 from collections.abc import Callable
 from posixpath import commonprefix
 
 from kafkacompat.ports import Buffer, SyncFailed
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.file_names import Names
+from kafkacompat.sim.hosts import ProcessEnded
+
+SHARE_OF_ZEROS = 0.3
+"""Of the files whose end was not synced."""
+
+
+class DiedWriting(ProcessEnded):
+    """In the midst of a write, of which this share is in the file."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
 
 
 class Content:
@@ -46,11 +61,23 @@ class Content:
         del self.data[size:]
         self.data += bytes(size - len(self.data))
 
-    def after_power_loss(self, chance: Chance) -> bytes:
+    def lose_power(self, chance: Chance) -> int:
+        """The bytes that are lost. Whoever has the file open still is not there any more."""
+        kept = self._after_power_loss(chance)
+        lost = max(0, len(self.data) - len(kept))
+        self.data, self.synced, self.lost = bytearray(kept), kept, ()
+        return lost
+
+    def _after_power_loss(self, chance: Chance) -> bytes:
         data, synced = self.written(), self.synced
         if data.startswith(synced):
             unsynced = len(data) - len(synced)
-            return bytes(data[: len(synced) + (chance.between(0, unsynced) if unsynced else 0)])
+            if not unsynced:
+                return synced
+            kept = chance.between(0, unsynced)
+            # The file's size may be on the disk before what was written.
+            zeros = chance.between(0, unsynced - kept) if chance.happens(SHARE_OF_ZEROS) else 0
+            return data[: len(synced) + kept] + bytes(zeros)
         # It was cut back, perhaps written again, since.
         return synced if chance.happens(0.5) else bytes(data)
 
@@ -66,15 +93,22 @@ class SimulatedFile:
 
     def write_now(self, *buffers: Buffer) -> int:
         data = self._content.data
+        try:
+            self._disk.meet("write", self.path)
+        except DiedWriting as death:
+            written = b"".join(buffers)
+            data += written[: int(death.share * len(written))]
+            raise
         before = len(data)
         for buffer in buffers:
             data += buffer
         return len(data) - before
 
     def try_read(self, position: int, length: int) -> bytes | None:
-        return self.read_cold(position, length)
+        return None if self._disk.is_cold() else self.read_cold(position, length)
 
     def read_cold(self, position: int, length: int) -> bytes:
+        self._disk.meet("read", self.path)
         return bytes(self._content.data[position : position + length])
 
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
@@ -84,6 +118,7 @@ class SimulatedFile:
         return -1
 
     def truncate(self, size: int) -> None:
+        self._disk.meet("truncate", self.path)
         self._content.truncate(size)
 
     def sync(self) -> None:
@@ -114,38 +149,42 @@ class Lock:
 
 
 class FileDisk:
-    """Directories are prefixes that were made."""
+    """Of one machine. What its processes ask of it, faults may refuse."""
 
     is_shared = False
 
     def __init__(self) -> None:
         self._locks: set[str] = set()
-        self._files: dict[str, Content] = {}
-        self._directories: set[str] = set()
+        self._names: Names[Content] = Names()
         self.now_ms = 0
         self.fails_sync: Callable[[str], bool] = lambda path: False
         """Asked of each sync that has something to write whether it fails."""
-        self.failed_syncs = 0
+        self.is_cold: Callable[[], bool] = lambda: False
+        """Asked of each read that must not wait whether it would."""
+        self.sync_failed: Callable[[OSError, str], None] = lambda failure, path: None
+        """Told of each that does."""
+        self.meet: Callable[[str, str], None] = lambda operation, path: None
+        """Told of each operation and its path before it is carried out; what it raises comes of it."""
         self.trusted: list[str] = []
         """Files that were synced once more after a sync of theirs had failed: a process that does so takes them for durable."""
 
     def sync_content(self, path: str, content: Content) -> None:
+        self.meet("sync", path)
         written = content.written()
         if written != content.synced and self.fails_sync(path):
-            self.failed_syncs += 1
             content.lose()
-            raise SyncFailed(errno.EIO, "the sync failed", path)
+            failure = SyncFailed(errno.EIO, "the sync failed", path)
+            self.sync_failed(failure, path)
+            raise failure
         content.synced = written
 
-    def lose_power(self, chance: Chance) -> int:
-        """Returns the bytes lost. Files that are open in the life that ended stay apart from those of the next."""
-        lost = 0
-        # In the order of their making, not by name: what is set aside has a name that is drawn elsewhere.
-        for path, content in list(self._files.items()):
-            kept = content.after_power_loss(chance)
-            lost += max(0, len(content.data) - len(kept))
-            self._files[path] = Content(bytearray(kept), kept)
-        return lost
+    def lose_power(self, chance: Chance) -> tuple[int, int]:
+        """Returns the bytes and the changes of names that are lost. Files that are open in the life that ended stay apart from
+        those of the next."""
+        names_lost, bytes_lost = self._names.root.lose_power(chance), 0
+        for content in self._names.root.files():
+            bytes_lost += content.lose_power(chance)
+        return bytes_lost, names_lost
 
     def lock(self, path: str) -> Lock:
         if path in self._locks:
@@ -159,72 +198,72 @@ class FileDisk:
         self._locks = set()
 
     def open(self, path: str, *, create: bool = False) -> SimulatedFile:
-        content = self._files.get(path)
-        if content is None:
-            if not create:
-                raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            content = self._files[path] = Content(bytearray(), b"")
-        return SimulatedFile(self, path, content)
+        is_new = create and self._names.find(path) is None
+        self.meet("create" if is_new else "open", path)
+        if is_new:
+            self._names.put(path, Content(bytearray(), b""))
+        return SimulatedFile(self, path, self._names.file(path))
 
     def exists(self, path: str) -> bool:
-        return path in self._files or path in self._directories
+        self.meet("exists", path)
+        return self._names.find(path) is not None
 
     def list_directory(self, path: str) -> list[str]:
-        prefix = path + "/"
-        start = len(prefix)
-        names = {name[start:].split("/", 1)[0] for name in self._files if name.startswith(prefix)}
-        names.update(name[start:].split("/", 1)[0] for name in self._directories if name.startswith(prefix))
-        return sorted(names)
+        self.meet("list_directory", path)
+        return sorted(self._names.directory(path).entries)
 
     def make_directory(self, path: str) -> None:
-        self._directories.add(path)
+        self.meet("make_directory", path)
+        self._names.make_directory(path)
 
     def read_bytes(self, path: str) -> bytes:
-        return bytes(self._content(path).data)
-
-    def _content(self, path: str) -> Content:
-        content = self._files.get(path)
-        if content is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
-        return content
+        self.meet("read_bytes", path)
+        return bytes(self._names.file(path).data)
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         content = Content(bytearray(data), b"")
+        try:
+            self.meet("write_atomic", path)
+        except DiedWriting as death:
+            content.data = content.data[: int(death.share * len(data))]
+            self._names.put(path + ".tmp", content)
+            raise
         if sync:
             self.sync_content(path, content)
-        self._files[path] = content
+        self._names.put(path, content)
+        if sync:
+            self._sync_names(posixpath.dirname(path))
 
     def rename(self, source: str, target: str) -> None:
-        if source in self._files:
-            self._files[target] = self._files.pop(source)
-            return
-        if source not in self._directories:
-            raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        self._directories.remove(source)
-        self._directories.add(target)
-        for path in [path for path in self._files if path.startswith(source + "/")]:
-            self._files[target + path[len(source) :]] = self._files.pop(path)
+        self.meet("rename", target)
+        self._names.rename(source, target)
 
     def remove(self, path: str) -> None:
-        self._content(path)
-        del self._files[path]
+        self.meet("remove", path)
+        self._names.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        self._directories.discard(path)
-        for name in [name for name in self._files if name.startswith(path + "/")]:
-            del self._files[name]
+        self.meet("remove_tree", path)
+        self._names.remove_tree(path)
 
     def file_size(self, path: str) -> int:
-        return len(self._content(path).data)
+        self.meet("file_size", path)
+        return len(self._names.file(path).data)
 
     def modified_ms(self, path: str) -> int:
+        self.meet("modified_ms", path)
         return self.now_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         """Everything was last changed now."""
+        self.meet("set_modified_ms", path)
 
     def sync_directory(self, path: str) -> None:
-        """Names are durable at once."""
+        self.meet("sync_directory", path)
+        self._sync_names(path)
+
+    def _sync_names(self, path: str) -> None:
+        self._names.directory(path).sync()
 
     def usage(self, path: str) -> tuple[int, int]:
         return 1 << 40, 1 << 39

@@ -1,16 +1,15 @@
-"""A simulated process: what happens to it comes in through `enter`, one thing at a time; its timers and workers.
+"""A simulated process: what happens to it comes in through `enter`, one thing at a time; its timers.
 
-Implements ports.Clock, Timers and Workers in virtual time. Knows nothing of what the process does. A paused process keeps what
+Implements ports.Clock and Timers in virtual time. Knows nothing of what the process does. A paused process keeps what
 comes and takes it in order when it goes on; a dead one takes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.sim.chance import Chance
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -94,29 +93,8 @@ def _fire(timer: Timer) -> None:
         call()
 
 
-class SlowWorkers:
-    """Jobs take the time of an fsync. What a job does is done when it begins or when it ends, as chance has it."""
-
-    def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int]) -> None:
-        self._host = host
-        self._chance = chance
-        self._draw_us = draw_us
-
-    def submit(self, function: Callable[[], T]) -> Deferred[T]:
-        answer: Deferred[T] = Deferred()
-        outcome = _outcome(function) if self._chance.happens(0.5) else None
-
-        def finish() -> None:
-            (outcome or _outcome(function)).pass_to(answer)
-
-        def due(_: Any) -> None:
-            self._host.enter("worker", finish)
-
-        self._host.simulation.scheduler.after(self._draw_us(), due)
-        return answer
-
-
-def _outcome(function: Callable[[], T]) -> Deferred[T]:
+def outcome_of(function: Callable[[], T]) -> Deferred[T]:
+    """Its value, or what it raises."""
     outcome: Deferred[T] = Deferred()
     try:
         outcome.resolve(function())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.sim.quorum_oracles import Breach
@@ -72,9 +73,10 @@ class ImageOracles:
         if not self.deleted.isdisjoint(image.topics_by_id):
             raise Breach("an id is given once", f"a topic of {image.offset} was deleted before")
         older = dict(partitions_of(before))
+        is_switched = before.features != image.features
         for key, now in partitions_of(image):
             then = older.get(key)
-            if then == now:
+            if then == now and not is_switched:
                 if now.leader != NO_LEADER:
                     self._check_leader(key, now, image)
                 continue
@@ -83,15 +85,19 @@ class ImageOracles:
                 raise Breach("the ISR is of the replicas", f"{name}")
             if now.leader != NO_LEADER and now.leader not in now.isr:
                 raise Breach("the leader is in sync", f"{name}")
+            if now.isr and now.eligible_leader_replicas and not elr_enabled(image.features):
+                raise Breach("who is eligible is kept up", f"{name}")
             if set(now.eligible_leader_replicas) & set(now.isr):
                 raise Breach("eligible replicas are not in the ISR", f"{name}")
             if now.leader != NO_LEADER:
                 self._check_leader(key, now, image)
-            if then is None:
+            if then is None or then == now:
                 continue
             if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
                 raise Breach("epochs grow with every change", f"{name} was {then}")
-            joined = [each for each in now.isr if each not in then.isr]
+            # After several changes in one image nobody knows who was fenced at the one by which he joined.
+            is_next = now.partition_epoch == then.partition_epoch + 1
+            joined = [each for each in now.isr if each not in then.isr and is_next]
             if any(each not in image.brokers or image.brokers[each].fenced for each in joined):
                 raise Breach("fenced brokers join no ISR", f"{name} was {then}")
             if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
@@ -114,9 +120,11 @@ class ImageOracles:
             earlier = before.brokers.get(broker.id)
             if broker.fenced and earlier is not None and not earlier.fenced:
                 counters.fenced_brokers += 1
+        counters.features_switched += bool(before.features) and before.features != image.features
         older = dict(partitions_of(before))
         for key, now in partitions_of(image):
             then = older.get(key)
+            counters.partitions_added += then is None and key[0] in before.topics_by_id
             if then is None or then is now:
                 continue
             counters.isr_shrinks += len(now.isr) < len(then.isr)

@@ -63,6 +63,9 @@ class Pipe:
     def send(self, item: Any) -> None:
         scheduler = self._simulation.scheduler
         delay_us = self._simulation.network.draw_delay_us()
+        slow_us = self._simulation.link_us(self._source) + self._simulation.link_us(self._target)
+        if slow_us:
+            delay_us += int(slow_us * self._simulation.slow_chance.uniform())
         if self._extra_us and not self._simulation.is_calm:
             delay_us += int(self._extra_us * self._simulation.slow_chance.uniform())
         due_us = max(scheduler.now_us + delay_us, self._last_due_us)
@@ -139,6 +142,8 @@ class Connection:
         self._answers: deque[_Slot] = deque()
         self._is_ended = False
         """The server's side is closed."""
+        self.is_refused = False
+        """By the server: what it has not answered it never will."""
         options = simulation.options
         extra_us = options.slow_us if channel.purpose == options.slow_purpose else 0
         if channel.purpose == VERIFICATION_PURPOSE:
@@ -173,6 +178,7 @@ class Connection:
 
     def close_by_server(self) -> None:
         """In the midst of an event there."""
+        self.is_refused = True
         self._to_server.closed = True
         self.life.connections.pop(self.id, None)
         if not self._is_ended:

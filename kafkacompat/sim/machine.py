@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
@@ -10,14 +12,16 @@ from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import Life
 from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, ClusterOptions, rack_of
+from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
 from kafkacompat.sim.files import FileDisk
-from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
+from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, ProcessEnded
 from kafkacompat.sim.links import BROKER_PORT, CLUSTER_ID, CONTROLLER_PORT, EXTERNAL_PORT, host_name
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 METADATA_DIRECTORY = "/metadata"
+CONSEQUENCES_US = 1_000_000
 AS_LONG_AS_IT_TAKES_MS = 2**31 - 1
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -32,6 +36,10 @@ class SimulatedMachine:
         self.life: Life | None = None
         """None while no process runs."""
         self.has_power = True
+        self.disk_factor, self.link_us = 1, 0
+        """How slow its disks are, and what its messages take longer at most."""
+        self.wall_offset_ms = 0
+        """Its wall clock is ahead by so much."""
         self.lives = 0
         self.is_broker = machine_id in options.brokers
         self.is_controller = machine_id in options.controllers
@@ -39,6 +47,7 @@ class SimulatedMachine:
         self._config = ServerConfig.from_properties(node_properties(options, machine_id))
         for path in (*self._config.log_dirs, METADATA_DIRECTORY):
             self.disk.make_directory(path)
+        self.disk.sync_directory("/")
         format_node(
             self._config,
             self.disk,
@@ -49,11 +58,39 @@ class SimulatedMachine:
             initial_voters=simulation.voters if self.is_controller else (),
             feature_levels=simulation.feature_levels,
         )
+        self.refusals = Refusals(lambda: simulation.scheduler.now_us)
+        self._is_watched = False
+        self.disk.meet = self._meet
+        self.disk.sync_failed = self.refusals.sync_failed
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """What is read here is not the process's doing: the disk refuses nothing."""
+        before, self._is_watched = self._is_watched, True
+        try:
+            yield
+        finally:
+            self._is_watched = before
+
+    def _meet(self, operation: str, path: str) -> None:
+        """The process that runs asks something of the disk."""
+        if self._is_watched:
+            return
+        if self.life is None:
+            # What is left of one that ended itself, on its way out.
+            raise ProcessEnded
+        self.simulation.faults.deaths.meet(self, operation, path)
+        self.refusals.meet(operation, path)
+
+    def draw_job_us(self) -> int:
+        """What a worker's job takes."""
+        return self.disk_factor * self.simulation.draw_sync_us()
 
     def start(self) -> None:
         self._tell("starts")
         self.has_power = True
         self.lives += 1
+        self.refusals.process_starts()
         self.life = life = Life(self, self._config, self._rate)
         life.enter("start", life.start)
 
@@ -69,7 +106,36 @@ class SimulatedMachine:
         self.has_power = False
         if self.life is not None:
             self.life.die(silently=True)
-        self.simulation.counters.lost_bytes += self.disk.lose_power(self.chance)
+        bytes_lost, names_lost = self.disk.lose_power(self.chance)
+        self.simulation.counters.lost_bytes += bytes_lost
+        self.simulation.counters.lost_names += names_lost
+
+    @property
+    def is_well(self) -> bool:
+        """Its disk refuses nothing, and what it has refused has had its consequences."""
+        before_us = self.simulation.scheduler.now_us - CONSEQUENCES_US
+        told, life = self.refusals.told, self.life
+        is_quiet = not self.refusals.conditions and (not told or told[-1].at_us < before_us)
+        return is_quiet and (life is None or not life.has_lost_directories)
+
+    @property
+    def directories(self) -> tuple[str, ...]:
+        """Each a file system of its own."""
+        return (*self.log_directories, METADATA_DIRECTORY)
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        return tuple(self._config.log_dirs) if self.is_broker else ()
+
+    def may_halt(self, error: BaseException) -> bool:
+        """Whether what the disk has told a running process calls for its end: the metadata's directory failed, or all the others.
+        Where only room is wanted for metadata, it is waited for."""
+        told = self.refusals.behind(error)
+        if told is None:
+            return False
+        if told.directory == METADATA_DIRECTORY:
+            return told.condition not in OUT_OF_ROOM
+        return all(map(self.refusals.has_failed, self.log_directories))
 
     def _tell(self, what: str) -> None:
         if self.simulation.tell is not None:
@@ -124,6 +190,8 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "min.insync.replicas": MIN_ISR,
         "leader.imbalance.check.interval.seconds": 2,
         "offsets.topic.num.partitions": 1,
+        "group.min.session.timeout.ms": 100,
+        "group.initial.rebalance.delay.ms": 50,
         "transaction.state.log.num.partitions": 2,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
         "request.timeout.ms": 2_000,

@@ -1,6 +1,7 @@
 """A simulated node's share of the network, as ports.Network: its channels, and servers that take messages instead of bytes.
 
-A server hands each message to the handlers of its dispatcher, at the highest version. Knows no node's insides.
+A server hands each message to the handlers of its dispatcher, at the highest version; those of groups pass through the dispatcher
+as frames. Knows no node's insides.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from kafkacompat.api.context import ControllerTimedOut, NotController, RequestCo
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo
+from kafkacompat.sim import frames, parked
+from kafkacompat.sim.frames import FRAMED
 from kafkacompat.sim.links import EXTERNAL_PORT, Connection, SimulatedChannels
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
@@ -114,11 +117,26 @@ class SimulatedSocketServer:
 
     def asked(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
         if self.serves:
-            self._carry_out(connection, message, answered)
+            self._begin(connection, message, answered)
         else:
-            self._waiting.append(lambda: self._carry_out(connection, message, answered))
+            self._waiting.append(lambda: self._begin(connection, message, answered))
+
+    def _begin(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        timer = parked.watch(self._life, connection, message)
+        if timer is None:
+            self._carry_out(connection, message, answered)
+            return
+
+        def in_time(response: Any) -> None:
+            timer.cancel()
+            answered(response)
+
+        self._carry_out(connection, message, in_time)
 
     def _carry_out(self, connection: Connection, message: Any, answered: Callable[[Any], None]) -> None:
+        if connection.channel.purpose in FRAMED:
+            frames.carry_out(self.dispatcher, connection, message, answered)
+            return
         life = self._life
         dispatcher = cast("ApiDispatcher", self.dispatcher)
         context = context_of(message, connection.info)
@@ -130,13 +148,21 @@ class SimulatedSocketServer:
             except CloseConnection:
                 connection.close_by_server()
                 return
+            except OSError:
+                handler = dispatcher.table.load(message.API_KEY)
+                response = handler.error_response(message, ErrorCode.KAFKA_STORAGE_ERROR, context.api_version)
             except (NotController, ControllerTimedOut, ConnectionLost) as error:
                 if isinstance(error, ConnectionLost) and not life.is_stopping:
                     raise
                 handler = dispatcher.table.load(message.API_KEY)
                 response = handler.error_response(message, STAND_INS[type(error)], context.api_version)
             if isinstance(response, FetchResponse):
-                read_records(response)
+                try:
+                    read_records(response)
+                except OSError:
+                    # As where the kernel cannot read what it is to send.
+                    connection.close_by_server()
+                    return
             elif isinstance(response, MetadataResponse):
                 response = copied(response, message)
             oracles.answered(life, message, response)

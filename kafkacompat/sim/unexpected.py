@@ -1,6 +1,6 @@
 """What the nodes' parts log with a stack: nobody expected it, and where the product goes on a simulation does not.
 
-But for what a disk refuses: disks fail in simulations.
+But for what a disk refuses: disks fail in simulations. What a simulation has planted counts as heard without a stack, too.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from kafkacompat.sim.faults.pools import Unforeseen
 
 
 class Listener(logging.Handler):
@@ -19,6 +21,9 @@ class Listener(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, OSError):
             self._found(error)
+        for named in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(named, Unforeseen):
+                self._found(named)
 
 
 @contextmanager

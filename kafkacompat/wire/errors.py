@@ -165,6 +165,9 @@ class ErrorCode(enum.IntEnum):
         return self in INVALID_METADATA_ERRORS
 
 
+NONE = ErrorCode.NONE
+"""For what runs with every request: a member is looked up in its enum ten times as slowly as a name of a module."""
+
 RETRIABLE_ERRORS: frozenset[ErrorCode] = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

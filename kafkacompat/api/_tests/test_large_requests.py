@@ -110,6 +110,7 @@ def elements(message: Any) -> int:
     return sum(elements(getattr(message, name)) for name in names)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("topics", [10, 10_000])
 def test_requests_of_fifty_thousand_partitions_fit_the_bounds(topics: int) -> None:
     """With room to spare."""

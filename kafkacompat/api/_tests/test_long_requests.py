@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api import describe_configs, envelope, long_requests
+from kafkacompat.api import add_partitions_to_txn, describe_configs, envelope, list_offsets, long_requests
 from kafkacompat.api._tests.world import Anything, Api
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.context import RequestContext
 from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.dispatch import Route
-from kafkacompat.api.list_offsets import LOOKED_UP_A_STEP
+from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.transaction_services import Transactions
@@ -148,6 +148,16 @@ def turns(api: Api) -> None:
         api.world.timers.advance(0)
 
 
+def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None:
+    """As many as fit into a request: there is nothing to look up, and each is a part of the answer."""
+    api = stepping_api(topic_image("t"))
+    topics = [ListOffsetsTopic(name="t", partitions=[])] * (6 * COUNTED_A_STEP)
+    request = ListOffsetsRequest(topics=topics)
+    context = RequestContext(2, 7, 0, None, 1, "L", "h")
+    pauses = list(list_offsets.in_steps(api.node, context, request))
+    assert pauses == [None] * 12
+
+
 def searching(monkeypatch: pytest.MonkeyPatch, paced: int) -> tuple[Api, Pending]:
     """One asks for 1000 partitions by time, of which so many may be searched at once."""
     monkeypatch.setattr(searches, "SEARCHES_PACED", paced)
@@ -274,6 +284,13 @@ def test_offsets_of_many_partitions_are_encoded_in_steps() -> None:
     assert steps >= 9000 // STEP_ELEMENTS
 
 
+class GrantsAll:
+    """A coordinator that adds whatever it is asked to."""
+
+    def add_partitions(self, *asked: Any) -> Deferred[ErrorCode]:
+        return Deferred.of(ErrorCode.NONE)
+
+
 @pytest.mark.parametrize("version", [3, 5])
 def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(version: int) -> None:
     api = stepping_api(topic_image("t", 9_000))
@@ -313,6 +330,42 @@ def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(ver
     codes, _ = added(9_001)
     assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED] * 9_000 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert len(asked_for) == 1
+
+
+@pytest.mark.parametrize("topics_each", [0, 1, 90], ids=["no topics", "one topic", "many topics"])
+@pytest.mark.parametrize("partitions_each", [0, 9])
+def test_what_many_transactions_name_a_little_of_is_looked_at_in_steps(
+    topics_each: int, partitions_each: int
+) -> None:
+    """A step ends by what was looked at in all of them, also where that is nothing but their names."""
+    api = stepping_api(topic_image("t"))
+    topic = AddPartitionsToTxnTopic(name="?", partitions=[0] * partitions_each)
+    of_one = AddPartitionsToTxnTransaction(transactional_id="x", topics=[topic] * topics_each)
+    looks = 0
+    refusal = add_partitions_to_txn._refusal
+
+    def counted(*asked: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return refusal(*asked)
+
+    request = AddPartitionsToTxnRequest(transactions=[of_one] * 300)
+    context = RequestContext(24, 5, 0, None, 1, "L", "h")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(add_partitions_to_txn, "_refusal", counted)
+        api.node.transactions = Transactions(
+            GrantsAll(),  # type: ignore[arg-type]  # as much as is used
+            Anything(),
+            api.verifier,
+            api.world.timers,
+        )
+        steps, most = 0, 0
+        for _ in add_partitions_to_txn.handle(api.node, context, request):
+            steps += 1
+            most, looks = max(most, looks), 0
+    named = 300 * (10 + topics_each * (1 + partitions_each))
+    assert steps >= named // PARTITIONS_A_STEP
+    assert most <= PARTITIONS_A_STEP + partitions_each
 
 
 def test_what_the_controller_answers_of_many_topics_is_encoded_in_steps() -> None:

@@ -121,6 +121,15 @@ def test_d2_d16_what_is_not_one_batch_is_refused_and_always_answered(records: An
     assert api.world.log().log_end_offset == 0
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_topic_without_partitions_is_not_in_the_answer(others: int) -> None:
+    api = Api.over_real_logs(topic_image("t"))
+    asked = request(*[("t", 0, batch_of(b"a"))][:others], api=api)
+    asked.topic_data[:0] = [TopicProduceData(name=f"empty{each}") for each in range(3)]
+    answer = api.call(asked, 9)
+    assert [topic.name for topic in answer.responses] == ["t"][:others]
+
+
 def test_a_wrong_crc_is_corrupt() -> None:
     api = Api.over_real_logs(topic_image("t"))
     batch = batch_of(b"abc")
@@ -185,6 +194,16 @@ def test_a_transactional_request_has_one_producer(version: int, verified: str) -
     assert [error for _, error, _ in results(answer)] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 3
     assert api.verifier.asked == []
     assert [api.world.log(partition=index).log_end_offset for index in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("length", [0, 1, 13, -1, -(2**31)])
+def test_a_transactional_batch_that_lies_about_its_length_is_refused_alone(length: int) -> None:
+    api = Api.over_real_logs(topic_image("t", 2))
+    lying = transactional(b"a")
+    lying[8:12] = length.to_bytes(4, "big", signed=True)
+    parts = (("t", 0, lying), ("t", 1, transactional(b"b")))
+    answer = api.call(request(*parts, transactional_id="tx", api=api), 12)
+    assert [error for _, error, _ in results(answer)] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
 
 
 def test_a_transactional_batch_of_no_producer_opens_no_transaction() -> None:

@@ -11,6 +11,7 @@ from kafkacompat.controller.balance import (
     unclean_elections,
     unclean_interval_ms,
 )
+from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.machine.result import Result
@@ -97,3 +98,14 @@ def test_the_last_known_leader_is_noted_when_the_partition_loses_its_leader_what
     request = reassigning.AlterPartitionReassignmentsRequest(topics=[topic])
     new = after(image, alter_partition_reassignments(image, settings(), request)).topics["t"].partitions[0]
     assert (new.replicas, new.isr, new.leader, new.last_known_elr) == ((4,), (4,), -1, (3,))
+
+
+def test_a_last_known_leader_that_was_moved_away_does_not_lead_again() -> None:
+    """The move ended with the change by which the partition lost its leader, and whoever it moved to has fallen since."""
+    configs = {(2, "t"): {UNCLEAN: "false"}}
+    for replicas, leader in (((1, 2), -1), ((1, 3), 3)):
+        lost = partition(*replicas, isr=(), leader=-1, last_known_elr=(3,))
+        image = cluster(lost, brokers=(broker(1, fenced=True), broker(2), broker(3)), configs=configs)
+        change = change_of(image, settings(), image.topics["t"], 0)
+        elected = -1 if change is None else change.message.leader
+        assert elected == leader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kafkacompat.controller._tests.clusters import (
     settings,
 )
 from kafkacompat.controller._tests.harness import registration
+from kafkacompat.controller.brokers import return_to_broker
 from kafkacompat.controller.controller_registration import register_controller
 from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 from kafkacompat.controller.image import MetadataImage
@@ -27,6 +29,7 @@ from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 from kafkacompat.machine.result import Result
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
@@ -98,6 +101,42 @@ def test_the_same_process_may_register_again_and_keeps_its_epoch_and_session() -
     assert not new.brokers[2].fenced
     assert new.topics["t"].partitions[0].isr == (1, 2)
     assert sessions.is_live(2, 102, 2)
+
+
+def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_also_when_the_feature_is_off() -> None:
+    gone = partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
+    members = (broker(1, fenced=True), broker(2, fenced=True))
+    image = cluster(gone, brokers=members, features={"metadata.version": 30})
+    new = after(image, register(image, BrokerSessions(9000), 0, incarnation=77))
+    assert new.topics["t"].partitions[0].eligible_leader_replicas == (1,)
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_the_last_of_an_isr_that_comes_back_without_goodbye_stays_in_it_when_the_feature_is_off(
+    is_fenced: bool,
+) -> None:
+    """Nobody else is known to have every record: without it nobody could lead again."""
+    last = partition(1, 2, isr=(2,), leader=-1 if is_fenced else 2)
+    members = (broker(1), broker(2, fenced=is_fenced))
+    image = cluster(last, brokers=members, features={"metadata.version": 30})
+    sessions = BrokerSessions(9000)
+    sessions.reset(image, 0)
+    sessions.take_for_gone(2)
+    new = after(image, register(image, sessions, 1, incarnation=77))
+    assert new.topics["t"].partitions[0].isr == (2,)
+
+
+def test_the_last_of_an_isr_without_a_leader_that_comes_back_without_goodbye_is_the_last_known() -> None:
+    """Such an ISR is left from when the feature was off. Apache Kafka 4.3.0 forgets who was in it, and nobody leads any more."""
+    last = partition(1, 2, isr=(2,), leader=-1)
+    image = cluster(last, brokers=(broker(1), broker(2, fenced=True)))
+    new = after(image, register(image, BrokerSessions(9000), 0, incarnation=77))
+    found = new.topics["t"].partitions[0]
+    assert (found.isr, found.leader, found.last_known_elr) == ((), -1, (2,))
+    back = replace(new, brokers={**new.brokers, 2: broker(2)})
+    records = all_steps(return_to_broker(back, settings(), 2))
+    found = after(back, Result(tuple(records), None)).topics["t"].partitions[0]
+    assert (found.isr, found.leader, found.last_known_elr) == ((2,), 2, ())
 
 
 def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_too() -> None:

@@ -86,6 +86,31 @@ def test_a_session_that_expires_while_the_disk_is_full_is_not_forgotten() -> Non
     assert not harness.image.brokers[1].fenced
 
 
+def test_a_broker_that_cannot_be_fenced_for_a_bug_is_tried_again_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    harness = with_two_brokers()
+    epoch = harness.image.brokers[1].epoch
+    tried: list[int] = []
+
+    def broken(image: MetadataImage, settings: object, broker_id: int, broker_epoch: int) -> Steps[None]:
+        tried.append(broker_id)
+        raise ZeroDivisionError
+        yield
+
+    with monkeypatch.context() as patch:
+        patch.setattr(liveness, "fence_broker", Stepped(broken))
+        for _ in range(20):
+            run(harness, 1_000)
+            harness.beat(epoch)
+    assert len(tried) == len(faults.take()) > 5
+    assert set(tried) == {2}
+    assert not harness.image.brokers[2].fenced
+    run(harness, liveness.TRY_AGAIN_MS)
+    assert harness.image.brokers[2].fenced
+    assert harness.failures == []
+
+
 def test_a_broker_that_is_heard_before_it_is_left_is_not_left() -> None:
     log = FullLog()
     harness = with_two_brokers(log)

@@ -503,6 +503,21 @@ def test_a_closed_connection_alone_does_nothing_and_a_refused_one_after_it_does(
     assert is_left(harness)
 
 
+def test_an_address_that_does_not_answer_says_nothing_however_often_it_is_tried() -> None:
+    """A partition of the network looks like that, with the broker alive behind it: its session alone decides."""
+    harness = Harness().start()
+    harness.serve()
+    harness.serve(broker_id=2, incarnation=9)
+    harness.liveness.connection_closed(HEARD_ON)
+    for wait_ms in (*PROBE_AGAIN_MS, 1_000):
+        *_, silent = harness.probes.pop()
+        silent.resolve(Probed.SILENT)
+        assert not is_left(harness)
+        harness.world.run(wait_ms)
+    assert harness.probes == []
+    assert not is_left(harness)
+
+
 def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_gone_at_the_next_refusal() -> None:
     """A killed process loses its sockets one by one: the first new connection may still be taken."""
     harness = Harness().start()

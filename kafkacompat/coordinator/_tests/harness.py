@@ -1,5 +1,5 @@
-"""Doubles of the doors, and a coordinator standing on them: a clock that is told the time, timers that run when it passes, a log
-in memory. No test of coordinators sleeps."""
+"""Doubles of the doors, and a coordinator standing on them: a clock that is told the time, timers that run when it passes, real
+logs on a memory disk. No test of coordinators sleeps."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ from kafkacompat.coordinator.service import CoordinatorSettings, GroupCoordinato
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
-from kafkacompat.ports import LogRead, Verification
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.recovery import open_directory
+from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
+from kafkacompat.records.validate import Origin, validate_produce
 from kafkacompat.stepping import driven
 from kafkacompat.wire.errors import ErrorCode
 
@@ -97,48 +101,53 @@ class Counter:
         return 0
 
 
-class MemoryLog:
-    """As much of Log as loading and committing ask for. Whoever asks is in no transaction yet."""
+class KeptLog(PartitionLog):
+    """The real log, on a memory disk of its own; tells its batches, and counts how often it is read."""
 
-    def begin_verification(
-        self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
-    ) -> Verification:
-        return Verification(epoch, first_sequence, bumps_epochs, now_ms)
-
-    def __init__(self) -> None:
-        self.config = LogConfig()
-        self.batches: list[bytes] = []
-        self.log_start_offset = 0
-        self.log_end_offset = 0
-        self.high_watermark = 0
+    def __init__(self, name: TopicPartition = TopicPartition(OFFSETS_TOPIC, 0)) -> None:
+        self.disk, config = MemoryDisk(), LogConfig()
+        directory = f"/logs/{name.topic}-{name.partition}"
+        parts = open_directory(self.disk, directory, config, START_MS, clean=True)
+        super().__init__(self.disk, directory, name, bytes(15) + b"\1", config, parts)
         self.reads = 0
+        self._told: list[bytes] = []
+        self._told_end = 0
 
     def append(self, batch: bytes | bytearray) -> int:
+        """As it comes from another leader, whose checks it has passed; its last offset."""
         copy = bytearray(batch)
         stamp_offset_and_epoch(copy, self.log_end_offset, 0)
-        (header,) = iterate_batches(copy)
-        self.batches.append(bytes(copy))
-        self.log_end_offset = header.last_offset + 1
-        return header.last_offset
+        return self.append_as_follower(copy, 0).last_offset
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
         self.reads += 1
-        taken = b""
-        for batch in self.batches:
-            (header,) = iterate_batches(batch)
-            if header.last_offset < offset:
-                continue
-            if taken and len(taken) + len(batch) > max_bytes:
-                break
-            taken += batch
-        return LogRead(taken)
+        return super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch)
+
+    def flip_last_byte(self) -> None:
+        """On the disk."""
+        self.disk.files[f"{self.segments[-1].stem}.log"][-1] ^= 1
+
+    @property
+    def batches(self) -> list[bytes]:
+        """All of them, in order."""
+        end = self.log_end_offset
+        if end < self._told_end:
+            self._told, self._told_end = [], 0
+        while self._told_end < end:
+            records = super().read(self._told_end, 1 << 30, end, True).records
+            data = records.read() if isinstance(records, FileSlice) else records
+            for header in iterate_batches(data):
+                self._told.append(data[header.position : header.position + header.size])
+                self._told_end = header.last_offset + 1
+        return self._told
 
 
 class Partitions:
-    """PartitionService of one replica. `refusal` fails appends; `held` keeps the high watermark where it is."""
+    """PartitionService of one replica over real logs. `refusal` fails appends; `held` keeps the high watermark where it is."""
 
     def __init__(self) -> None:
-        self.logs: dict[TopicPartition, MemoryLog] = {}
+        self.logs: dict[TopicPartition, KeptLog] = {}
+        self.now_ms: Callable[[], int] = lambda: START_MS
         self.led = True
         self.refusal: ErrorCode | None = None
         self.held = False
@@ -151,20 +160,29 @@ class Partitions:
         acks: int,
         api_version: int,
         internal_allowed: bool,
-        terms: Any = None,
-        origin: Any = None,
+        terms: TransactionTerms | None = None,
+        origin: Origin = Origin.CLIENT,
     ) -> ProduceResult:
         assert acks == -1
         assert internal_allowed
         if self.refusal is not None:
             return ProduceResult(self.refusal)
-        log = self.logs.setdefault(partition, MemoryLog())
-        if len(records) > log.config.max_message_bytes:
-            return ProduceResult(ErrorCode.MESSAGE_TOO_LARGE)
-        last_offset = log.append(records)
+        log, now_ms = self.log_of(partition), self.now_ms()
+        try:
+            info = log.append_as_leader(
+                validate_produce(records, log.config, now_ms, origin=origin), 0, now_ms, terms
+            )
+        except LogRefused as refused:
+            return ProduceResult(refused.code)
         if not self.held:
-            log.high_watermark = log.log_end_offset
-        return ProduceResult(ErrorCode.NONE, last_offset=last_offset)
+            log.set_high_watermark(log.log_end_offset)
+        return ProduceResult(ErrorCode.NONE, last_offset=info.last_offset)
+
+    def log_of(self, partition: TopicPartition) -> KeptLog:
+        """Made when it is first asked for."""
+        if partition not in self.logs:
+            self.logs[partition] = KeptLog(partition)
+        return self.logs[partition]
 
     def hold_wakeups(self) -> None: ...
 
@@ -182,13 +200,13 @@ class Partitions:
         self.held = False
         if error is ErrorCode.NONE:
             for log in self.logs.values():
-                log.high_watermark = log.log_end_offset
+                log.set_high_watermark(log.log_end_offset)
         waiting, self._waiting = self._waiting, []
         for ends, deferred in waiting:
             deferred.resolve(dict.fromkeys(ends, error))
 
-    def log(self, partition: TopicPartition) -> MemoryLog | None:
-        return self.logs.setdefault(partition, MemoryLog()) if self.led else None
+    def log(self, partition: TopicPartition) -> KeptLog | None:
+        return self.log_of(partition) if self.led else None
 
 
 def topic_image(
@@ -231,6 +249,7 @@ class World:
     ) -> None:
         self.time = Time()
         self.partitions = partitions or Partitions()
+        self.partitions.now_ms = self.time.now_ms
         self.random = Counter()
         self.settings = CoordinatorSettings(group=group or GroupSettings())
         self.image = image_of([], offset=-1)
@@ -286,5 +305,5 @@ class World:
             return answer.result()
         return answer
 
-    def log(self, partition: int = 0) -> MemoryLog:
+    def log(self, partition: int = 0) -> KeptLog:
         return self.partitions.logs[TopicPartition(OFFSETS_TOPIC, partition)]

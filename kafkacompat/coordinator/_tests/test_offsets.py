@@ -387,6 +387,14 @@ def test_f24_describe_shows_members_whole_only_when_stable() -> None:
     assert group.authorized_operations == -(2**31)
 
 
+@pytest.mark.parametrize("retention", [2**63 - 1, 2**62, -(2**63)])
+def test_a_retention_of_any_length_is_written(retention: int) -> None:
+    """However far from now: what a record can tell ends before the longest does."""
+    world = World()
+    assert commit(world, 5, group="simple", retention=retention, version=4) == E.NONE
+    assert fetch(world, group="simple").committed_offset == 5
+
+
 def test_offsets_expire_by_the_state_of_their_group() -> None:
     day = 86_400_000
     world = World(GroupSettings(offsets_retention_ms=7 * day))
@@ -548,3 +556,23 @@ def test_offsets_of_many_partitions_are_told_in_steps_as_they_were_at_one_moment
         assert told[:10_000] == [first] + [5] * 9_999
         assert told[10_000:] == ([-1] if asked is topics else [])
         assert world.coordinator._steps.turns - before >= 10_000 * group_commit.TOLD_COST // TURN_COST
+
+
+def test_a_retention_that_the_commit_states_counts_from_the_commit() -> None:
+    """As clients before 2.1 do."""
+    world = World()
+    assert commit(world, 5, retention=1_000_000, version=4) == E.NONE
+    world.time.advance(600_000)
+    assert fetch(world).committed_offset == 5
+    world.time.advance(600_000)
+    assert fetch(world).committed_offset == -1
+
+
+def test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten() -> None:
+    """It is about to come back with the id, and would have to begin anew."""
+    world = World()
+    member_id = member_id_of(world, session=1_800_000)
+    world.time.advance(1_200_000)
+    answer = join(world, member_id, session=1_800_000)
+    world.time.advance(6_000)
+    assert answer.result().error_code == E.NONE

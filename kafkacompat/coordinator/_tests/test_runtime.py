@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import (
-    MemoryLog,
+    KeptLog,
     Partitions,
     Time,
     World,
@@ -80,10 +81,10 @@ def marker(producer: int, committed: bool) -> bytearray:
 def world_of(*batches: bytearray) -> World:
     """A coordinator started over a log that holds these."""
     partitions = Partitions()
-    log = partitions.logs.setdefault(NAME, MemoryLog())
+    log = partitions.log_of(NAME)
     for each in batches:
         log.append(each)
-    log.high_watermark = log.log_end_offset
+    log.set_high_watermark(log.log_end_offset)
     return World(partitions=partitions)
 
 
@@ -128,6 +129,17 @@ def test_an_open_transaction_keeps_its_group() -> None:
     world = world_of(batch(pair(5), producer=9))
     world.time.advance(600_000 * 3)
     assert [each.group_id for each in listed(world)] == ["g"]
+
+
+def test_an_offset_past_its_retention_stays_while_a_transaction_writes_another() -> None:
+    """Its tombstone would take both, and the transaction's may be committed yet."""
+    week_ms = 7 * 86_400_000
+    world = world_of(batch(pair(1)), batch(pair(5), producer=9))
+    world.time.advance(week_ms + 1_200_000)
+    world.log().append(marker(9, True))
+    world.log().set_high_watermark(world.log().log_end_offset)
+    world.restart()
+    assert fetch(world).committed_offset == 5
 
 
 # Groups of kinds that are not served yet
@@ -216,9 +228,12 @@ def test_what_cannot_be_read_fails_the_shard_and_keeps_the_log(
 
 
 def test_a_flipped_bit_fails_the_shard() -> None:
-    good = batch(pair(1))
-    good[-1] ^= 1
-    assert commit(world_of(good), 2) == E.NOT_COORDINATOR
+    log = KeptLog()
+    log.append(batch(pair(1)))
+    log.flip_last_byte()
+    partitions = Partitions()
+    partitions.logs[NAME] = log
+    assert commit(World(partitions=partitions), 2) == E.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("compression", range(5))
@@ -242,6 +257,15 @@ def loading_world() -> World:
     return world
 
 
+def test_a_join_is_told_what_is_wrong_with_it_before_who_coordinates_its_group() -> None:
+    """Only the former names the member, as in Kafka."""
+    world = loading_world()
+    wrong = join(world, "m", session=1)
+    assert (wrong.error_code, wrong.member_id) == (E.INVALID_SESSION_TIMEOUT, "m")
+    early = join(world, "m")
+    assert (early.error_code, early.member_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, "")
+
+
 def test_f34_requests_while_a_shard_loads() -> None:
     world = loading_world()
     assert commit(world, 1) == E.COORDINATOR_LOAD_IN_PROGRESS
@@ -259,10 +283,10 @@ def test_a_log_that_changes_places_while_it_is_loaded_is_read_on_where_it_lies(
     """Its move to another directory ends just then."""
     world = loading_world()
     (shard,) = world.coordinator._shards
-    old, moved = world.log(), MemoryLog()
+    old, moved = world.log(), KeptLog()
     for each in old.batches:
         moved.append(each)
-    moved.high_watermark = moved.log_end_offset
+    moved.set_high_watermark(moved.log_end_offset)
 
     def gone(*_: object) -> None:
         raise FileNotFoundError(errno.ENOENT, "renamed")
@@ -295,18 +319,19 @@ def test_a_load_takes_as_many_steps_as_its_bound_asks_for() -> None:
     assert fetch(world).committed_offset == 49
 
 
-class ColdLog(MemoryLog):
+class ColdLog(KeptLog):
     """Nothing of it is in the page cache."""
 
     def read(self, offset: int, max_bytes: int, upper_bound_offset: int, minimum_one_batch: bool) -> LogRead:
-        self.data = super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch).records
+        records = super().read(offset, max_bytes, upper_bound_offset, minimum_one_batch).records
+        self.data = records.read() if isinstance(records, FileSlice) else records
         return LogRead(FileSlice(self, 0, len(self.data)))  # type: ignore[arg-type]
 
     def try_read(self, position: int, length: int) -> None:
         return None
 
     def read_cold(self, position: int, length: int) -> bytes:
-        return self.data  # type: ignore[return-value]
+        return self.data
 
 
 @pytest.mark.parametrize(
@@ -484,6 +509,16 @@ def test_t40_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
     assert find(world, "g").coordinators[0].error_code == E.COORDINATOR_NOT_AVAILABLE
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5)])
     assert find(world, "g").coordinators[0].error_code == E.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_coordinator_on_a_broker_that_is_fenced_is_not_named() -> None:
+    """Metadata may name such a broker on for a moment: whoever is sent to it waits for nobody."""
+    world = World()
+    assert find(world, "g").coordinators[0].node_id == 1
+    brokers = {1: replace(world.image.brokers[1], fenced=True)}
+    world.image = replace(world.image, brokers=brokers)
+    (answer,) = find(world, "g").coordinators
+    assert (answer.error_code, answer.node_id) == (E.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 @pytest.mark.parametrize("kind", [2, 3, -1])

@@ -22,7 +22,7 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import MemoryLog, Partitions, Time, World, topic_image
+from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, Time, World, topic_image
 from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
@@ -144,7 +144,7 @@ def machine(world: World) -> GroupMachine:
     return shard.machine
 
 
-def tombstones(log: MemoryLog, start: int) -> int:
+def tombstones(log: KeptLog, start: int) -> int:
     """Records in batches from the start-th on."""
     return sum(header.record_count for data in log.batches[start:] for header in iterate_batches(data))
 
@@ -446,11 +446,11 @@ def test_a_load_replays_a_bounded_number_of_records_a_step(
     monkeypatch: pytest.MonkeyPatch, compression: int, per_batch: int
 ) -> None:
     partitions = Partitions()
-    log = partitions.logs.setdefault(NAME, MemoryLog())
+    log = partitions.log_of(NAME)
     for start in range(0, 3_000, per_batch):
         pairs = [pair(1, partition=index) for index in range(start, start + per_batch)]
         log.append(batch(*pairs, compression=compression))
-    log.high_watermark = log.log_end_offset
+    log.set_high_watermark(log.log_end_offset)
     replayed = 0
     replay = GroupMachine.replay
 

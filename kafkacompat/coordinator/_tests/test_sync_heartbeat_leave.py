@@ -96,6 +96,23 @@ def test_f14_a_leader_without_a_plan_is_evicted_and_its_followers_join_again() -
     assert (again.generation_id, again.leader) == (2, second)
 
 
+def test_a_member_that_waited_for_its_plan_for_longer_than_its_session_has_a_session_from_then_on() -> None:
+    """Its session's end is passed over while it waits: nothing else would notice if it died right after the answer."""
+    world = World()
+    leader, second = completing(world, rebalance=60_000, session=10_000)
+    waiting = sync(world, second, 1)
+    for _ in range(3):
+        world.time.advance(5_000)
+        assert beat(world, leader, 1) == E.NONE
+    sync(world, leader, 1, {leader: b"a", second: b"b"})
+    assert waiting.result().assignment == b"b"
+    for _ in range(2):
+        world.time.advance(5_000)
+        told = beat(world, leader, 1)
+    assert told == E.REBALANCE_IN_PROGRESS
+    assert beat(world, second, 1) == E.UNKNOWN_MEMBER_ID
+
+
 def test_a_second_sync_of_the_same_member_ends_the_first() -> None:
     world = World()
     _, second = completing(world)

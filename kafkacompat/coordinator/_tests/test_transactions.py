@@ -80,6 +80,7 @@ class World:
     def __init__(self, version: int = 2) -> None:
         self.time = Time()
         self.partitions = Partitions()
+        self.partitions.now_ms = self.time.now_ms
         self.groups = Groups()
         self.version = version
         self.next_id: int | None = 10
@@ -366,8 +367,7 @@ def test_nothing_follows_from_what_was_loaded_before_it_is_committed(kept: bool)
     assert world.markers(T0) == []
     log = world.partitions.logs[TopicPartition(TRANSACTION_TOPIC, 0)]
     if not kept:
-        del log.batches[-1]
-        log.log_end_offset -= 1
+        log.truncate_to(log.log_end_offset - 1)
     world.partitions.release()
     world.move(NODE_ID, 2)
     assert world.state() == ("CompleteCommit" if kept else "Ongoing")

@@ -74,6 +74,8 @@ MEMBER = {"member_id": "m", "group_instance_id": "i", "generation_id": 3}
         (S.STABLE, MEMBER | {"generation_id": 2}, E.ILLEGAL_GENERATION),
         (S.STABLE, MEMBER | {"member_id": "other", "group_instance_id": None}, E.UNKNOWN_MEMBER_ID),
         (S.STABLE, MEMBER | {"member_id": "other"}, E.FENCED_INSTANCE_ID),
+        (S.STABLE, {"member_id": "other"}, E.UNKNOWN_MEMBER_ID),
+        (S.STABLE, {"member_id": "m", "group_instance_id": "i"}, E.ILLEGAL_GENERATION),
         (S.DEAD, {}, E.COORDINATOR_NOT_AVAILABLE),
     ],
 )

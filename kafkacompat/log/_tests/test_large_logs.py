@@ -7,6 +7,7 @@ import random
 import pytest
 
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.disks import FixedClock
 from kafkacompat.log._tests.logs import (
     DIRECTORY,
     NOW_MS,
@@ -59,19 +60,11 @@ def filled(
     return open_log(disk, settings, clean=True, high_watermark=log.log_end_offset)  # type: ignore[arg-type]
 
 
-class Clock:
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return NOW_MS
-
-
 def manager_with(disk: CountingDisk, logs: int, segments: int, **settings: object) -> LogManager:
     """After a clean restart."""
     chosen = config(segment_bytes=700, index_interval_bytes=100, **settings)
     for restart in (False, True):
-        manager = LogManager(disk, [("/logs", b"\1" * 16)], chosen, Clock())
+        manager = LogManager(disk, [("/logs", b"\1" * 16)], chosen, FixedClock())
         disk.make_directory("/logs")
         manager.load_all()
         if restart:
@@ -390,7 +383,7 @@ def test_a_missing_index_is_made_when_the_log_is_opened() -> None:
 
 def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable() -> None:
     disk = LoopDisk()
-    manager = LogManager(disk, [("/logs", b"\1" * 16)], SETTINGS, Clock())
+    manager = LogManager(disk, [("/logs", b"\1" * 16)], SETTINGS, FixedClock())
     disk.make_directory("/logs")
     manager.load_all()
     for number in range(2 * FLUSHED_AT_ONCE + 10):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.disks import FixedClock
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config
 from kafkacompat.log.directory import parse_partition_directory
 from kafkacompat.log.disk import RealDisk
@@ -21,17 +22,6 @@ from kafkacompat.wire.errors import ErrorCode
 
 CONFIG = config(file_delete_delay_ms=1000)
 DIRECTORY_IDS = (b"\1" * 16, b"\2" * 16)
-
-
-class FixedClock:
-    def __init__(self) -> None:
-        self.monotonic = 0
-
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return self.monotonic
 
 
 def manager_on(tmp_path: Path, notes: list[str] | None = None) -> LogManager:

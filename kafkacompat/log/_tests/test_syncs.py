@@ -115,6 +115,19 @@ def test_a_sync_that_cannot_begin_is_tolerated_and_the_recovery_point_stays(shor
     assert broker.log(0).recovery_point == 30
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_full_disk_is_read_on_where_nobody_else_has_what_is_in_it(error: int, alone: bool) -> None:
+    """With others in the cluster its partitions go to them; a lone broker would only take the records from everybody."""
+    broker = Broker(MemoryDisk(), alone=alone)
+    log = broker.log(0)
+    broker.disk.refuse = refusing("write", "/a", error)
+    with pytest.raises(OSError, match="refused") as refused:
+        append(log, 1)
+    broker.manager.log_failed(log, refused.value)
+    assert broker.online == [alone, True]
+
+
 def a_flush_of_everything() -> MemoryDisk:
     """Files and directories of every kind that a flush syncs, unsynced."""
     disk = MemoryDisk()

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.producer_state import ProducerState
+from kafkacompat.log.retaining import LOGS_AT_ONCE
 from kafkacompat.log.upkeep import LOOKS_A_STEP, LogUpkeep
 
 NOW_MS = 1_700_000_000_000
@@ -73,3 +74,25 @@ def test_retention_goes_on_past_a_log_that_fails(faults: Any) -> None:
         step.finish()
     assert retention.removed == 4
     assert [type(error) for error in faults.take()] == [KeyError]
+
+
+def test_a_step_of_retention_looks_at_a_bounded_number_of_logs() -> None:
+    looked = 0
+
+    def enforce(now_ms: int) -> int:
+        nonlocal looked
+        looked += 1
+        return 0
+
+    log = SimpleNamespace(enforce_retention=enforce, look_for_retention=lambda now_ms: None)
+    upkeep = upkeep_of(*[log] * (2 * LOGS_AT_ONCE + 10))
+    retention = upkeep.begin_retention(NOW_MS)
+    retention.is_served = lambda log: True  # type: ignore[method-assign]
+    counts = []
+    while (step := retention.next()) is not None:
+        step.run()
+        step.finish()
+        counts.append(looked)
+        looked = 0
+    assert sum(counts) == 2 * LOGS_AT_ONCE + 10
+    assert max(counts) <= LOGS_AT_ONCE

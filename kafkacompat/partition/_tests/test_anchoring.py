@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api.context import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
@@ -28,10 +29,13 @@ from kafkacompat.partition._tests.fakes import (
 from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.lookup import LATEST
 from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.ports import WorkerPools
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import PartitionData
 
 T0 = TopicPartition("t", 0)
 DIRECTORIES = [("/a", b"\1" * 16), ("/b", b"\2" * 16)]
@@ -84,6 +88,32 @@ class Node:
     def produce(self, name: TopicPartition = T0) -> Any:
         return self.manager.append(name, batch_of(b"value", now_ms=self.clock.ms), -1, 13, False)
 
+    def fetch(self, max_wait_ms: int) -> list[PartitionData]:
+        """What a consumer is told of the first partition from its beginning on, at once."""
+        sessions = FetchSessionCache(10, lambda: 1)
+        engine = FetchEngine(self.manager, self.clock, self.timers, sessions, lambda: 1 << 20)
+        asked = FetchRequestPartition(self.image.topics["t"].id, "t", 0, 0, 1 << 20)
+        answer: Any = engine.fetch(
+            FetchParameters(
+                replica_id=-1,
+                replica_epoch=-1,
+                max_wait_ms=max_wait_ms,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                read_committed=False,
+                rack_id="",
+                session_id=0,
+                session_epoch=-1,
+                uses_topic_ids=True,
+                version=17,
+                client_host="127.0.0.1",
+                listener_name="L",
+            ),
+            [asked],
+            (),
+        )
+        return [row for topic in answer.responses for row in topic.partitions]
+
     def work(self) -> None:
         """Until nothing is left to do at once."""
         for _ in range(100):
@@ -93,6 +123,19 @@ class Node:
     def after_power_loss(self) -> list[TopicPartition]:
         found = LogManager(self.disk.lose_power(), DIRECTORIES, LogConfig(), self.clock)
         return sorted(found.load_all())
+
+
+def started_after_a_kill() -> Node:
+    """It leads, and its log of one record is not durable yet."""
+    node = Node()
+    node.lead()
+    node.work()
+    assert node.produce().error is ErrorCode.NONE
+    node.work()
+    again = Node(node.disk.copy())
+    again.logs.load_all()
+    again.lead()
+    return again
 
 
 def test_a_new_log_is_durable_before_anything_in_it_is_acknowledged() -> None:
@@ -117,14 +160,7 @@ def test_whoever_asks_for_offsets_of_a_log_that_a_kill_left_waits_until_it_is_du
     timestamp_ms: int,
 ) -> None:
     """librdkafka hands an error to the application."""
-    node = Node()
-    node.lead()
-    node.work()
-    assert node.produce().error is ErrorCode.NONE
-    node.work()
-    again = Node(node.disk.copy())
-    again.logs.load_all()
-    again.lead()
+    again = started_after_a_kill()
     asked = again.manager.list_offset(T0, timestamp_ms, False, -1, -1)
     assert isinstance(asked, Deferred)
     assert not asked.done
@@ -133,6 +169,25 @@ def test_whoever_asks_for_offsets_of_a_log_that_a_kill_left_waits_until_it_is_du
         ErrorCode.NONE,
         1 if timestamp_ms == LATEST else 0,
     )
+
+
+@pytest.mark.parametrize("max_wait_ms", [0, 500])
+def test_a_log_that_a_kill_left_is_not_read_as_empty_before_it_is_durable(max_wait_ms: int) -> None:
+    """A client takes an empty answer at the high watermark for the partition's end."""
+    again = started_after_a_kill()
+    (row,) = again.fetch(max_wait_ms)
+    assert (row.error_code, len(row.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    again.work()
+    (row,) = again.fetch(max_wait_ms)
+    assert (row.error_code, row.high_watermark) == (ErrorCode.NONE, 1)
+    assert len(row.records) > 0
+
+
+def test_a_new_log_is_read_before_it_is_durable() -> None:
+    node = Node()
+    node.lead()
+    (row,) = node.fetch(0)
+    assert (row.error_code, row.high_watermark) == (ErrorCode.NONE, 0)
 
 
 def test_a_follower_fetches_once_its_log_is_durable() -> None:

@@ -114,6 +114,23 @@ def test_records_watermark_and_start_are_taken_over() -> None:
     assert asked_for(fetches) == [(0, 2)]
 
 
+def test_one_that_is_added_again_is_asked_for_again_though_nothing_has_changed() -> None:
+    """A log in a new directory takes no high watermark before its name is durable, and the leader tells each only once."""
+    (core,), fetches = followed()
+    fetches.build(0)
+    fetches.take(answer(core, records=batch(0)), 0)
+    assert asked_for(fetches) == [(0, 1)]
+    core.log.is_anchored = False
+    fetches.take(answer(core, high_watermark=1), 0)
+    assert core.log.high_watermark == 0
+    core.log.is_anchored = True
+    fetches.add(core)
+    assert asked_for(fetches) == [(0, 1)]
+    fetches.take(answer(core, high_watermark=1), 0)
+    assert core.log.high_watermark == 1
+    assert asked_for(fetches) == []
+
+
 def test_a_cut_off_last_batch_is_asked_for_again() -> None:
     (core,), fetches = followed()
     fetches.build(0)

@@ -412,6 +412,7 @@ EVENTS = st.one_of(
 )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("min_isr", [1, 2])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(EVENTS, max_size=120))

@@ -77,7 +77,7 @@ class ManualWorkers:
         function, deferred = self.pending.pop(0)
         try:
             value = function()
-        except OSError as error:
+        except Exception as error:
             deferred.fail(error)
         else:
             deferred.resolve(value)

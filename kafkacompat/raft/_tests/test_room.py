@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any
+
 import pytest
 
+from kafkacompat.node._tests.fakes import HandTime
 from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node
 from kafkacompat.raft.contracts import NotLeader
-from kafkacompat.raft.room import LOOK_AGAIN_MS
+from kafkacompat.raft.room import LEAST_ROOM_BYTES, LOOK_AGAIN_MS, NOTE_AGAIN_MS, RoomWatch
 
 
 def started(**options: object) -> Cluster:
@@ -183,3 +187,44 @@ def test_what_a_snapshot_makes_superfluous_may_stay_until_there_is_room(refused:
     node.start()
     cluster.run(50)
     assert node.machine.values == values
+
+
+class Files:
+    """A disk with so much room."""
+
+    def __init__(self) -> None:
+        self.room_bytes = 0
+        self.tried: list[int] = []
+
+    def try_room(self, size_bytes: int) -> None:
+        self.tried.append(size_bytes)
+        if size_bytes > self.room_bytes:
+            raise OSError(errno.ENOSPC, "full")
+
+
+def test_there_is_room_again_once_as_much_can_be_written_as_was_refused() -> None:
+    files: Any = Files()
+    time = HandTime()
+    notes: list[str] = []
+    found: list[int] = []
+    watch = RoomWatch(files, time, time, notes.append, lambda: found.append(time.monotonic_ms()))
+    wanted = 3 * LEAST_ROOM_BYTES
+    watch.wait(wanted, OSError(errno.ENOSPC, "full"))
+    watch.wait(1, OSError(errno.ENOSPC, "full"))
+    files.room_bytes = LEAST_ROOM_BYTES - 1
+    time.pass_ms(5 * LOOK_AGAIN_MS)
+    assert files.tried == [LEAST_ROOM_BYTES] * 5, "one look a time, for what was refused last"
+    assert found == []
+    assert len(notes) == 1, "said once in a while"
+    files.room_bytes = LEAST_ROOM_BYTES
+    time.pass_ms(LOOK_AGAIN_MS)
+    assert len(found) == 1
+    time.pass_ms(NOTE_AGAIN_MS)
+    assert (len(found), len(files.tried)) == (1, 6)
+    watch.wait(wanted, OSError(errno.ENOSPC, "full"))
+    assert len(notes) == 2
+    time.pass_ms(LOOK_AGAIN_MS)
+    assert files.tried[-1] == wanted
+    watch.is_closed = True
+    time.pass_ms(NOTE_AGAIN_MS)
+    assert (len(found), len(files.tried)) == (1, 7)

@@ -170,6 +170,7 @@ def test_many_records_take_steps_of_bounded_work(body: Any) -> None:
     assert steps <= 2 + 2 * count // STEP_UNITS
 
 
+@pytest.mark.costly
 def test_a_million_tiny_records_are_taken() -> None:
     count = 1_000_000
     body = bytearray().join(_tiny(index) for index in range(count))

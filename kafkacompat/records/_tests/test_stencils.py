@@ -47,6 +47,7 @@ def ask(stencils: Stencils, body: bytes, count: int) -> object:
     return found
 
 
+@pytest.mark.costly
 @settings(max_examples=120)
 @given(st.lists(st.lists(record, min_size=1, max_size=90), min_size=1, max_size=12))
 def test_what_is_cut_is_what_a_walk_finds(bodies: list[list[Record]]) -> None:

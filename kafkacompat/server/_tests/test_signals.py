@@ -117,6 +117,7 @@ def node_told_at(
     )
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("moment", "number", "times"),
     [

@@ -1,14 +1,23 @@
-"""Bugs planted on purpose in what befalls topics and logs in the course of a cluster's life: names that come again, moves."""
+"""Bugs planted on purpose in what befalls topics and logs in the course of a cluster's life.
+
+Names that come again, moves, settings, features, partitions that are added.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkacompat.controller import feature_updates, snapshot_records, topics
+from kafkacompat.controller.features import METADATA_VERSION
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.manager import LogManager
+from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.moves import Move, Moves, MoveState
 from kafkacompat.partition.placement import Placement
 
@@ -44,5 +53,47 @@ def logs_belong_to_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Placement, "_set_strays_aside", lambda self, image: None)
 
 
-LIFE_MUTANTS: tuple[Plant, ...] = (a_copy_takes_its_place_at_any_moment, logs_belong_to_names)
-LIFE_MUTANTS_SEEN_AT = {"a_copy_takes_its_place_at_any_moment": 1, "logs_belong_to_names": 3}
+def logs_keep_the_settings_of_their_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionManager, "_reconfigure", lambda self, old, new: None)
+
+
+def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None:
+    original = topics._partition_records
+    patch.setattr(
+        topics,
+        "_partition_records",
+        lambda image, topic_id, first, placed: original(image, topic_id, 0, placed),
+    )
+
+
+def snapshots_leave_features_out(patch: pytest.MonkeyPatch) -> None:
+    """But metadata.version."""
+    original = snapshot_records.image_records
+
+    def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
+        level = image.features.get(METADATA_VERSION)
+        return original(replace(image, features={} if level is None else {METADATA_VERSION: level}))
+
+    patch.setattr(snapshot_records, "image_records", image_records)
+
+
+def eligible_replicas_outlive_the_feature(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(feature_updates, "clearing", lambda image, topic: [])
+
+
+LIFE_MUTANTS: tuple[Plant, ...] = (
+    a_copy_takes_its_place_at_any_moment,
+    logs_belong_to_names,
+    logs_keep_the_settings_of_their_start,
+    added_partitions_take_the_place_of_others,
+    snapshots_leave_features_out,
+    eligible_replicas_outlive_the_feature,
+)
+LIFE_MUTANTS_SEEN_AT = {
+    "logs_keep_the_settings_of_their_start": 5,
+    "added_partitions_take_the_place_of_others": 5,
+    "snapshots_leave_features_out": 1,
+    "a_copy_takes_its_place_at_any_moment": 1,
+    "logs_belong_to_names": 6,
+    "eligible_replicas_outlive_the_feature": 23,
+}

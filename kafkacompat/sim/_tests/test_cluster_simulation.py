@@ -1,6 +1,7 @@
-"""Whole clusters under a few hundred seeds: no oracle objects, every danger occurred, and planted bugs are found.
+"""Whole clusters under a hundred seeds or two: no oracle objects, every danger occurs, and planted bugs are found.
 
-KAFKACOMPAT_SOAK=1 runs twenty times as many. A failure names its seed: `python -m kafkacompat.sim --cluster --seed N --trace`.
+How many run is a matter of CPU time (`seeds.py`), with KAFKACOMPAT_SOAK sixty times as much of it. A failure names its seed:
+`python -m kafkacompat.sim --cluster --seed N --trace`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from kafkacompat.sim._tests.cluster_mutants import MUTANTS, SEEN_AT, Plant
+from kafkacompat.sim._tests.disk_mutants import DISK_MUTANTS, DISK_MUTANTS_SEEN_AT
+from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS, FAULT_MUTANTS_SEEN_AT
+from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS, GROUP_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS, LIFE_MUTANTS_SEEN_AT
-from kafkacompat.sim._tests.soak import Soak, run_seeds, seeds_from
+from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, run_share, run_until_all_occurred, seeds_from
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_life import NodeFailed
@@ -25,7 +28,20 @@ from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAUL
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.quorum_oracles import Breach
 
+pytestmark = pytest.mark.costly
+
 SEEDS = 200
+"""So many may be needed until every danger has occurred, or a planted bug is found."""
+
+KIND = Kind(
+    name="clusters",
+    option="--cluster ",
+    run=lambda seed: ClusterSimulation(seed).run(),
+    fewest_events=MIN_CLUSTER_EVENTS,
+    fewest_faults=MIN_CLUSTER_FAULTS,
+    budget_s=120.0,
+    at_least=80,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,24 +54,21 @@ def _quiet_nodes() -> Iterator[None]:
     root.setLevel(before)
 
 
-@pytest.fixture(scope="module")
-def soak() -> Soak[ClusterCounters]:
-    return run_seeds(SEEDS, "--cluster ", ClusterCounters(), lambda seed: ClusterSimulation(seed).run())
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_seed_fails(share: int, tell: Callable[[str, float], None]) -> None:
+    ran = run_share(KIND, share)
+    tell("seeds of clusters", ran.seeds)
+    tell("CPU seconds that clusters took", ran.cpu_s)
+    assert not ran.failures, listed(ran.failures)
 
 
-def test_no_seed_fails(soak: Soak[ClusterCounters]) -> None:
-    assert not soak.failures, "\n".join(soak.failures[:10])
-
-
-def test_every_run_was_long_and_hard_enough(soak: Soak[ClusterCounters]) -> None:
-    assert soak.fewest_events >= MIN_CLUSTER_EVENTS >= 2000
-    assert soak.fewest_faults >= MIN_CLUSTER_FAULTS
-
-
-@pytest.mark.parametrize("name", [each.name for each in fields(ClusterCounters)])
-def test_every_danger_occurred(soak: Soak[ClusterCounters], name: str) -> None:
+def test_every_danger_occurs(tell: Callable[[str, float], None]) -> None:
     """Elections, ISR changes, truncations, fenced brokers, finished moves, power losses ...: a count of none is a blind spot."""
-    assert getattr(soak.total, name) > 0
+    seeds, missing = run_until_all_occurred(
+        ClusterCounters(), lambda seed: ClusterSimulation(seed).run(), SEEDS
+    )
+    tell("seeds until clusters met every danger", seeds)
+    assert not missing
 
 
 @pytest.mark.parametrize("seed", [0, 5])
@@ -82,15 +95,23 @@ def test_a_seed_is_the_same_run_in_another_process(seed: int) -> None:
     assert len(hashes) == 1
 
 
-@pytest.mark.parametrize(
-    "plant", MUTANTS + LIFE_MUTANTS + TRANSACTION_MUTANTS, ids=lambda plant: plant.__name__
+EVERY_MUTANT = (*MUTANTS, *LIFE_MUTANTS, *GROUP_MUTANTS, *DISK_MUTANTS, *FAULT_MUTANTS, *TRANSACTION_MUTANTS)
+EVERY_SEEN_AT = (
+    SEEN_AT
+    | LIFE_MUTANTS_SEEN_AT
+    | GROUP_MUTANTS_SEEN_AT
+    | DISK_MUTANTS_SEEN_AT
+    | FAULT_MUTANTS_SEEN_AT
+    | TRANSACTION_MUTANTS_SEEN_AT
 )
+
+
+@pytest.mark.parametrize("plant", EVERY_MUTANT, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
     """First by the seed that showed it when it was planted, else by any."""
-    seen_at = SEEN_AT | LIFE_MUTANTS_SEEN_AT | TRANSACTION_MUTANTS_SEEN_AT
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
-        for seed in seeds_from(seen_at.get(plant.__name__, 0), SEEDS):
+        for seed in seeds_from(EVERY_SEEN_AT.get(plant.__name__, 0), SEEDS):
             try:
                 ClusterSimulation(seed).run()
             except (Breach, NodeFailed):

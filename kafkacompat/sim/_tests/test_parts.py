@@ -136,6 +136,7 @@ def test_messages_are_lost_doubled_and_overtaken() -> None:
 
 def test_a_directory_is_locked_until_its_process_ends() -> None:
     disk = FileDisk()
+    disk.make_directory("/data")
     lock = disk.lock("/data/.lock")
     with pytest.raises(BlockingIOError):
         disk.lock("/data/.lock")

@@ -1,6 +1,7 @@
-"""The metadata quorum under a thousand seeds: no oracle objects, every danger occurred, and planted bugs are found.
+"""The metadata quorum under hundreds of seeds: no oracle objects, every danger occurs, and planted bugs are found.
 
-KAFKACOMPAT_SOAK=1 runs twenty times as many seeds. A failure names its seed: `python -m kafkacompat.sim --seed N --trace`.
+How many run is a matter of CPU time (`seeds.py`), with KAFKACOMPAT_SOAK sixty times as much of it. A failure names its seed:
+`python -m kafkacompat.sim --seed N --trace`.
 """
 
 from __future__ import annotations
@@ -8,43 +9,49 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import fields
+from collections.abc import Callable
 
 import pytest
 
 from kafkacompat.raft.roles import QuorumViolation
 from kafkacompat.sim._tests.mutants import MUTANTS, SEEN_AT, Plant
-from kafkacompat.sim._tests.soak import Soak, run_seeds, seeds_from
+from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, run_share, run_until_all_occurred, seeds_from
 from kafkacompat.sim.disk import DiskMisuse
 from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.quorum_simulation import Counters, QuorumSimulation
 
 SEEDS = 1000
+"""So many may be needed until every danger has occurred, or a planted bug is found."""
 
+KIND = Kind(
+    name="quorums",
+    option="",
+    run=lambda seed: QuorumSimulation(seed).run(),
+    fewest_events=MIN_EVENTS,
+    fewest_faults=MIN_FAULTS,
+    budget_s=40.0,
+    at_least=200,
+)
 
 FINDINGS = (Breach, QuorumViolation, DiskMisuse, ValueError)
 """What an oracle, an invariant of the core or the simulated disk raises; anything else is a fault of the planted bug itself."""
 
 
-@pytest.fixture(scope="module")
-def soak() -> Soak[Counters]:
-    return run_seeds(SEEDS, "", Counters(), lambda seed: QuorumSimulation(seed).run())
+@pytest.mark.costly
+@pytest.mark.parametrize("share", range(SHARES))
+def test_no_seed_fails(share: int, tell: Callable[[str, float], None]) -> None:
+    ran = run_share(KIND, share)
+    tell("seeds of quorums", ran.seeds)
+    tell("CPU seconds that quorums took", ran.cpu_s)
+    assert not ran.failures, listed(ran.failures)
 
 
-def test_no_seed_fails(soak: Soak[Counters]) -> None:
-    assert not soak.failures, "\n".join(soak.failures[:10])
-
-
-def test_every_run_was_long_and_hard_enough(soak: Soak[Counters]) -> None:
-    assert soak.fewest_events >= MIN_EVENTS >= 2000
-    assert soak.fewest_faults >= MIN_FAULTS >= 20
-
-
-@pytest.mark.parametrize("name", [each.name for each in fields(Counters)])
-def test_every_danger_occurred(soak: Soak[Counters], name: str) -> None:
+def test_every_danger_occurs(tell: Callable[[str, float], None]) -> None:
     """Elections, truncations, snapshots fetched, lost unsynced bytes, partitions, crashes ...: a count of none is a blind spot."""
-    assert getattr(soak.total, name) > 0
+    seeds, missing = run_until_all_occurred(Counters(), lambda seed: QuorumSimulation(seed).run(), SEEDS)
+    tell("seeds until quorums met every danger", seeds)
+    assert not missing
 
 
 @pytest.mark.parametrize("seed", [0, 1, 77])
@@ -70,6 +77,7 @@ def test_a_seed_is_the_same_run_in_another_process() -> None:
     assert len(hashes) == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant) -> None:
     """First by the seed that showed it when it was planted, else by any."""

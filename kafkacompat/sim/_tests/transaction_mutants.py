@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator import loading, marker_writer, partition_writer, verifier
+from kafkacompat.coordinator import loading, partition_writer, verifier
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.log.reading import ReadableLog
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim._tests.cluster_mutants import Plant
-from kafkacompat.txn import initialise
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -27,26 +26,11 @@ def aborted_ranges_are_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReadableLog, "aborted_transactions", lambda self, fetch_offset, upper_bound_offset: [])
 
 
-def markers_are_answered_at_the_append(patch: pytest.MonkeyPatch) -> None:
-    """A marker counts as written though only the leader has it: lost with the leader, its transaction stays open."""
-    patch.setattr(marker_writer._Work, "wait_for", lambda self, replicated: None)
-
-
 def coordinators_answer_at_the_append(patch: pytest.MonkeyPatch) -> None:
     """What a coordinator says may be lost with it."""
     patch.setattr(
         partition_writer.ServicePartitionWriter, "when_committed", lambda self, partition, end_offset: None
     )
-
-
-def a_successor_keeps_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    """InitProducerId fences nobody but by aborting."""
-
-    def next_epoch(machine: Any, values: Any, expected: Any) -> Any:
-        return values if values.epoch >= 0 else original(machine, values, expected)
-
-    original = initialise._next_epoch
-    patch.setattr(initialise, "_next_epoch", next_epoch)
 
 
 def leaders_do_not_verify(patch: pytest.MonkeyPatch) -> None:
@@ -89,9 +73,7 @@ def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 TRANSACTION_MUTANTS: tuple[Plant, ...] = (
     everything_is_stable,
     aborted_ranges_are_not_told,
-    markers_are_answered_at_the_append,
     coordinators_answer_at_the_append,
-    a_successor_keeps_the_epoch,
     leaders_do_not_verify,
     offsets_count_before_their_transaction_ends,
     markers_are_not_loaded,
@@ -100,9 +82,7 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
 TRANSACTION_MUTANTS_SEEN_AT = {
     "everything_is_stable": 3,
     "aborted_ranges_are_not_told": 3,
-    "markers_are_answered_at_the_append": 85,
-    "coordinators_answer_at_the_append": 16,
-    "a_successor_keeps_the_epoch": 13,
+    "coordinators_answer_at_the_append": 5,
     "leaders_do_not_verify": 3,
     "offsets_count_before_their_transaction_ends": 3,
     "markers_are_not_loaded": 3,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -139,6 +140,7 @@ def check_agrees(log: PartitionLog, before: list[tuple[int, Record]], *, tombsto
     assert len(shown) == len(records(log))
 
 
+@pytest.mark.costly
 @settings(max_examples=120)
 @given(
     st.lists(write, min_size=5, max_size=60),
@@ -230,6 +232,7 @@ class CrashingFile(MemoryFile):
         return added
 
 
+@pytest.mark.costly
 @settings(max_examples=15)
 @given(st.lists(write, min_size=20, max_size=60))
 def test_a_crash_after_any_operation_leaves_a_valid_log(writes: list[Write]) -> None:

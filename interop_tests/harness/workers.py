@@ -1,0 +1,61 @@
+"""The suite in several processes, pytest-xdist's workers: who does what, longest first.
+
+The tests of a file stay together, since they share what takes long to make.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+SUITE = Path(__file__).resolve().parents[1]
+DURATIONS = SUITE / "durations.tsv"
+UNKNOWN_S = 30.0
+"""Of a file that is not in the table: early enough to be no straggler."""
+
+# One after the other in one process: they compare with the same run of all jobs, which takes longest of all.
+TOGETHER = {
+    "interop_tests/pipeline/test_jobs.py": "interop_tests/pipeline",
+    "interop_tests/pipeline/test_exactly_once.py": "interop_tests/pipeline",
+}
+
+
+def unit_of(nodeid: str) -> str:
+    """What a worker does as a whole: a file, or files that belong together."""
+    file = nodeid.partition("::")[0]
+    return TOGETHER.get(file, file)
+
+
+def durations() -> dict[str, float]:
+    """Seconds that each unit takes, as they were once measured: a hint and no promise."""
+    found: dict[str, float] = {}
+    with open(DURATIONS, encoding="utf-8") as table:
+        for file, seconds in csv.reader(table, delimiter="\t"):
+            unit = unit_of(file)
+            found[unit] = found.get(unit, 0.0) + float(seconds)
+    return found
+
+
+def longest_first(items: list[pytest.Item]) -> list[pytest.Item]:
+    """In the order in which units are handed out: what is left at the end is short, so that the workers end together."""
+    seconds = durations()
+
+    def place(item: pytest.Item) -> tuple[float, str]:
+        unit = unit_of(item.nodeid)
+        return -seconds.get(unit, UNKNOWN_S), unit
+
+    return sorted(items, key=place)
+
+
+class Units(LoadScopeScheduling):
+    """Hands out units in the order of the collection."""
+
+    def __init__(self, config: pytest.Config, log: object = None) -> None:
+        config.option.loadscopereorder = False
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)

@@ -1,0 +1,145 @@
+"""List-append over transactions: each polls some records and writes some, to several partitions of the topic that it polls from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from interop_tests.histories.clients import (
+    OPERATION_TIMEOUT_S,
+    Client,
+    StartAgain,
+    Surroundings,
+    closing,
+    name_of,
+)
+from interop_tests.histories.history import COMMITTED, FAIL, OK, Completion
+from interop_tests.histories.queues import AssignedReader, KafkaPythonReader, deliver, poll_into, subscribe
+
+TOPIC = "appends"
+PARTITIONS = 4
+GROUP = "appenders"
+TRANSACTION_TIMEOUT_MS = 15_000
+POLLED_AT_MOST = 20
+WRITTEN_AT_MOST = 4
+ABORTED = 0.2
+POLL_S = 0.1
+IDS = tuple(f"appender-{number}" for number in range(1, 4))
+
+
+class Appender(Client):
+    """Its name is its transactional id. A failure that is not abortable makes it anew, as an application is started again."""
+
+    @contextmanager
+    def life(self, process: str) -> Iterator[Callable[[], None]]:
+        self.consumer = Consumer(
+            self.librdkafka(
+                group_id=GROUP,
+                isolation_level=COMMITTED,
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+                session_timeout_ms=6000,
+            )
+        )
+        self.entries: list[list[Any]] = []
+        with closing(self.consumer, self.consumer.close):
+            self.producer = Producer(
+                self.librdkafka(
+                    transactional_id=self.name,
+                    transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                    socket_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                )
+            )
+            self.producer.init_transactions(2 * OPERATION_TIMEOUT_S)
+            subscribe(self.consumer, TOPIC, self.entries)
+            yield lambda: self._transaction(process)
+
+    def _transaction(self, process: str) -> None:
+        detail: dict[str, Any] = {
+            "group": GROUP,
+            "polled": [],
+            "polled_at": None,
+            "sent": [],
+            "committing": None,
+        }
+        with self.recorder.operation(process, "txn") as done:
+            done.value = detail
+            try:
+                self._attempt(detail, done)
+            except KafkaException as error:
+                if detail["committing"] is None:
+                    # Its end was never asked for, so it is aborted: below, by its heir, or by its timeout.
+                    done.outcome = FAIL
+                if not error.args[0].txn_requires_abort():
+                    raise StartAgain from error
+                self.producer.abort_transaction(OPERATION_TIMEOUT_S)
+        if done.outcome != OK:
+            self._rewind()
+
+    def _attempt(self, detail: dict[str, Any], done: Completion) -> None:
+        self.producer.begin_transaction()
+        was_rebalanced = self._poll(detail)
+        for _ in range(self.chance.randint(1, WRITTEN_AT_MOST)):
+            item = [name_of(TOPIC, self.chance.randrange(PARTITIONS)), next(self._all.numbers), None]
+            detail["sent"].append(item)
+            deliver(self.producer, TOPIC, item)
+        ends = {entry[0]: entry[1] + 1 for entry in detail["polled"] if len(entry) == 3}
+        if ends and not was_rebalanced:
+            self.producer.send_offsets_to_transaction(
+                [TopicPartition(TOPIC, int(name.rpartition("-")[2]), end) for name, end in ends.items()],
+                self.consumer.consumer_group_metadata(),
+                OPERATION_TIMEOUT_S,
+            )
+        if was_rebalanced or self.chance.random() < ABORTED:
+            # Some of what is aborted has reached the log.
+            self.producer.flush(self.chance.choice((0, OPERATION_TIMEOUT_S)))
+            done.outcome = FAIL
+            self.producer.abort_transaction(OPERATION_TIMEOUT_S)
+            return
+        detail["committing"] = self.recorder.now()
+        self._commit()
+        done.ok(detail)
+
+    def _poll(self, detail: dict[str, Any]) -> bool:
+        """Whether the group was rebalanced after a record was polled: that record may be another member's now."""
+        entries = self.entries
+        poll_into(self.consumer, entries, self.chance.randint(1, POLLED_AT_MOST), POLL_S)
+        detail["polled"] = list(entries)
+        detail["polled_at"] = self.recorder.now()
+        entries.clear()
+        lengths = [len(entry) if entry[1] is not None else 0 for entry in detail["polled"]]
+        return 3 in lengths and 0 in lengths[lengths.index(3) :]
+
+    def _commit(self) -> None:
+        """Until it is known how it ended, or for so long that it has ended by its timeout."""
+        deadline = time.monotonic() + 2 * OPERATION_TIMEOUT_S
+        while True:
+            try:
+                self.producer.commit_transaction(OPERATION_TIMEOUT_S)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise
+            else:
+                return
+
+    def _rewind(self) -> None:
+        """To what the group has committed: the records are polled again."""
+        assigned = self.consumer.assignment()
+        if not assigned:
+            return
+        for place in self.consumer.committed(assigned, OPERATION_TIMEOUT_S):
+            position = max(place.offset, 0)
+            self.consumer.seek(TopicPartition(TOPIC, place.partition, position))
+            self.entries.append([name_of(TOPIC, place.partition), position])
+
+
+def start(surroundings: Surroundings) -> list[Client]:
+    return [
+        *(Appender(surroundings, name) for name in IDS),
+        AssignedReader(surroundings, "append-reader", TOPIC, PARTITIONS, COMMITTED),
+        KafkaPythonReader(surroundings, "append-reader-kafka-python", TOPIC, PARTITIONS, COMMITTED),
+    ]

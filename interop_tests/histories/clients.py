@@ -1,0 +1,139 @@
+"""What every client of a run has: a name in the history, chance, settings, and a thread that goes on until the end."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import KafkaError as KafkaPythonError
+
+from interop_tests.histories.history import Recorder
+
+# Lost connections are what a run is about.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+OPERATION_TIMEOUT_S = 15.0
+PAUSE_S = 0.03
+"""Between two operations of a client: the machine is to be shared."""
+AFTER_FAILURE_S = 0.2
+EXPECTED = (KafkaException, KafkaPythonError)
+
+
+class StartAgain(Exception):
+    """The client is to be made anew: what its last write came to is not known."""
+
+
+@dataclass
+class Surroundings:
+    """What the clients of a run share."""
+
+    bootstrap: str
+    recorder: Recorder
+    seed: int
+    ended: threading.Event = field(default_factory=threading.Event)
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Values to write and offsets to commit: none comes twice, later ones are larger."""
+    faults: list[str] = field(default_factory=list)
+    """What a client did not expect: a bug of the driver, or a hang."""
+    log_path: Path = Path(os.devnull)
+    """Where the failures are written that are expected of faults."""
+
+    def log(self, text: str) -> None:
+        with open(self.log_path, "a") as file:
+            file.write(f"{self.recorder.now() / 1e9:8.3f} {text}\n")
+
+
+class Client:
+    """A thread that carries out operations of one life after another. Subclasses bring a client and its operations."""
+
+    def __init__(self, surroundings: Surroundings, name: str) -> None:
+        self.name = name
+        self.chance = random.Random(f"{surroundings.seed} {name}")
+        self._all = surroundings
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def recorder(self) -> Recorder:
+        return self._all.recorder
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._all.faults.append(f"{self.name} hangs")
+
+    def life(self, process: str) -> Any:
+        """A context manager that gives a function: one operation, or several."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._all.ended.is_set():
+                return
+            try:
+                with self.life(f"{self.name}-{number}") as operate:
+                    self._operate(operate)
+            except (StartAgain, *EXPECTED) as error:
+                if is_misuse(error):
+                    self._all.faults.append(f"{self.name}: {error!r}")
+                    return
+                self._all.log(f"{self.name}-{number} ends: {error!r} {error.__cause__ or ''}")
+                self._all.ended.wait(AFTER_FAILURE_S)
+            except Exception as error:
+                self._all.faults.append(f"{self.name}: {error!r}")
+                return
+
+    def _operate(self, operate: Callable[[], None]) -> None:
+        while not self._all.ended.is_set():
+            operate()
+            self._all.ended.wait(self.chance.uniform(0, 2 * PAUSE_S))
+
+    def librdkafka(self, **settings: Any) -> dict[str, Any]:
+        """Settings of any client of librdkafka; underscores for dots."""
+        return {
+            "bootstrap.servers": self._all.bootstrap,
+            "socket.timeout.ms": 60_000,
+            "topic.metadata.refresh.interval.ms": 2000,
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+
+    def kafka_python(self, **settings: Any) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self._all.bootstrap.split(","),
+            "metadata_max_age_ms": 2000,
+            "reconnect_backoff_max_ms": 500,
+            **settings,
+        }
+
+
+def is_misuse(error: Exception) -> bool:
+    """Whether the client refuses its settings, or a call at that time: no fault of a node explains that."""
+    code = error.args[0].code() if isinstance(error, KafkaException) else None
+    return code in (KafkaError._INVALID_ARG, KafkaError._STATE)
+
+
+@contextmanager
+def closing(client: Any, close: Callable[[], Any]) -> Iterator[Any]:
+    """Closed at the end, whether that works or not: its nodes may be gone."""
+    try:
+        yield client
+    finally:
+        try:
+            close()
+        except EXPECTED:
+            logging.getLogger(__name__).debug("could not be closed", exc_info=True)
+
+
+def name_of(topic: str, partition: int) -> str:
+    """A partition's name in a history."""
+    return f"{topic}-{partition}"

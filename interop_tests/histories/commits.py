@@ -1,0 +1,141 @@
+"""Judges committed offsets: each (group, partition) is a register, which commits write and fetches read.
+
+A coordinator that was paused, or cut off, answers what it knows until it learns that it is none any more: Kafka's OffsetFetch
+asks no replica. So a fetch during such a fault, or shortly after it, may show any state since the fault began; every other fetch
+shows a state between its invocation and its completion. A commit without a known end may take effect at any time.
+
+Apache Kafka's coordinator answers what was committed up to its high watermark. A new one knows that as of a fetch or, after every
+node was killed, as of a checkpoint up to five seconds old, until its followers have fetched. kafkacompat's waits for that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from interop_tests.histories.findings import Findings
+from interop_tests.histories.history import AT_THE_END, FAIL, OK, Operation
+
+SECOND_NS = 1_000_000_000
+NONE = -1
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """Which faults make fetches stale, from how long before they begin and until how long after they were mended."""
+
+    faults: tuple[str, ...] = ("pause", "cut", "mute", "deaf")
+    """After these a node may not know that it was replaced."""
+    before_ns: int = 0
+    after_ns: int = 5 * SECOND_NS
+
+
+OF_APACHE = Staleness(
+    ("pause", "cut", "mute", "deaf", "kill", "kill-all", "disk"), 6 * SECOND_NS, 60 * SECOND_NS
+)
+Window = tuple[int, int | None, int]
+Ask = Callable[[dict[str, list[dict[str, Any]]]], dict[str, str]]
+
+
+def registers(history: list[Operation]) -> dict[str, list[Operation]]:
+    """The commits and answered fetches of each register."""
+    found: dict[str, list[Operation]] = defaultdict(list)
+    for operation in history:
+        is_commit = operation.f == "commit" and operation.outcome != FAIL
+        if is_commit or (operation.f == "fetch" and operation.outcome == OK):
+            group, partition = operation.value[:2]
+            found[f"{group} {partition}"].append(operation)
+    return found
+
+
+def stale_windows(history: list[Operation], staleness: Staleness) -> list[Window]:
+    """(begin, end) of the times in which a fetch may be stale, and as of when; end None: to the end of the history."""
+    return [
+        (
+            each.start,
+            None if each.end is None else each.end + staleness.after_ns,
+            each.start - staleness.before_ns,
+        )
+        for each in history
+        if each.f == "fault" and each.value[0] in staleness.faults
+    ]
+
+
+def call_of_fetch(fetch: Operation, windows: list[Window]) -> int:
+    """The earliest moment whose state the fetch may show. At the end every node knows what it is."""
+    if fetch.process.startswith(AT_THE_END):
+        return fetch.start
+    as_of = [
+        since
+        for begin, end, since in windows
+        if begin < (fetch.end or 0) and (end is None or fetch.start <= end)
+    ]
+    return min([fetch.start, *as_of])
+
+
+def check_commits(
+    history: list[Operation], findings: Findings, ask_linearizable: Ask, staleness: Staleness
+) -> None:
+    """`ask_linearizable` takes operations by register and says Ok, Illegal or Unknown of each."""
+    found = registers(history)
+    windows = stale_windows(history, staleness)
+    for name, operations in sorted(found.items()):
+        commits = {each.value[2]: each for each in operations if each.f == "commit"}
+        fetches = [each for each in operations if each.f == "fetch"]
+        findings.seen["commits"] += len(commits)
+        findings.seen["fetches of commits"] += len(fetches)
+        for fetch in fetches:
+            _check_fetch(name, fetch, call_of_fetch(fetch, windows), commits, findings)
+    asked = {name: as_register(operations, windows) for name, operations in found.items()}
+    for name, answer in sorted(ask_linearizable(asked).items() if asked else ()):
+        findings.seen[f"registers: {answer}"] += 1
+        if answer == "Illegal":
+            findings.add("commits not linearizable", name)
+
+
+def _check_fetch(
+    name: str, fetch: Operation, since: int, commits: dict[int, Operation], findings: Findings
+) -> None:
+    offset = fetch.value[2]
+    where = f"{name}: {fetch.process} fetched {offset}"
+    shown = commits.get(offset)
+    if shown is None and offset != NONE:
+        findings.add("never committed", where)
+        return
+    if shown is not None and fetch.end is not None and shown.start > fetch.end:
+        findings.add("fetched before its commit", where)
+    # Whatever was committed, and known to be, after the one shown had ended and before the fetch could begin.
+    ended = -1 if shown is None else shown.end if shown.outcome == OK else None
+    if ended is None:
+        return
+    later = [
+        each.value[2]
+        for each in commits.values()
+        if each.outcome == OK and ended is not None and each.start > ended and (each.end or 0) < since
+    ]
+    if later:
+        findings.add("committed offset lost", f"{where} after {max(later)} was committed")
+
+
+def as_register(operations: list[Operation], windows: list[Window]) -> list[dict[str, Any]]:
+    """As registers/main.go takes them, without the commits of unknown end that nobody has seen: they may never take effect."""
+    fetched = {each.value[2] for each in operations if each.f == "fetch"}
+    numbers: dict[str, int] = {}
+    found = []
+    for each in operations:
+        is_write = each.f == "commit"
+        is_known = each.outcome == OK and each.end is not None
+        if is_write and not is_known and each.value[2] not in fetched:
+            continue
+        found.append(
+            {
+                "process": numbers.setdefault(each.process, len(numbers)),
+                "call": each.start if is_write else call_of_fetch(each, windows),
+                "return": each.end if is_known else 0,
+                "write": is_write,
+                "value": each.value[2],
+            }
+        )
+    return found

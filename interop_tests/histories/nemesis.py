@@ -1,0 +1,163 @@
+"""Does harm to nodes: what, to whom and for how long follows a seed; which node leads is found out when it is due."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.network import Network
+from interop_tests.faults.filling import fill
+from interop_tests.histories.history import Recorder
+
+KINDS = ("kill", "kill-all", "pause", "cut", "mute", "deaf", "disk")
+"""kill -9 of one or of all; SIGSTOP; a node cut off from the others both ways, not heard by them, not hearing them; no room."""
+NETWORK_KINDS = frozenset({"cut", "mute", "deaf"})
+TARGETS = ("controller", "leader", "coordinator", "any")
+AFTER_S = (1.0, 3.0)
+FOR_S = (0.5, 8.0)
+COORDINATORS = ("__consumer_offsets", "__transaction_state")
+COORDINATOR_PARTITIONS = 3
+WHOLE_TIMEOUT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    target: str
+    after_s: float
+    """From when all was well."""
+    for_s: float
+    choice: int
+    """Which of several, modulo their number."""
+
+
+def plan(seed: int, kinds: Sequence[str], longest_s: float) -> Iterator[Fault]:
+    """Without an end. Each kind comes once before one comes again."""
+    chance = random.Random(f"{seed} nemesis")
+    while True:
+        for kind in chance.sample(kinds, len(kinds)):
+            yield Fault(
+                kind,
+                chance.choice(TARGETS),
+                chance.uniform(*AFTER_S),
+                chance.uniform(FOR_S[0], min(FOR_S[1], longest_s)),
+                chance.randrange(1 << 16),
+            )
+
+
+class Nemesis:
+    """Carries out faults one after another; each is mended, and the cluster whole again, before the next."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        recorder: Recorder,
+        topics: Sequence[tuple[str, int]],
+        network: Network | None,
+        disks: dict[int, Path],
+    ) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._topics = topics
+        self._network = network
+        self._disks = disks
+
+    def harm(self, fault: Fault, ended: threading.Event) -> None:
+        """For the fault's time. AssertionError when the cluster is not whole again in time."""
+        victims = self._victims(fault)
+        with self._recorder.operation("nemesis", "fault", [fault.kind, victims]) as done:
+            for victim in victims:
+                self._begin(fault.kind, victim)
+            ended.wait(fault.for_s)
+            for victim in victims:
+                self._mend(fault.kind, victim)
+            done.ok(done.value)
+        self._cluster.wait_until_whole(WHOLE_TIMEOUT_S)
+
+    def _victims(self, fault: Fault) -> list[int]:
+        cluster = self._cluster
+        everybody = sorted(cluster.nodes)
+        if fault.kind == "kill-all":
+            return everybody
+        match fault.target:
+            case "controller":
+                return [cluster.active_controller()]
+            case "leader":
+                topic, partitions = self._topics[fault.choice % len(self._topics)]
+                return [cluster.leader(topic, fault.choice % partitions)]
+            case "coordinator":
+                topic = COORDINATORS[fault.choice % len(COORDINATORS)]
+                if cluster.partition(topic) is not None:
+                    return [cluster.leader(topic, fault.choice % COORDINATOR_PARTITIONS)]
+        return [everybody[fault.choice % len(everybody)]]
+
+    def _begin(self, kind: str, victim: int) -> None:
+        node = self._cluster.nodes[victim]
+        match kind:
+            case "kill" | "kill-all":
+                node.kill()
+            case "pause":
+                node.pause()
+            case "disk":
+                fill(self._disks[victim])
+            case _:
+                self._cut(kind, victim)
+
+    def _cut(self, kind: str, victim: int) -> None:
+        assert self._network is not None
+        others = [each for each in self._cluster.nodes if each != victim]
+        match kind:
+            case "cut":
+                self._network.separate(victim, *others)
+            case "mute":
+                self._network.lose(victim, *others)
+            case "deaf":
+                for other in others:
+                    self._network.lose(other, victim)
+
+    def _mend(self, kind: str, victim: int) -> None:
+        node = self._cluster.nodes[victim]
+        match kind:
+            case "kill" | "kill-all":
+                node.start()
+            case "pause":
+                node.resume()
+            case "disk":
+                (self._disks[victim] / "ballast").unlink()
+                # Whatever it made of it: a log directory that failed is taken up again at a start.
+                node.kill()
+                node.start()
+            case _:
+                assert self._network is not None
+                self._network.heal()
+
+
+@contextlib.contextmanager
+def harming(
+    nemesis: Nemesis, faults: Iterator[Fault], told: Callable[[str], None]
+) -> Iterator[threading.Thread]:
+    """Faults one after another until the block ends, in a thread; what could not be mended is told."""
+    ended = threading.Event()
+
+    def run() -> None:
+        for fault in faults:
+            if ended.wait(fault.after_s):
+                return
+            try:
+                nemesis.harm(fault, ended)
+            except AssertionError as error:
+                told(f"after {fault.kind} of {fault.target}: {error}")
+                return
+
+    thread = threading.Thread(target=run, name="nemesis", daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        ended.set()
+        thread.join()

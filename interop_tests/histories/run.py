@@ -1,0 +1,143 @@
+"""One run: three nodes, clients of the chosen workloads, faults after a seed, and the judgement of what was recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from interop_tests.cluster.clusters import Cluster
+from interop_tests.cluster.network import Network
+from interop_tests.faults.mounts import mounted_tmpfs
+from interop_tests.harness.broker import KAFKACOMPAT
+from interop_tests.histories import appends, ending, offsets, queues
+from interop_tests.histories.check import check, staleness_of
+from interop_tests.histories.clients import OPERATION_TIMEOUT_S, Client, Surroundings
+from interop_tests.histories.findings import Findings
+from interop_tests.histories.history import Recorder, load
+from interop_tests.histories.nemesis import KINDS, NETWORK_KINDS, Nemesis, harming, plan
+
+WORKLOADS = {"queue": queues, "append": appends, "commits": offsets}
+NODES = 3
+SHORTEST_S = 4.0
+"""A fault may always last so long: a broker's session is over by then."""
+DISK_SIZE = "96m"
+SETTINGS = {
+    # Shorter than Kafka's defaults, in their proportions, since a cut shows by time alone.
+    "broker.session.timeout.ms": "2500",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": "4000",
+    "replica.socket.timeout.ms": "3000",
+    "controller.socket.timeout.ms": "3000",
+    "group.min.session.timeout.ms": "1000",
+    "log.index.size.max.bytes": "4096",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    seed: int
+    seconds: float
+    workloads: Sequence[str] = tuple(WORKLOADS)
+    faults: Sequence[str] = KINDS
+    kind: str = KAFKACOMPAT
+    product: Path | None = None
+    """A folder with another copy of kafkacompat to run."""
+
+
+def run(options: Options, folder: Path) -> Findings:
+    """The history is `history.jsonl` in the folder, the judgement `findings.txt`, the nodes' files below `cluster`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    findings: list[tuple[str, str]] = []
+    recorder = Recorder(folder / "history.jsonl")
+    with contextlib.ExitStack() as stack:
+        stack.callback(recorder.close)
+        cluster, nemesis = stack.enter_context(_cluster(options, folder, recorder))
+        surroundings = Surroundings(
+            cluster.bootstrap, recorder, options.seed, log_path=folder / "clients.log"
+        )
+        clients: list[Client] = []
+        for name in options.workloads:
+            clients += WORKLOADS[name].start(surroundings)
+
+        def told(text: str) -> None:
+            findings.append(("not whole again", text))
+
+        with harming(nemesis, plan(options.seed, options.faults, max(SHORTEST_S, options.seconds / 3)), told):
+            time.sleep(options.seconds)
+        surroundings.ended.set()
+        deadline = time.monotonic() + 4 * OPERATION_TIMEOUT_S
+        for client in clients:
+            client.join(max(0.0, deadline - time.monotonic()))
+        findings += [("client", text) for text in surroundings.faults]
+        findings += _end(options, cluster, recorder)
+    recorder.close()
+    judged = check(load(folder / "history.jsonl"), staleness_of(options.kind))
+    for kind, text in findings:
+        judged.add(kind, text)
+    (folder / "findings.txt").write_text(f"{judged}\n")
+    return judged
+
+
+@contextlib.contextmanager
+def _cluster(options: Options, folder: Path, recorder: Recorder) -> Iterator[tuple[Cluster, Nemesis]]:
+    with contextlib.ExitStack() as stack:
+        network, places = None, None
+        if NETWORK_KINDS & set(options.faults):
+            network = Network(NODES)
+            stack.callback(network.close)
+            places = [host.place for host in network.hosts.values()]
+        cluster = Cluster(options.kind, folder / "cluster", nodes=NODES, settings=SETTINGS, places=places)
+        disks: dict[int, Path] = {}
+        for node in cluster.nodes.values():
+            if options.product is not None:
+                node.environment["PYTHONPATH"] = str(options.product)
+            if "disk" in options.faults:
+                disks[node.node_id] = stack.enter_context(mounted_tmpfs(node.root / "disk", DISK_SIZE))
+                node.settings["log.dirs"] = str(disks[node.node_id] / "data")
+        stack.callback(cluster.close)
+        cluster.start()
+        for topic, partitions in _topics(options):
+            cluster.create_topic(topic, partitions)
+        yield cluster, Nemesis(cluster, recorder, _topics(options), network, disks)
+
+
+def _topics(options: Options) -> list[tuple[str, int]]:
+    return [(WORKLOADS[name].TOPIC, WORKLOADS[name].PARTITIONS) for name in options.workloads]
+
+
+def _end(options: Options, cluster: Cluster, recorder: Recorder) -> list[tuple[str, str]]:
+    """What is wrong besides what the history tells. A step that does not come to its end does not keep the others from theirs."""
+    found: list[tuple[str, str]] = []
+
+    def whole() -> None:
+        cluster.mend()
+        if "append" in options.workloads:
+            ending.end_transactions(cluster.bootstrap)
+
+    steps = {
+        "not whole again": whole,
+        "not readable": lambda: ending.read_everything(recorder, cluster.bootstrap, _topics(options)),
+        "replicas differ": lambda: ending.compare_replicas(recorder, cluster, _topics(options)),
+    }
+    if "commits" in options.workloads:
+        steps["commits not readable"] = lambda: ending.fetch_commits(recorder, cluster.bootstrap)
+    for kind, step in steps.items():
+        try:
+            step()
+        except Exception as error:
+            found.append((kind, str(error)))
+    if options.kind == KAFKACOMPAT:
+        for node in cluster.nodes.values():
+            for text in ending.unexpected(node.log_text()):
+                found.append(("unexpected in a log", f"node {node.node_id}: {text}"))
+    return found
+
+
+def default_folder(options: Options) -> Path:
+    """A new folder below the working directory."""
+    return Path(f"histories-{options.kind}-{options.seed}-{os.getpid()}")

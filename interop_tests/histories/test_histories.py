@@ -1,0 +1,44 @@
+"""Two short histories of three real processes: every workload at once, under kills and pauses, and under cuts and full disks.
+
+`make soak` runs each for minutes, and over several seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from interop_tests.harness.chance import seeded_chance
+from interop_tests.harness.kafka_jars import CHECKOUT
+from interop_tests.histories.planted import PACKAGE, PLANTED
+from interop_tests.histories.run import Options, run
+from kafkacompat._tests.planted.bug import PlantedBug
+from kafkacompat._tests.planted.copies import with_bug
+
+SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
+RUNS = 5 if SOAK else 1
+SECONDS = 180.0 if SOAK else 7.0
+FAULTS = {"processes": ("kill", "kill-all", "pause"), "machines": ("cut", "mute", "deaf", "disk")}
+SEEN = ("records acknowledged", "records polled", "records consumed in transactions", "commits", "faults")
+
+
+@pytest.mark.needs_control
+@pytest.mark.parametrize("number", range(RUNS))
+@pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
+def test_a_history_of_real_processes_is_well(
+    faults: tuple[str, ...], number: int, kind: str, tmp_path: Path
+) -> None:
+    del number
+    seed = seeded_chance().randrange(1 << 20)
+    found = run(Options(seed, SECONDS, faults=faults, kind=kind), tmp_path)
+    print(f"seed {seed}\n{found}")
+    assert found.is_well, f"seed {seed}, {tmp_path}\n{found}"
+    for name in SEEN:
+        assert found.seen[name], f"nothing to judge: {name}"
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_planted_bug_fits_the_code(bug: PlantedBug) -> None:
+    with_bug((CHECKOUT / PACKAGE / bug.module).read_text(), bug)

@@ -1,0 +1,196 @@
+"""The doors of a node that lives in this process: virtual time, a disk in memory that counts, workers, a network of none but us.
+
+What a node does at its doors is its work, counted in units that a seed repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from kafkacompat.config import EndPoint, ServerConfig
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.dispatcher import Dispatcher
+from kafkacompat.net.failures import ConnectionLost
+from kafkacompat.ports import Buffer, ProbeResult
+from kafkacompat.sim.files import FileDisk, SimulatedFile
+from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, Timer
+from kafkacompat.sim.scheduler import Scheduler
+
+T = TypeVar("T")
+SYNC_US = 300
+DIAL_MS = 5
+
+
+class Work:
+    """What one step of the loop did: calls of the disk, bytes that crossed it, timers set."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.moved_bytes = 0
+        self.timers = 0
+
+    def clear(self) -> None:
+        self.calls = self.moved_bytes = self.timers = 0
+
+
+class CountingFile(SimulatedFile):
+    work: Work
+
+    def write_now(self, *buffers: Buffer) -> int:
+        self.work.moved_bytes += sum(map(len, buffers))
+        return super().write_now(*buffers)
+
+    def read_cold(self, position: int, length: int) -> bytes:
+        found = super().read_cold(position, length)
+        self.work.moved_bytes += len(found)
+        return found
+
+
+class CountingDisk(FileDisk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.work = Work()
+        self.meet = self._count
+
+    def _count(self, operation: str, path: str) -> None:
+        self.work.calls += 1
+
+    def open(self, path: str, *, create: bool = False) -> SimulatedFile:
+        opened = super().open(path, create=create)
+        file = CountingFile(self, path, opened._content)
+        file.work = self.work
+        return file
+
+
+class Time:
+    """Clock and timers of one life of a node; a life that is over hears of nothing any more."""
+
+    def __init__(
+        self, scheduler: Scheduler, step: Callable[[str, Callable[[], None]], None], work: Work
+    ) -> None:
+        """Whatever comes due is handed to `step`."""
+        self._scheduler = scheduler
+        self._step = step
+        self._work = work
+        self._looks = 0
+        self.is_over = False
+
+    def monotonic_ms(self) -> int:
+        return 1_000_000 + self._scheduler.now_us // 1000
+
+    def now_ms(self) -> int:
+        return WALL_CLOCK_ZERO_MS + self._scheduler.now_us // 1000
+
+    def monotonic_s(self) -> float:
+        """Each look takes a millisecond: steps end by how often they look."""
+        self._looks += 1
+        return self._looks / 1000
+
+    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
+        return self.call_after(monotonic_ms - self.monotonic_ms(), callback)
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        timer = Timer(callback)
+        self._work.timers += 1
+        self._scheduler.after(int(max(delay_ms, 0) * 1000) + 1000, self._due, timer)
+        return timer
+
+    def _due(self, timer: Timer) -> None:
+        call, timer.call = timer.call, None
+        if call is not None and not self.is_over:
+            self._step("timer", call)
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]:
+        """As Workers: a job is done when its time is over. What threads do is no step of the loop."""
+        answer: Deferred[T] = Deferred()
+
+        def finish(_: Any) -> None:
+            if self.is_over:
+                return
+            outcome: Deferred[T] = Deferred()
+            try:
+                outcome.resolve(function())
+            except Exception as error:
+                outcome.fail(error)
+            self._step("worker", lambda: outcome.pass_to(answer))
+
+        self._scheduler.after(SYNC_US, finish)
+        return answer
+
+
+class NoChannel:
+    """Nobody is at the other end."""
+
+    on_refused: Callable[[], None] | None = None
+    is_closed = False
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+
+    def peer_versions(self, api_key: int) -> tuple[int, int] | None:
+        return None
+
+    def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
+        reply: Deferred[Any] = Deferred()
+        self._time.call_after(DIAL_MS, lambda: reply.fail(ConnectionLost("nobody is there")))
+        return reply
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class NoChannels:
+    def __init__(self, time: Time) -> None:
+        self._time = time
+
+    def get(self, host: str, port: int, purpose: str, *, client_id: str | None = None) -> NoChannel:
+        return NoChannel(self._time)
+
+    def probe(self, host: str, port: int, timeout_ms: int) -> Deferred[ProbeResult]:
+        result: Deferred[ProbeResult] = Deferred()
+        self._time.call_after(DIAL_MS, lambda: result.resolve(ProbeResult.UNREACHABLE))
+        return result
+
+    def close_all(self) -> None:
+        """Nothing is held."""
+
+
+class FrameServer:
+    """A socket server of which the frames come from us."""
+
+    dispatcher: Dispatcher
+
+    def __init__(self) -> None:
+        self.serves = False
+
+    def bind(self, endpoints: Iterable[EndPoint]) -> Deferred[tuple[EndPoint, ...]]:
+        return Deferred.of(tuple(endpoints))
+
+    def serve(self) -> Deferred[None]:
+        self.serves = True
+        return Deferred.of(None)
+
+    def take_settings(self, config: ServerConfig) -> None:
+        """Connections are not bounded."""
+
+    def drain(self, deadline_ms: int) -> Deferred[None]:
+        return Deferred.of(None)
+
+    def close_listeners(self) -> None:
+        self.serves = False
+
+
+class FrameNetwork:
+    """`servers` in the order in which the node asks for them: the controller's, the broker's."""
+
+    def __init__(self, time: Time) -> None:
+        self.channels = NoChannels(time)
+        self.servers: list[FrameServer] = []
+
+    def socket_server(self) -> FrameServer:
+        self.servers.append(FrameServer())
+        return self.servers[-1]
+
+    def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
+        return Deferred.of("")

@@ -1,0 +1,103 @@
+"""Bugs to plant in the controller: sessions, elections, what it proposes."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "the last of an ISR without a leader is forgotten by an unclean restart",
+        "controller/partition_change.py",
+        "elif record.isr == [] and len(partition.isr) == 1:",
+        "elif False:",
+        ("controller/_tests/test_broker_requests.py",),
+    ),
+    PlantedBug(
+        "sessions of brokers never end",
+        "controller/sessions.py",
+        "return contact_ms + self._timeout_ms < now_ms",
+        "return False",
+        ("controller/_tests/test_broker_requests.py", "controller/_tests/test_sessions.py"),
+    ),
+    PlantedBug(
+        "a broker that is gone goes on to lead",
+        "controller/sessions.py",
+        "replace(brokers[broker_id], fenced=True)",
+        "brokers[broker_id]",
+        ("controller/_tests/test_service.py",),
+    ),
+    PlantedBug(
+        "a controlled shutdown moves no leader",
+        "controller/brokers.py",
+        "    left = yield from _leave(image, settings, broker_id)\n    return Result((*records, *left), None)",
+        "    yield from ()\n    return Result(tuple(records), None)",
+        ("controller/_tests/test_heartbeats.py",),
+    ),
+    PlantedBug(
+        "a broker is forgotten though its fencing could not be written",
+        "controller/liveness.py",
+        "            if not is_written:",
+        "            if False:",
+        ("controller/_tests/test_controller_faults.py",),
+    ),
+    PlantedBug(
+        "a broker is taken for gone at an address that the controller never reached",
+        "controller/reach.py",
+        "return address if address in self._reached else None",
+        "return address",
+        (
+            "controller/_tests/test_service.py::test_an_address_that_the_controller_never_reached_fences_nobody",
+        ),
+    ),
+    PlantedBug(
+        "preferred elections that are not done go on after the whole interval",
+        "controller/liveness.py",
+        "AT_ONCE_MS if more else interval_ms",
+        "interval_ms",
+        ("controller/_tests/test_controller_faults.py",),
+    ),
+    PlantedBug(
+        "eligible leader replicas outlive the feature",
+        "controller/feature_updates.py",
+        "is not (current > 0):",
+        "is not (current > 0) and level > 1:",
+        ("controller/_tests/test_eligible.py",),
+    ),
+    PlantedBug(
+        "who was eligible before the feature was switched off is elected",
+        "controller/partition_change.py",
+        "return () if partition.isr else self._staying(partition.eligible_leader_replicas)",
+        "return partition.eligible_leader_replicas",
+        ("controller/_tests/test_eligible.py",),
+    ),
+    PlantedBug(
+        "another min.insync.replicas forgets who may lead a partition without an ISR",
+        "controller/eligible.py",
+        "if not partition.isr and (eligible or last_known):",
+        "if False:",
+        ("controller/_tests/test_eligible.py",),
+    ),
+    PlantedBug(
+        "a last known leader leads a partition that was moved away from it",
+        "controller/partition_change.py",
+        "            and last_known[0] in replicas\n",
+        "",
+        ("controller/_tests/test_balance.py",),
+    ),
+    PlantedBug(
+        "an active controller whose disk is full stays the leader",
+        "controller/metadata_machine.py",
+        "            if quorum.resign_for_room(packed.size_bytes, error):",
+        "            if False:",
+        ("controller/_tests/test_feature_updates.py::test_levels_go_up_and_down_together",),
+    ),
+    PlantedBug(
+        "a broker that is gone is fenced before its session is over",
+        "controller/liveness.py",
+        "        self._leave(broker_id)\n\n    def _leave",
+        "        self._decide(lambda: self._fence(broker_id))  # type: ignore[arg-type, return-value]\n\n    def _leave",
+        (
+            "controller/_tests/test_service.py::test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_leads_no_more",
+        ),
+    ),
+)

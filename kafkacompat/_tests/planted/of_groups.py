@@ -1,0 +1,93 @@
+"""Bugs to plant in groups and what their coordinator keeps of them."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "a group is dropped when the wait for its first record fails",
+        "group/join.py",
+        "        if group.state is _S.DEAD:\n            end_group(env, group, error, at_ms)",
+        "        if True:\n            env.groups.pop(group.group_id, None)",
+        ("coordinator/_tests/test_waits_that_fail.py", "coordinator/_tests/test_runtime.py"),
+    ),
+    PlantedBug(
+        "what a failed wait leaves in doubt is shown",
+        "coordinator/shard.py",
+        "self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset",
+        "self._doubtful_end = -1",
+        ("coordinator/_tests/test_waits_that_fail.py",),
+    ),
+    PlantedBug(
+        "timers of groups are kept by the group's name",
+        "group/environment.py",
+        'return ("join", group)',
+        'return ("join", group.group_id)',
+        ("coordinator/_tests/test_waits_that_fail.py",),
+    ),
+    PlantedBug(
+        "offsets that are kept for ever expire later than a record can tell",
+        "group/commit.py",
+        "min(now_ms + retention_ms, END_OF_TIME_MS)",
+        "now_ms + retention_ms",
+        ("coordinator/_tests/test_offsets.py",),
+    ),
+    PlantedBug(
+        "a group whose expiry raises keeps the others",
+        "group/retention.py",
+        '        except Exception as error:\n            report(f"the expiry of',
+        '        except ArithmeticError as error:\n            report(f"the expiry of',
+        ("coordinator/_tests/test_steps.py::test_one_group_that_cannot_be_judged_does_not_keep_the_others",),
+    ),
+    PlantedBug(
+        "a member that waited for its plan beyond its session never expires",
+        "group/rebalance.py",
+        "        if env.reply(waiter, response):\n",
+        "        if env.reply(waiter, response) and False:\n",
+        (
+            "coordinator/_tests/test_sync_heartbeat_leave.py::test_a_member_that_waited_for_its_plan_for_longer_than_its_session_has_a_session_from_then_on",
+        ),
+    ),
+    PlantedBug(
+        "offsets with a retention of their own expire at once",
+        "group/commit.py",
+        "now_ms + retention_ms",
+        "retention_ms",
+        (
+            "coordinator/_tests/test_offsets.py::test_a_retention_that_the_commit_states_counts_from_the_commit",
+        ),
+    ),
+    PlantedBug(
+        "a producer without a generation commits for any member of a transaction",
+        "group/transactional_commit.py",
+        "or (request.generation_id < 0 and group.state is ClassicGroupState.EMPTY)",
+        "or request.generation_id < 0",
+        ("group/_tests/test_transactional_commit.py",),
+    ),
+    PlantedBug(
+        "a group goes though somebody was given an id to join it",
+        "group/retention.py",
+        "            or group.pending_join\n",
+        "",
+        (
+            "coordinator/_tests/test_offsets.py::test_a_group_to_which_somebody_was_given_an_id_is_not_forgotten",
+        ),
+    ),
+    PlantedBug(
+        "an expired offset takes the one of an open transaction along",
+        "group/retention.py",
+        "    if machine.offsets.is_pending(place.group_id, place.topic, place.partition):\n        return None\n",
+        "",
+        (
+            "coordinator/_tests/test_runtime.py::test_an_offset_past_its_retention_stays_while_a_transaction_writes_another",
+        ),
+    ),
+    PlantedBug(
+        "a join that finds no coordinator is told its member id",
+        "coordinator/service.py",
+        'join_refusal("", refusal.code)',
+        "join_refusal(request.member_id, refusal.code)",
+        ("coordinator/_tests/test_runtime.py",),
+    ),
+)

@@ -1,0 +1,129 @@
+"""Bugs to plant in limits: what one step of the loop, one request or one cache may take."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "a batch of millions of records is opened before anybody counts them",
+        "records/validate.py",
+        "    if header.record_count > limits.records:",
+        "    if False:",
+        ("records/_tests/test_bombs.py::test_more_records_than_are_set_are_refused_by_the_header_alone",),
+    ),
+    PlantedBug(
+        "a batch is opened in one step whatever it unfolds to",
+        "records/validate.py",
+        "    bound = min(limits.unpacked_bytes, allowance.unpacked_bytes)",
+        "    bound = limits.unpacked_bytes",
+        (
+            "records/_tests/test_bombs.py::test_a_record_of_ten_million_headers_is_refused_without_a_look_at_them",
+        ),
+    ),
+    PlantedBug(
+        "ten million empty headers are checked in one step",
+        "records/validate.py",
+        "facts = check_records(body, header.record_count, limits, allowance.units)",
+        "facts = check_records(body, header.record_count, limits, 1 << 60)",
+        ("records/_tests/test_bombs.py::test_many_headers_in_many_records_take_steps",),
+    ),
+    PlantedBug(
+        "concatenated frames are opened without a bound",
+        "records/compression.py",
+        "        if self.frames > self.frames_max:",
+        "        if False:",
+        ("records/_tests/test_bombs.py::test_many_frames_are_refused",),
+    ),
+    PlantedBug(
+        "a compressed body unfolds without a bound",
+        "records/compression.py",
+        "        if len(self.body) + len(part) > self.bound:",
+        "        if False:",
+        ("records/_tests/test_compression.py::test_a_body_beyond_the_bound_is_refused_before_it_unfolds",),
+    ),
+    PlantedBug(
+        "requests without records may be as long as those with",
+        "net/settings.py",
+        'config.int("socket.request.without.records.max.bytes")',
+        'config.int("socket.request.max.bytes")',
+        ("net/_tests/test_server.py::test_settings_come_from_the_nodes_configuration",),
+    ),
+    PlantedBug(
+        "very many elements are looked at in one step",
+        "api/long_requests.py",
+        "    if len(elements) > NAMED_A_STEP:\n        return True",
+        "    if False:\n        return True",
+        ("api/_tests/test_long_requests.py::test_which_of_very_many_are_named_once_is_seen_in_steps",),
+    ),
+    PlantedBug(
+        "more jobs of a duty run than it has threads",
+        "net/job_queue.py",
+        "if self.running < self.terms.threads_max:",
+        "if True:",
+        ("net/_tests/test_workers.py::test_every_job_that_is_taken_begins_once_and_in_order",),
+    ),
+    PlantedBug(
+        "jobs wait for a pool without end",
+        "net/job_queue.py",
+        "if self.terms.waiting_max is not None and len(self._waiting) >= self.terms.waiting_max:",
+        "if False:",
+        ("net/_tests/test_workers.py::test_reads_are_refused_when_too_many_wait",),
+    ),
+    PlantedBug(
+        "index pages are kept for ever",
+        "log/index_cache.py",
+        "while len(pages) > self._most:",
+        "while False:",
+        ("log/_tests/test_index.py::test_it_answers_as_a_list_does",),
+    ),
+    PlantedBug(
+        "a pass of retention looks at all logs in one step",
+        "log/retaining.py",
+        "range(min(len(self._left), LOGS_AT_ONCE))",
+        "range(len(self._left))",
+        ("log/_tests/test_upkeep.py::test_a_step_of_retention_looks_at_a_bounded_number_of_logs",),
+    ),
+    PlantedBug(
+        "offsets expire in one piece",
+        "coordinator/group_sweeps.py",
+        "while stretch := list(islice(items, STRETCH)):",
+        "while stretch := list(items):",
+        ("coordinator/_tests/test_steps.py::test_expired_offsets_go_in_steps",),
+    ),
+    PlantedBug(
+        "what the controller writes is replayed in one step",
+        "controller/metadata_machine.py",
+        "            if number:\n                yield\n",
+        "            if number:\n",
+        ("controller/_tests/test_steps.py::test_a_large_topic_is_made_in_steps_and_as_one_batch",),
+    ),
+    PlantedBug(
+        "a metadata snapshot is made in one step",
+        "controller/metadata_machine.py",
+        "    while piece := list(islice(records, RECORDS_A_STEP)):\n        yield\n",
+        "    while piece := list(islice(records, RECORDS_A_STEP)):\n",
+        ("controller/_tests/test_steps.py::test_a_snapshot_is_made_in_steps_while_the_image_goes_on",),
+    ),
+    PlantedBug(
+        "a committed batch is applied in one step",
+        "raft/applier.py",
+        "                values = []\n                yield\n                count = 0",
+        "                values = []\n                count = 0",
+        ("raft/_tests/test_faults.py::test_whatever_is_raised_halts_the_node_and_a_restart_breaks_no_rule",),
+    ),
+    PlantedBug(
+        "a work of a coordinator keeps the loop until it is done",
+        "coordinator/steps.py",
+        "                if left <= 0:\n                    return True",
+        "                if False:\n                    return True",
+        ("coordinator/_tests/test_steps.py::test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough",),
+    ),
+    PlantedBug(
+        "a work of a coordinator that raises ends all of them",
+        "coordinator/steps.py",
+        "        except Exception as error:\n            report(what, error)",
+        "        except ArithmeticError as error:\n            report(what, error)",
+        ("coordinator/_tests/test_steps.py::test_a_work_that_raises_is_reported_and_the_others_go_on",),
+    ),
+)

@@ -1,0 +1,207 @@
+"""Bugs to plant in logs: their files, starts, checkpoints and syncs."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "a name is given again while checkpoints speak of its last log",
+        "log/checkpointing.py",
+        "if said > 0 and (log is None or said > offset_of(log)):",
+        "if said > 0 and log is not None and said > offset_of(log):",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a sync that follows a failed one succeeds",
+        "log/flush.py",
+        "            if self.failure is not None:\n                raise",
+        "            if False:\n                raise",
+        ("log/_tests/test_syncs.py",),
+    ),
+    PlantedBug(
+        "a new log's directory entry is not synced before it is used",
+        "log/flush.py",
+        "parents[parent] = _failure_of(flush.sync_parent)",
+        "parents[parent] = None",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "the mark of a clean stop comes back after a power loss",
+        "log/directory.py",
+        "        self._disk.sync_directory(self.path)\n        return epoch",
+        "        return epoch",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a checkpoint that is being written counts as not written",
+        "log/directory.py",
+        "            most = max(most, offsets.get(topic_partition, -1))",
+        "            pass",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "records are committed in a log that a power loss may take from its topic",
+        "log/log.py",
+        "if offset > self.high_watermark and self.is_anchored:",
+        "if offset > self.high_watermark:",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a log that a kill left new is taken for durable",
+        "log/opening.py",
+        "not is_new and not has_lost and (clean or recovery_point > 0)",
+        "not is_new and not has_lost",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "an id whose sync has failed is believed",
+        "log/opening.py",
+        "if has_lost or (is_new and",
+        "if (is_new and",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "epochs are not completed from the batches",
+        "log/recovery.py",
+        "        _complete_epochs(segments, epochs, log_start_offset, log_end_offset)",
+        "        pass",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a start believes the page cache after a failed sync",
+        "log/recovery.py",
+        "        _forget_cached(disk, directory, names, recovery_point)",
+        "        pass",
+        ("log/_tests/test_syncs.py",),
+    ),
+    PlantedBug(
+        "a recovery point above the log's end vouches for what is there",
+        "log/recovery.py",
+        "            recovery_point = 0\n            _recover(disk, segments, snapshots, epochs, 0, first_base, note)",
+        "            recovery_point = 0",
+        ("log/_tests/test_recovery.py",),
+    ),
+    PlantedBug(
+        "the end of a log is not looked at after a clean stop",
+        "log/recovery.py",
+        "    if clean and segments and unsound is None:",
+        "    if False:",
+        ("log/_tests/test_damage.py::test_any_byte_of_the_last_batchs_header",),
+    ),
+    PlantedBug(
+        "a sync that fails for want of room is passed over",
+        "log/manager.py",
+        "if isinstance(error, (SyncFailed, HalfDone)) or not self._says_nothing(error):",
+        "if not self._says_nothing(error):",
+        ("log/_tests/test_syncs.py",),
+    ),
+    PlantedBug(
+        "a log is made while checkpoints speak of the last one of its name",
+        "log/manager.py",
+        "return topic_partition not in self._refused and not self.checkpoints.are_stale(topic_partition)",
+        "return topic_partition not in self._refused",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a log that fails keeps the others' producers from expiring",
+        "log/upkeep.py",
+        '            except Exception as error:\n                report(f"the expiry of producer ids',
+        '            except ArithmeticError as error:\n                report(f"the expiry of producer ids',
+        ("log/_tests/test_upkeep.py",),
+    ),
+    PlantedBug(
+        "a load keeps what the checkpoints say of logs that are not there",
+        "log/checkpointing.py",
+        "return self.plan(*sorted(stale)) if stale else None",
+        "return None",
+        ("log/_tests/test_identity.py::test_what_a_crash_left_in_the_checkpoints_goes_at_the_start",),
+    ),
+    PlantedBug(
+        "nobody waits for the checkpoints of a log that was cut back",
+        "log/checkpointing.py",
+        "        if self._manager.has(log) and self.are_stale(log.topic_partition):\n"
+        "            self._waiting.append((log, done))\n"
+        "            self._manager.on_stale()\n"
+        "        else:",
+        "        if True:",
+        (
+            "log/_tests/test_identity.py::test_what_a_truncation_makes_untrue_is_written_before_anybody_goes_on",
+        ),
+    ),
+    PlantedBug(
+        "a start offset is kept of the topic that had the name before",
+        "log/checkpointing.py",
+        "        for file, offset_of in OFFSETS.items():\n            said =",
+        "        for file, offset_of in list(OFFSETS.items())[:1]:\n            said =",
+        ("log/_tests/test_identity.py::test_no_log_is_made_while_the_disk_does_not_take_the_checkpoints",),
+    ),
+    PlantedBug(
+        "a log without a topic's id is opened as the next topic's of that name",
+        "log/manager.py",
+        "                self._set_unknown_aside(task, task.result)",
+        "                pass",
+        ("log/_tests/test_identity.py::test_a_log_without_a_topic_id_is_no_topics",),
+    ),
+    PlantedBug(
+        "a log without a topic's id leaves the broker's clean stop in force",
+        "log/manager.py",
+        "            self.previous_broker_epoch = NO_EPOCH\n\n    def checkpoint_now",
+        "            pass\n\n    def checkpoint_now",
+        ("log/_tests/test_identity.py::test_a_log_without_a_topic_id_is_no_topics",),
+    ),
+    PlantedBug(
+        "a full disk's error of a sync is forgiven where no other directory is",
+        "log/manager.py",
+        "return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())",
+        "return error.errno in SHORTAGES or error.errno in FULL_ERRORS",
+        ("log/_tests/test_syncs.py::test_a_full_disk_is_read_on_where_nobody_else_has_what_is_in_it",),
+    ),
+    PlantedBug(
+        "a failed sync of the cleaner's files is taken for a stopped cleaning",
+        "log/cleaner/cleaner.py",
+        "        if isinstance(error, SyncFailed):\n            # Of a disk",
+        "        if False:\n            # Of a disk",
+        ("log/cleaner/_tests/test_cleaner.py::test_a_cleaning_whose_sync_fails_is_the_directorys_affair",),
+    ),
+    PlantedBug(
+        "a log whose retention raises keeps the others",
+        "log/retaining.py",
+        "        except Exception as error:\n            report",
+        "        except ArithmeticError as error:\n            report",
+        ("log/_tests/test_upkeep.py::test_retention_goes_on_past_a_log_that_fails",),
+    ),
+    PlantedBug(
+        "a log that cost the cleaner its process is cleaned again at once",
+        "log/cleaner/rests.py",
+        "        self._until_ms[log] = now_ms + rest_ms\n",
+        "",
+        (
+            "log/cleaner/_tests/test_process.py::test_a_large_log_whose_process_is_killed_is_never_cleaned_in_the_broker",
+        ),
+    ),
+    PlantedBug(
+        "a log that cost the cleaner its process comes back with the same buffers",
+        "log/cleaner/rests.py",
+        "        losses = self._losses.get(log, 0)\n        return",
+        "        losses = 0\n        return",
+        ("log/cleaner/_tests/test_rests.py",),
+    ),
+    PlantedBug(
+        "a partition that cannot be opened takes its directory along",
+        "log/manager.py",
+        "if isinstance(task.result, OSError) and not is_of_the_partition(task.result):",
+        "if True:",
+        ("log/_tests/test_damage.py::test_a_directory_where_a_file_belongs_or_a_file_where_a_directory",),
+    ),
+    PlantedBug(
+        "a directory that refuses a rename halts the node",
+        "log/manager.py",
+        "        except OSError as error:\n"
+        "            self.directory_failed(directory, error)\n"
+        "            return None\n"
+        "        return target",
+        "        except ArithmeticError as error:\n            return None\n        return target",
+        ("log/_tests/test_refusals.py::test_one_directory_refuses",),
+    ),
+)

@@ -1,0 +1,73 @@
+"""Bugs to plant in partitions: leadership, the ISR, followers, fetches."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "a produce that is not replicated is not told that its time is up",
+        "partition/produce_waits.py",
+        "    def expire(self) -> None:\n        self.answer.resolve(",
+        "    def expire(self) -> None:\n        if len(self.errors) == len(self.ends):\n          self.answer.resolve(",
+        ("partition/_tests/test_manager.py",),
+    ),
+    PlantedBug(
+        "a log that a kill left reads as empty until it is durable",
+        "partition/fetch.py",
+        "if error is NONE and not core.log.is_anchored and not core.offsets_are_available():",
+        "if False:",
+        ("partition/_tests/test_anchoring.py",),
+    ),
+    PlantedBug(
+        "an AlterPartition that may have been applied is taken for refused",
+        "partition/core.py",
+        "if error in REJECTIONS:",
+        "if error in REJECTIONS or error in AWAITED:",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "a laggard stays in the ISR",
+        "partition/core.py",
+        "and follower.is_caught_up(end, now_ms, lag_ms)\n            )",
+        "and follower is not None\n            )",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "the high watermark does not wait for a follower about to join",
+        "partition/core.py",
+        "follower.is_caught_up(leader_end, now_ms, standing.lag_time_max_ms)\n                    and",
+        "False\n                    and",
+        ("partition/_tests/test_isr.py",),
+    ),
+    PlantedBug(
+        "a follower goes on before the checkpoints know what it has cut off",
+        "partition/fetchers.py",
+        "        self._host.when_true(followed.core).on_done(resume)",
+        "        resume(self._host.when_true(followed.core))",
+        (
+            "partition/_tests/test_replication.py::test_whoever_was_cut_back_fetches_once_its_checkpoints_know",
+        ),
+    ),
+    PlantedBug(
+        "a log in a new directory is not told its high watermark again",
+        "partition/followers.py",
+        "if not is_full and not followed.is_fresh and now == followed.asked:",
+        "if not is_full and now == followed.asked:",
+        ("partition/_tests/test_followers.py",),
+    ),
+    PlantedBug(
+        "a parked request that raises keeps the others from their answers",
+        "partition/waiters.py",
+        "                try:\n                    act(waiter, moved)\n                except Exception as error:",
+        "                try:\n                    act(waiter, moved)\n                except ArithmeticError as error:",
+        ("partition/_tests/test_waiters.py::test_one_that_cannot_be_answered_when_its_partition_moves",),
+    ),
+    PlantedBug(
+        "a parked request that raises at its timeout keeps the others",
+        "partition/waiters.py",
+        "                try:\n                    waiter.expire()\n                except Exception as error:",
+        "                try:\n                    waiter.expire()\n                except ArithmeticError as error:",
+        ("partition/_tests/test_waiters.py::test_one_that_cannot_be_answered_when_its_time_is_up",),
+    ),
+)

@@ -1,0 +1,43 @@
+"""Bugs to plant in the metadata quorum: its core, its driver, its files."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "an unexpected error in a half-done step of the quorum is passed over",
+        "raft/event_pump.py",
+        "            call()\n        except Exception as problem:\n            self.halt(problem)",
+        "            call()\n        except Exception:\n            pass",
+        ("raft/_tests/test_faults.py::test_what_a_call_from_outside_of_a_step_raises_halts_the_node",),
+    ),
+    PlantedBug(
+        "a failed sync counts as want of room where the quorum's log gets shorter",
+        "raft/metadata_log.py",
+        "if error.errno not in NO_ROOM or isinstance(error, (SyncFailed, HalfDone)):",
+        "if error.errno not in NO_ROOM:",
+        ("raft/_tests/test_files.py",),
+    ),
+    PlantedBug(
+        "a failed sync of the quorum's log counts as a full disk",
+        "raft/room.py",
+        "if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:",
+        "if error.errno not in NO_ROOM:",
+        ("raft/_tests/test_quorum_driver.py::test_quorum_state_that_could_not_be_synced_halts",),
+    ),
+    PlantedBug(
+        "a leader without room is elected again before there is any",
+        "raft/room.py",
+        "        except OSError:\n            self._timers.call_after(LOOK_AGAIN_MS, self._look)\n            return",
+        "        except OSError:\n            pass",
+        ("raft/_tests/test_room.py::test_there_is_room_again_once_as_much_can_be_written_as_was_refused",),
+    ),
+    PlantedBug(
+        "an error in a step of the quorum is passed over",
+        "raft/event_pump.py",
+        "            self._carry_out(effects)\n        except Exception as problem:\n            self.halt(problem)",
+        "            self._carry_out(effects)\n        except Exception:\n            pass",
+        ("raft/_tests/test_faults.py::test_whatever_is_raised_halts_the_node_and_a_restart_breaks_no_rule",),
+    ),
+)

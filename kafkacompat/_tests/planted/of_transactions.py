@@ -1,0 +1,92 @@
+"""Bugs to plant in transactions: their terms, their markers, their coordinator's sweeps."""
+
+from __future__ import annotations
+
+from kafkacompat._tests.planted.bug import PlantedBug
+
+BUGS = (
+    PlantedBug(
+        "a successor keeps the epoch of its predecessor",
+        "txn/initialise.py",
+        "        return replace(values, epoch=values.epoch + 1, last_epoch=NO_EPOCH)",
+        "        return values if values.epoch >= 0 else replace(values, epoch=0, last_epoch=NO_EPOCH)",
+        ("txn/_tests/test_initialise.py",),
+    ),
+    PlantedBug(
+        "a produce's verification is not handed to the log",
+        "api/transactional_produce.py",
+        "TransactionTerms(verification)",
+        "TransactionTerms()",
+        ("api/_tests/test_produce.py",),
+    ),
+    PlantedBug(
+        "a verification of offsets is not handed to the log",
+        "coordinator/shard.py",
+        "TransactionTerms(owner.verification)",
+        "TransactionTerms()",
+        ("coordinator/_tests/test_transactional_offsets.py",),
+    ),
+    PlantedBug(
+        "a group's marker is written without its version",
+        "coordinator/shard.py",
+        "TransactionTerms(marker_version=version)",
+        "TransactionTerms()",
+        ("coordinator/_tests/test_transactional_offsets.py",),
+    ),
+    PlantedBug(
+        "a data marker is written without its version",
+        "coordinator/marker_writer.py",
+        "TransactionTerms(marker_version=marker.transaction_version)",
+        "TransactionTerms()",
+        ("coordinator/_tests/test_markers.py",),
+    ),
+    PlantedBug(
+        "a data marker is written with coordinator epoch 0",
+        "coordinator/marker_writer.py",
+        "            coordinator_epoch=marker.coordinator_epoch,\n            producer_id",
+        "            coordinator_epoch=0,\n            producer_id",
+        ("coordinator/_tests/test_markers.py",),
+    ),
+    PlantedBug(
+        "markers are sent with coordinator epoch 0",
+        "coordinator/marker_sender.py",
+        "coordinator_epoch=self.coordinator_epoch",
+        "coordinator_epoch=0",
+        ("coordinator/_tests/test_transactions.py",),
+    ),
+    PlantedBug(
+        "markers are answered without waiting for the replicas",
+        "coordinator/marker_writer.py",
+        "if replicated is not None:",
+        "if False:",
+        ("coordinator/_tests/test_markers.py",),
+    ),
+    PlantedBug(
+        "markers in a group's partition are not waited for",
+        "coordinator/marker_writer.py",
+        "        if ended.done:\n            done(ended)",
+        "        if True:\n            answer.error_code = ErrorCode.NONE",
+        ("coordinator/_tests/test_markers.py",),
+    ),
+    PlantedBug(
+        "one transaction that cannot be aborted keeps the others",
+        "coordinator/transaction_sweeps.py",
+        '        except Exception as error:\n            report(f"aborting',
+        '        except ArithmeticError as error:\n            report(f"aborting',
+        ("coordinator/_tests/test_transaction_sweeps.py",),
+    ),
+    PlantedBug(
+        "one transactional id that cannot be forgotten keeps all behind it",
+        "coordinator/transaction_sweeps.py",
+        'report("looking for unused transactional ids", error)',
+        "raise",
+        ("coordinator/_tests/test_transaction_sweeps.py",),
+    ),
+    PlantedBug(
+        "a transactional batch that lies about its length fails the whole request",
+        "api/transactional_produce.py",
+        "except BatchCorrupt:",
+        "except ZeroDivisionError:",
+        ("api/_tests/test_produce.py",),
+    ),
+)

@@ -1,0 +1,86 @@
+"""Real files where the system does less than it was asked to: a write that ends early, a read that may not wait."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kafkacompat.log import disk
+from kafkacompat.log.disk import RealDisk
+
+BEFORE = b"what was there"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    found = tmp_path / "file"
+    found.write_bytes(BEFORE)
+    return found
+
+
+def test_a_write_that_ends_early_fails_and_leaves_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk takes what it has room for. Half a batch at the end of a log would be its end for good."""
+    whole = os.pwritev
+
+    def shorter(fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        return whole(fd, [buffers[0][:3]], offset)
+
+    file = RealDisk().open(str(path))
+    monkeypatch.setattr(os, "pwritev", shorter)
+    with pytest.raises(OSError) as failed:
+        file.write_now(b"a batch", b" and more")
+    assert failed.value.errno == errno.ENOSPC
+    assert (file.size(), path.read_bytes()) == (len(BEFORE), BEFORE)
+    monkeypatch.undo()
+    assert file.write_now(b"!") == 1
+    assert path.read_bytes() == BEFORE + b"!"
+    file.close()
+
+
+def test_many_buffers_are_written_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes so many at once; the second call may find the disk full."""
+    whole, calls = os.pwritev, []
+
+    def full_at_last(fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        calls.append(len(buffers))
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "full")
+        return whole(fd, buffers, offset)
+
+    file = RealDisk().open(str(path))
+    buffers = [b"%d," % number for number in range(disk._WRITE_LIMIT + 2)]
+    monkeypatch.setattr(os, "pwritev", full_at_last)
+    with pytest.raises(OSError, match="full"):
+        file.write_now(*buffers)
+    assert calls == [disk._WRITE_LIMIT, 2]
+    assert path.read_bytes() == BEFORE
+    monkeypatch.undo()
+    assert file.write_now(*buffers) == sum(map(len, buffers))
+    assert path.read_bytes() == BEFORE + b"".join(buffers)
+    file.close()
+
+
+@pytest.mark.parametrize("refused", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_no_read_can_be_tried_it_is_made(
+    path: Path, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems know no read that fails instead of waiting. They are asked once."""
+    asked = []
+
+    def preadv(fd: int, buffers: Sequence[bytearray], offset: int, flags: int = 0) -> int:
+        asked.append(flags)
+        raise OSError(refused, "not here")
+
+    file = RealDisk().open(str(path))
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert file.try_read(5, 3) == BEFORE[5:8]
+    assert file.try_read(5, 99) == BEFORE[5:]
+    assert file.try_read(len(BEFORE), 1) == b""
+    assert len(asked) == 1
+    file.close()

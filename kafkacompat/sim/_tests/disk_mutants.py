@@ -1,0 +1,51 @@
+"""Bugs planted on purpose in what a node does when its disk refuses: each must be found by the cluster simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.log.directory import LogDirectory
+from kafkacompat.log.manager import LogManager
+from kafkacompat.ports import SyncFailed
+from kafkacompat.raft.room import RoomWatch
+from kafkacompat.server.broker_directories import BrokerDirectories
+from kafkacompat.sim._tests.cluster_mutants import Plant
+
+
+def a_full_disk_halts_the_quorum(patch: pytest.MonkeyPatch) -> None:
+    """What a full disk refuses of the metadata log is not tried again."""
+    patch.setattr(RoomWatch, "holds", lambda self, each, error: False)
+
+
+def a_failed_append_is_passed_over(patch: pytest.MonkeyPatch) -> None:
+    """The directory stays online, whatever it has refused."""
+    original = LogManager.directory_failed
+
+    def directory_failed(self: LogManager, directory: LogDirectory, error: OSError) -> None:
+        if isinstance(error, SyncFailed):
+            original(self, directory, error)
+
+    patch.setattr(LogManager, "directory_failed", directory_failed)
+
+
+def one_failed_directory_ends_the_node(patch: pytest.MonkeyPatch) -> None:
+    """Although others live."""
+
+    def failed(self: Any, directory: LogDirectory) -> None:
+        self._halt(f"{directory.path} has failed", directory)
+
+    patch.setattr(BrokerDirectories, "_directory_failed", failed)
+
+
+DISK_MUTANTS: tuple[Plant, ...] = (
+    a_full_disk_halts_the_quorum,
+    a_failed_append_is_passed_over,
+    one_failed_directory_ends_the_node,
+)
+DISK_MUTANTS_SEEN_AT = {
+    "a_full_disk_halts_the_quorum": 13,
+    "a_failed_append_is_passed_over": 7,
+    "one_failed_directory_ends_the_node": 9,
+}

@@ -1,0 +1,31 @@
+"""Bugs planted on purpose that only a node's surroundings show: its clock, its threads, its end within a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.node.heartbeats import BrokerHeartbeats
+from kafkacompat.sim._tests.cluster_mutants import Plant
+
+
+def heartbeats_go_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """Set back, it has them wait."""
+    original = BrokerHeartbeats._step
+
+    class WallClock:
+        def __init__(self, clock: Any) -> None:
+            self.monotonic_ms = clock.now_ms
+            self.now_ms = clock.now_ms
+
+    def step(self: Any) -> None:
+        if not isinstance(self._clock, WallClock):
+            self._clock = WallClock(self._clock)
+        original(self)
+
+    patch.setattr(BrokerHeartbeats, "_step", step)
+
+
+FAULT_MUTANTS: tuple[Plant, ...] = (heartbeats_go_by_the_wall_clock,)
+FAULT_MUTANTS_SEEN_AT = {"heartbeats_go_by_the_wall_clock": 18}

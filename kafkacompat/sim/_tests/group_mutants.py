@@ -1,0 +1,52 @@
+"""Bugs planted on purpose in groups, and in what waits: each must be found by the cluster simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from kafkacompat.coordinator import group_sweeps, service
+from kafkacompat.group.classic_group import ClassicGroupState
+from kafkacompat.sim._tests.cluster_mutants import Plant
+
+
+def deleted_groups_leave_no_tombstones(patch: pytest.MonkeyPatch) -> None:
+    """The next coordinator reads them from the log again."""
+    original = group_sweeps.deletion_records
+
+    def deletion_records(machine: Any, stretch: Iterable[Any]) -> list[Any]:
+        for record in original(machine, stretch):
+            machine.replay(record, 0, -1)
+        return []
+
+    patch.setattr(group_sweeps, "deletion_records", deletion_records)
+
+
+def every_generation_may_commit(patch: pytest.MonkeyPatch) -> None:
+    """A commit that comes late replaces that of the partition's next owner."""
+    original = service.commit_offsets
+
+    def commit_offsets(machine: Any, request: Any, *given: Any) -> Any:
+        group = machine.groups.get(request.group_id)
+        if group is None:
+            return original(machine, request, *given)
+        state, group.state = group.state, ClassicGroupState.EMPTY
+        request.generation_id_or_member_epoch = -1
+        try:
+            return original(machine, request, *given)
+        finally:
+            group.state = state
+
+    patch.setattr(service, "commit_offsets", commit_offsets)
+
+
+GROUP_MUTANTS: tuple[Plant, ...] = (
+    deleted_groups_leave_no_tombstones,
+    every_generation_may_commit,
+)
+GROUP_MUTANTS_SEEN_AT = {
+    "deleted_groups_leave_no_tombstones": 2,
+    "every_generation_may_commit": 2,
+}

@@ -1,0 +1,64 @@
+"""Who is owed an answer, and until when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkacompat.sim.hosts import Timer
+from kafkacompat.sim.parked import SLACK_MS, VERIFIED_MS, watch
+from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.metadata_request import MetadataRequest
+from kafkacompat.wire.messages.produce_request import ProduceRequest
+
+
+class Watched:
+    """A life whose timers the test lets run out, and the connection that the request came by."""
+
+    def __init__(self) -> None:
+        self.id = 1
+        self.is_stopping, self.is_serving = False, True
+        self.timers: list[tuple[int, Timer]] = []
+        self.found: list[Breach] = []
+        self.simulation = SimpleNamespace(found=self.found.append)
+        self.connection = SimpleNamespace(is_refused=False)
+
+    def call_after(self, delay_ms: int, call: Any) -> Timer:
+        self.timers.append((delay_ms, Timer(call)))
+        return self.timers[-1][1]
+
+    def watch(self, message: Any) -> Timer | None:
+        return watch(cast(Any, self), cast(Any, self.connection), message)
+
+    def run_out(self) -> list[str]:
+        for _, timer in self.timers:
+            if timer.call is not None:
+                timer.call()
+        return [str(each) for each in self.found]
+
+
+def test_who_gets_no_answer_in_its_time_is_told_of() -> None:
+    life = Watched()
+    life.watch(ProduceRequest(timeout_ms=800))
+    life.watch(FetchRequest(max_wait_ms=250))
+    assert [delay for delay, _ in life.timers] == [800 + VERIFIED_MS + SLACK_MS, 250 + SLACK_MS]
+    life.timers[1][1].cancel()
+    (found,) = life.run_out()
+    assert "who waits is answered: node 1 owes a Produce" in found
+
+
+def test_what_is_not_parked_is_not_watched() -> None:
+    assert Watched().watch(MetadataRequest()) is None
+
+
+@pytest.mark.parametrize("ends", ["stops", "has closed", "refuses"])
+def test_whoever_ends_in_order_owes_nothing(ends: str) -> None:
+    life = Watched()
+    life.watch(ProduceRequest(timeout_ms=800))
+    life.is_stopping = ends == "stops"
+    life.is_serving = ends != "has closed"
+    life.connection.is_refused = ends == "refuses"
+    assert life.run_out() == []

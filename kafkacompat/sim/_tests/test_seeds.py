@@ -1,0 +1,87 @@
+"""How many seeds run: the first ones always, then by CPU time; each seed in one share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+
+from kafkacompat.sim._tests.seeds import (
+    SHARES,
+    SOAK_FACTOR,
+    Kind,
+    run_share,
+    run_until_all_occurred,
+    seeds_from,
+)
+
+
+@dataclass
+class Tally:
+    events: int = 10
+    faults: int = 2
+
+    def add(self, other: Tally) -> None:
+        self.events += other.events
+        self.faults += other.faults
+
+
+def kind_of(run: Callable[[int], Tally], at_least: int = 0, budget_s: float = 0.0) -> Kind:
+    return Kind("tallies", "--tally ", run, 10, 2, budget_s, at_least)
+
+
+def seconds() -> Callable[[], float]:
+    """A clock that goes on by one second whenever it is read."""
+    ticks = count()
+    return lambda: float(next(ticks))
+
+
+@pytest.fixture(autouse=True)
+def _no_soak(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKACOMPAT_SOAK", raising=False)
+
+
+def seeds_of(share: int, at_least: int, budget_s: float) -> list[int]:
+    ran: list[int] = []
+
+    def run(seed: int) -> Tally:
+        ran.append(seed)
+        return Tally()
+
+    assert run_share(kind_of(run, at_least, budget_s), share, seconds()).seeds == len(ran)
+    return ran
+
+
+def test_the_first_seeds_run_on_the_slowest_machine_each_in_one_share() -> None:
+    ran = [seed for share in range(SHARES) for seed in seeds_of(share, at_least=3 * SHARES + 1, budget_s=0.0)]
+    assert sorted(ran) == list(range(3 * SHARES + 1))
+
+
+def test_more_seeds_run_for_as_long_as_the_budget_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seeds_of(2, at_least=0, budget_s=4.0 * SHARES) == [2, 2 + SHARES, 2 + 2 * SHARES]
+    monkeypatch.setenv("KAFKACOMPAT_SOAK", "1")
+    assert len(seeds_of(2, at_least=0, budget_s=4.0 * SHARES)) == 4 * SOAK_FACTOR - 1
+
+
+def test_a_failure_and_a_run_that_was_too_easy_name_their_seed() -> None:
+    def run(seed: int) -> Tally:
+        if seed == 1:
+            raise KeyError("lost")
+        return Tally(events=9 if seed == 1 + SHARES else 10, faults=1 if seed == 1 + 2 * SHARES else 2)
+
+    assert run_share(kind_of(run, at_least=4 * SHARES), 1, seconds()).failures == [
+        "--tally --seed 1: KeyError: 'lost'",
+        f"--tally --seed {1 + SHARES}: too easy, 9 events and 2 faults",
+        f"--tally --seed {1 + 2 * SHARES}: too easy, 10 events and 1 faults",
+    ]
+
+
+def test_seeds_run_until_everything_occurred_and_what_never_does_is_named() -> None:
+    assert run_until_all_occurred(Tally(0, 0), lambda seed: Tally(1, seed // 3), 10) == (4, [])
+    assert run_until_all_occurred(Tally(0, 0), lambda seed: Tally(1, 0), 10) == (10, ["faults"])
+
+
+def test_the_seed_that_showed_a_bug_is_the_first_to_look_for_it() -> None:
+    assert list(seeds_from(2, 4)) == [2, 0, 1, 3]

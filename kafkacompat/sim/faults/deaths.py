@@ -1,0 +1,72 @@
+"""Processes of a simulated cluster that die in the midst of a step: between two changes of their files, or within a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.refusals import CHANGES, SYNCS
+from kafkacompat.sim.files import DiedWriting
+from kafkacompat.sim.hosts import ProcessEnded
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.machine import SimulatedMachine
+
+SHARE = 0.4
+"""Of the seeds."""
+FIRST_US = 2_000_000
+AFTER_AT_MOST = 12
+"""Changes of files from when it is drawn on."""
+STEPS = (CHANGES | SYNCS) - {"open"}
+
+
+class Deaths:
+    """`begin` once; `end` for good. `meet` before each operation on a machine's disk."""
+
+    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
+        self._simulation = simulation
+        self._chance = Chance(simulation.seed, "deaths")
+        self._tell = tell
+        self._is_over = False
+        self._left: dict[int, int] = {}
+        """Changes that a machine's process still makes before it dies."""
+        self.count = 0
+
+    def begin(self) -> None:
+        if self._chance.happens(SHARE):
+            self._simulation.scheduler.after(FIRST_US, self._strike)
+
+    def end(self) -> None:
+        self._is_over = True
+        self._left.clear()
+
+    def _strike(self, _: Any) -> None:
+        if self._is_over:
+            return
+        machines = self._simulation.ordered
+        machine = machines[self._chance.randrange(len(machines))]
+        self._left[machine.id] = self._chance.between(0, AFTER_AT_MOST)
+        mean_ms = 2 * self._simulation.options.fault_interval_ms
+        self._simulation.scheduler.after(
+            int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), self._strike
+        )
+
+    def meet(self, machine: SimulatedMachine, operation: str, path: str) -> None:
+        """ProcessEnded where it dies of this one, before it is carried out or within."""
+        if not self._left or operation not in STEPS or machine.id not in self._left:
+            return
+        if self._simulation.faults.spares:
+            return
+        self._left[machine.id] -= 1
+        if self._left[machine.id] >= 0:
+            return
+        del self._left[machine.id]
+        self._tell(f"node {machine.id} dies at: {operation} {path}")
+        self.count += 1
+        self._simulation.counters.deaths_within += 1
+        self._simulation.faults.end_within(machine)
+        if operation in ("write", "write_atomic") and self._chance.happens(0.7):
+            raise DiedWriting(self._chance.uniform())
+        raise ProcessEnded

@@ -1,0 +1,103 @@
+"""Disks of a simulated cluster that refuse: one of a node's directories at a time, for a while, and who puts things right.
+
+A process that has lost a directory goes on with the others until it is started anew, as somebody does who mends the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.refusals import ONCE, Condition
+from kafkacompat.sim.quorum_oracles import Breach
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.machine import SimulatedMachine
+
+SHARE = 0.3
+"""Of the seeds."""
+KINDS = (
+    Condition.FULL,
+    Condition.FULL,
+    Condition.READ_ONLY,
+    Condition.BROKEN,
+    Condition.FAILS_A_WRITE,
+    Condition.CUTS_A_WRITE,
+)
+FIRST_US = 2_500_000
+LOOK_AFTER_US = 300_000
+GIVEN_UP_WITHIN_US = 1_000_000
+
+
+class DiskFaults:
+    """`begin` once; `end` mends all disks for good."""
+
+    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
+        self._simulation = simulation
+        self._chance = Chance(simulation.seed, "disks that refuse")
+        self._tell = tell
+        self._is_over = False
+        self.count = 0
+
+    def begin(self) -> None:
+        if self._chance.happens(SHARE):
+            self._simulation.scheduler.after(FIRST_US, self._strike)
+        self._simulation.scheduler.after(FIRST_US, self._look_after)
+
+    def end(self) -> None:
+        self._is_over = True
+        for machine in self._simulation.ordered:
+            machine.refusals.conditions.clear()
+
+    def _strike(self, _: Any) -> None:
+        if self._is_over:
+            return
+        simulation, chance = self._simulation, self._chance
+        machine = simulation.ordered[chance.randrange(len(simulation.ordered))]
+        directory = machine.directories[chance.randrange(len(machine.directories))]
+        kind = KINDS[chance.randrange(len(KINDS))]
+        if not machine.refusals.conditions and not simulation.faults.spares:
+            self._tell(f"node {machine.id}: {directory} is {kind.value}")
+            machine.refusals.conditions[directory] = kind
+            self.count += 1
+            simulation.counters.refusing_disks += 1
+        lasts_ms = chance.between(20, 2 * simulation.options.fault_ms)
+        simulation.scheduler.after(lasts_ms * 1000, self._mend, (machine, directory))
+        mean_ms = 2 * simulation.options.fault_interval_ms
+        simulation.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * chance.uniform())), self._strike)
+
+    def _mend(self, of: tuple[SimulatedMachine, str]) -> None:
+        machine, directory = of
+        if machine.refusals.conditions.pop(directory, Condition.CUTS_A_WRITE) not in ONCE:
+            self._tell(f"node {machine.id}: {directory} is well again")
+
+    def _look_after(self, _: Any) -> None:
+        """Nodes that go on without a directory which is well again are started anew."""
+        for machine in self._simulation.ordered:
+            life = machine.life
+            if life is not None and not life.is_paused and not life.is_stopping:
+                self._check_given_up(machine, life)
+            is_well = not machine.refusals.conditions
+            if life is None or life.is_paused or life.is_stopping or not is_well:
+                continue
+            if self._simulation.faults.spares_others_than(machine.id):
+                continue
+            if life.has_lost_directories:
+                self._simulation.counters.lost_directories += 1
+                self._tell(f"node {machine.id} is started anew for its directories")
+                if self._chance.happens(0.5):
+                    life.enter("stop", life.shut_down)
+                else:
+                    machine.kill()
+                    self._simulation.faults.restart_later(machine)
+        self._simulation.scheduler.after(LOOK_AFTER_US, self._look_after)
+
+    def _check_given_up(self, machine: SimulatedMachine, life: Life) -> None:
+        """A log whose append the disk has refused is served no more, and with it its directory."""
+        before_us = self._simulation.scheduler.now_us - GIVEN_UP_WITHIN_US
+        for told in machine.refusals.told:
+            if told.log is not None and told.at_us < before_us and life.serves_log_in(told.log):
+                raise Breach("no trust after a failed write", f"node {machine.id} serves {told.log} on")

@@ -1,0 +1,114 @@
+"""Worker pools of a simulated cluster that are starved, full, or run into a bug of ours.
+
+What a job fails with that nobody could expect must be heard: reported, logged, or the end of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.pools import Unforeseen
+from kafkacompat.sim.faults.refusals import chain
+from kafkacompat.sim.quorum_oracles import Breach
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_life import Life
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+SHARE_OF_HELD, SHARE_OF_UNFORESEEN = 0.3, 0.2
+"""Of the seeds."""
+FIRST_US = 2_500_000
+MAY_HALT = ("quorum sync", "metadata snapshots", "recovery", "coordinators' loading")
+"""Duties whose unforeseen end may be the node's: the quorum rests on them, or the state that is being loaded."""
+
+
+class PoolFaults:
+    """`begin` once; `end` for good; then `check`."""
+
+    def __init__(self, simulation: ClusterSimulation, tell: Callable[[str], None]) -> None:
+        self._simulation = simulation
+        self._chance = Chance(simulation.seed, "pools")
+        self._tell = tell
+        self._is_over = False
+        self.count = 0
+        self._unheard: dict[Unforeseen, Life] = {}
+
+    def begin(self) -> None:
+        held, unforeseen = self._chance.happens(SHARE_OF_HELD), self._chance.happens(SHARE_OF_UNFORESEEN)
+        if held:
+            self._simulation.scheduler.after(FIRST_US, self._hold)
+        if unforeseen:
+            self._simulation.scheduler.after(FIRST_US, self._let_fail)
+
+    def end(self) -> None:
+        self._is_over = True
+        for life in self._lives():
+            for pool in life.pools.every():
+                pool.fails_next = None
+
+    def _lives(self) -> Iterator[Life]:
+        return (each.life for each in self._simulation.ordered if each.life is not None)
+
+    def _any(self) -> Life | None:
+        lives = list(self._lives())
+        return lives[self._chance.randrange(len(lives))] if lives else None
+
+    def _again(self, call: Callable[[Any], None], times: int) -> None:
+        mean_ms = times * self._simulation.options.fault_interval_ms
+        self._simulation.scheduler.after(int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform())), call)
+
+    def _hold(self, _: Any) -> None:
+        """One pool's threads are stuck, or all."""
+        if self._is_over:
+            return
+        life = self._any()
+        if life is not None:
+            pools = life.pools.every()
+            if self._chance.happens(0.7):
+                pools = [pools[self._chance.randrange(len(pools))]]
+            lasts_us = self._chance.between(50, self._simulation.options.fault_ms) * 1000
+            for pool in pools:
+                pool.held_until_us = self._simulation.scheduler.now_us + lasts_us
+            self._tell(f"node {life.id}: threads are stuck: {', '.join(each.duty for each in pools)}")
+            self.count += 1
+            self._simulation.counters.held_pools += 1
+        self._again(self._hold, 2)
+
+    def _let_fail(self, _: Any) -> None:
+        """The next job of some pool."""
+        if self._is_over:
+            return
+        life = self._any()
+        if life is not None:
+            pools = life.pools.every()
+            pool = pools[self._chance.randrange(len(pools))]
+            pool.fails_next = lambda: self._unforeseen(life, pool.duty)
+        self._again(self._let_fail, 2)
+
+    def _unforeseen(self, life: Life, duty: str) -> Unforeseen | None:
+        if self._simulation.faults.spares:
+            return None
+        self._tell(f"node {life.id}: a job ends as none should: {duty}")
+        self.count += 1
+        self._simulation.counters.unforeseen += 1
+        error = Unforeseen(duty)
+        self._unheard[error] = life
+        return error
+
+    def is_ours(self, error: BaseException) -> bool:
+        """Whether it came of what was planted here, which is heard now."""
+        planted = [each for each in chain(error) if isinstance(each, Unforeseen)]
+        for each in planted:
+            self._unheard.pop(each, None)
+        return bool(planted)
+
+    def may_halt(self, error: BaseException) -> bool:
+        return self.is_ours(error) and any(str(each) in MAY_HALT for each in chain(error))
+
+    def check(self) -> None:
+        """In the end. A process that ended meanwhile may not have come to it."""
+        for error, life in self._unheard.items():
+            if life.alive:
+                raise Breach("nothing is swallowed", f"of node {life.id} nobody heard of a bug in: {error}")

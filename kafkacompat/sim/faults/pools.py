@@ -1,0 +1,108 @@
+"""The worker pools of a simulated process: as many threads and as much patience as the command's, by the same rules.
+
+A pool can be held: its threads are stuck for a while, jobs wait behind them, and are refused where a pool may be full. A job can
+fail as no job should, with a bug of ours. Knows no job's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
+from kafkacompat.net.workers import TERMS, WorkersBusy
+from kafkacompat.ports import WorkerPools
+from kafkacompat.sim.hosts import outcome_of
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.chance import Chance
+    from kafkacompat.sim.hosts import Host
+
+T = TypeVar("T")
+
+
+class Unforeseen(Exception):
+    """What nobody could expect of a job."""
+
+
+class SimulatedPool:
+    """Jobs take the time that is drawn. What a job does is done when it begins or when it ends, as chance has it."""
+
+    def __init__(self, host: Host, terms: PoolTerms, chance: Chance, draw_us: Callable[[], int]) -> None:
+        self.duty = terms.duty
+        self._host = host
+        self._queue: JobQueue[tuple[Callable[[], Any], Deferred[Any]]] = JobQueue(terms)
+        self._chance = chance
+        self._draw_us = draw_us
+        self.held_until_us = 0
+        """No job ends before."""
+        self.fails_next: Callable[[], Unforeseen | None] | None = None
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]:
+        answer: Deferred[T] = Deferred()
+        terms = self._queue.terms
+        if terms.waiting_max is not None and self.held_until_us > self._host.simulation.scheduler.now_us:
+            # Others have filled it while its threads are stuck.
+            admission = Admission.REFUSED
+        else:
+            admission = self._queue.offer((function, answer))
+        if admission is Admission.RUN:
+            self._begin(function, answer)
+        elif admission is Admission.REFUSED:
+            answer.fail(WorkersBusy(f"{terms.waiting_max} jobs wait for threads: {self.duty}"))
+        return answer
+
+    def _begin(self, function: Callable[[], T], answer: Deferred[T]) -> None:
+        begins_with_it = self._chance.happens(0.5)
+        outcome = self._carry_out(function) if begins_with_it else None
+
+        def finish() -> None:
+            (outcome or self._carry_out(function)).pass_to(answer)
+            following = self._queue.ended()
+            if following is not None:
+                self._begin(*following)
+
+        scheduler = self._host.simulation.scheduler
+        stuck_us = max(0, self.held_until_us - scheduler.now_us)
+        scheduler.after(stuck_us + self._draw_us(), lambda _: self._host.enter("worker", finish))
+
+    def _carry_out(self, function: Callable[[], T]) -> Deferred[T]:
+        outcome = outcome_of(function)
+        error = None if self.fails_next is None else self.fails_next()
+        if error is None:
+            return outcome
+        self.fails_next = None
+        failed: Deferred[T] = Deferred()
+        failed.fail(error)
+        return failed
+
+
+class PlacedSimulatedPools:
+    """One for each log directory."""
+
+    def __init__(self, make: Callable[[], SimulatedPool]) -> None:
+        self._make = make
+        self.pools: dict[str, SimulatedPool] = {}
+
+    def at(self, place: str) -> SimulatedPool:
+        pool = self.pools.get(place)
+        if pool is None:
+            pool = self.pools[place] = self._make()
+        return pool
+
+
+class SimulatedPools:
+    """Of one process."""
+
+    def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int]) -> None:
+        def make(name: str) -> SimulatedPool:
+            return SimulatedPool(host, TERMS[name], chance, draw_us)
+
+        self._placed = PlacedSimulatedPools(lambda: make("log_sync"))
+        self._single = {name: make(name) for name in TERMS if name != "log_sync"}
+        every: dict[str, Any] = {**self._single, "log_sync": self._placed}
+        self.ports = WorkerPools(**every)
+
+    def every(self) -> list[SimulatedPool]:
+        return [*self._single.values(), *self._placed.pools.values()]

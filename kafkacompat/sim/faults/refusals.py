@@ -1,0 +1,120 @@
+"""What a simulated machine's disk refuses at present, and what it has told the process that runs on it.
+
+A directory of a node is a file system of its own: full, read-only, broken, or about to refuse one write. A write that is refused
+has changed nothing, as `ports.File` promises of a short one. A broken one fails syncs too, without losing what they were to write.
+"""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from kafkacompat.ports import SyncFailed
+
+WRITES = frozenset({"write", "create", "write_atomic", "make_directory"})
+CHANGES = WRITES | {"open", "rename", "remove", "remove_tree", "truncate", "set_modified_ms"}
+"""Files are opened for writing."""
+SYNCS = frozenset({"sync", "sync_directory"})
+TOLD_MAX = 100_000
+"""More than any life is told."""
+
+
+class Condition(Enum):
+    FULL = "full"
+    READ_ONLY = "read-only"
+    BROKEN = "broken"
+    FAILS_A_WRITE = "about to fail a write"
+    CUTS_A_WRITE = "about to take a part of a write"
+    LOSES_A_SYNC = "one that has lost what a sync was to write"
+
+
+CODES = {
+    Condition.FULL: errno.ENOSPC,
+    Condition.READ_ONLY: errno.EROFS,
+    Condition.BROKEN: errno.EIO,
+    Condition.FAILS_A_WRITE: errno.EIO,
+    Condition.CUTS_A_WRITE: errno.ENOSPC,
+}
+CONCERNED = {
+    Condition.FULL: WRITES,
+    Condition.READ_ONLY: CHANGES,
+    Condition.FAILS_A_WRITE: WRITES,
+    Condition.CUTS_A_WRITE: frozenset({"write"}),
+}
+"""A broken one refuses everything."""
+OUT_OF_ROOM = (Condition.FULL, Condition.CUTS_A_WRITE)
+ONCE = (Condition.FAILS_A_WRITE, Condition.CUTS_A_WRITE)
+
+
+def directory_of(path: str) -> str:
+    """The one of a node's directories in which it lies."""
+    return "/" + path.split("/", 2)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    error: OSError
+    directory: str
+    condition: Condition
+    at_us: int
+    log: str | None = None
+    """The directory of the log of which an append was refused."""
+
+
+class Refusals:
+    """Of one machine. `meet` before every operation of its process."""
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+        self.conditions: dict[str, Condition] = {}
+        """Of directories that are not well."""
+        self.told: list[Told] = []
+        """To the process that runs, or ran last."""
+
+    def process_starts(self) -> None:
+        self.told.clear()
+
+    def meet(self, operation: str, path: str) -> None:
+        """OSError."""
+        if not self.conditions:
+            return
+        directory = directory_of(path)
+        condition = self.conditions.get(directory)
+        if condition is None or operation not in CONCERNED.get(condition, (operation,)):
+            return
+        if condition in ONCE:
+            del self.conditions[directory]
+        kind = SyncFailed if operation in SYNCS else OSError
+        error = kind(CODES[condition], f"{operation} refused: the disk is {condition.value}", path)
+        log = posixpath.dirname(path) if operation == "write" and path.endswith(".log") else None
+        self._note(Told(error, directory, condition, self._now_us(), log))
+        raise error
+
+    def sync_failed(self, failure: OSError, path: str) -> None:
+        self._note(Told(failure, directory_of(path), Condition.LOSES_A_SYNC, self._now_us()))
+
+    def _note(self, told: Told) -> None:
+        if len(self.told) < TOLD_MAX:
+            self.told.append(told)
+
+    def behind(self, error: BaseException) -> Told | None:
+        """What the disk has told, if this came of it."""
+        for each in chain(error):
+            for told in self.told:
+                if told.error is each:
+                    return told
+        return None
+
+    def has_failed(self, directory: str) -> bool:
+        """The process that runs was told by it of what makes it fail."""
+        return any(each.directory == directory for each in self.told)
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """It, and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__

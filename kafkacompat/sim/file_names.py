@@ -1,0 +1,151 @@
+"""The names of files on a simulated machine's disk, in directories, and which of them a power loss leaves.
+
+A name is durable once its directory was synced. Of what was done to a directory since, a power loss keeps any beginning: names that
+were given may be gone, those taken away be back, and a rename is undone whole. What a name stands for keeps what it has.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar, Union
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.chance import Chance
+
+F = TypeVar("F")
+Entry = Union[F, "Directory[F]"]
+
+
+class Directory(Generic[F]):
+    """Entries by name, and what was done to them since they were synced, each step with what undoes it."""
+
+    __slots__ = ("_unsynced", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry[F]] = {}
+        self._unsynced: list[tuple[tuple[str, Entry[F] | None], ...]] = []
+        """Of each step the names that it has touched, and what they stood for."""
+
+    def put(self, name: str, entry: Entry[F] | None) -> None:
+        """None takes the name away."""
+        self._unsynced.append(((name, self.entries.get(name)),))
+        self._set(name, entry)
+
+    def rename(self, source: str, target: str) -> None:
+        entries = self.entries
+        self._unsynced.append(((source, entries[source]), (target, entries.get(target))))
+        self._set(target, entries[source])
+        self._set(source, None)
+
+    def sync(self) -> None:
+        self._unsynced.clear()
+
+    def lose_power(self, chance: Chance) -> int:
+        """Also of the directories in it. How many steps are undone."""
+        steps = self._unsynced
+        kept = chance.between(0, len(steps)) if steps else 0
+        undone = len(steps) - kept
+        for step in reversed(steps[kept:]):
+            for name, before in step:
+                self._set(name, before)
+        steps.clear()
+        for each in self.entries.values():
+            if isinstance(each, Directory):
+                undone += each.lose_power(chance)
+        return undone
+
+    def files(self) -> Iterator[F]:
+        """Also of the directories in it, in the order in which they got their names."""
+        for each in self.entries.values():
+            if isinstance(each, Directory):
+                yield from each.files()
+            else:
+                yield each
+
+    def _set(self, name: str, entry: Entry[F] | None) -> None:
+        if entry is None:
+            self.entries.pop(name, None)
+        else:
+            self.entries[name] = entry
+
+
+class Names(Generic[F]):
+    """All of a disk's, by absolute path. FileNotFoundError, NotADirectoryError, IsADirectoryError as the system raises them."""
+
+    def __init__(self) -> None:
+        self.root: Directory[F] = Directory()
+
+    def find(self, path: str) -> Entry[F] | None:
+        entry: Entry[F] | None = self.root
+        for name in filter(None, path.split("/")):
+            if not isinstance(entry, Directory):
+                return None
+            entry = entry.entries.get(name)
+        return entry
+
+    def directory(self, path: str) -> Directory[F]:
+        entry = self.find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        if not isinstance(entry, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, "a file", path)
+        return entry
+
+    def file(self, path: str) -> F:
+        entry = self.find(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if isinstance(entry, Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        return entry
+
+    def put(self, path: str, file: F) -> None:
+        """A file's name, which may stand for another one."""
+        parent, _, name = path.rpartition("/")
+        directory = self.directory(parent)
+        if isinstance(directory.entries.get(name), Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
+        directory.put(name, file)
+
+    def make_directory(self, path: str) -> None:
+        """And those above it; one that is there stays."""
+        above, _, name = path.rpartition("/")
+        if above:
+            self.make_directory(above)
+        parent = self.directory(above) if above else self.root
+        entry = parent.entries.get(name)
+        if entry is None:
+            parent.put(name, Directory())
+        elif not isinstance(entry, Directory):
+            raise FileExistsError(errno.EEXIST, "a file", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Within one directory, as whoever asks does."""
+        parent, _, name = source.rpartition("/")
+        other, _, new_name = target.rpartition("/")
+        if parent != other:
+            raise ValueError(f"{source} would go to another directory: {target}")
+        directory = self.directory(parent)
+        if name not in directory.entries:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        taken = directory.entries.get(new_name)
+        if isinstance(taken, Directory) and taken.entries:
+            raise OSError(errno.ENOTEMPTY, "not empty", target)
+        directory.rename(name, new_name)
+
+    def remove(self, path: str) -> None:
+        self.file(path)
+        parent, _, name = path.rpartition("/")
+        self.directory(parent).put(name, None)
+
+    def remove_tree(self, path: str) -> None:
+        """One name after another."""
+        directory = self.directory(path)
+        for name in list(directory.entries):
+            if isinstance(directory.entries[name], Directory):
+                self.remove_tree(f"{path}/{name}")
+            else:
+                directory.put(name, None)
+        parent, _, name = path.rpartition("/")
+        self.directory(parent).put(name, None)

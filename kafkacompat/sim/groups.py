@@ -1,0 +1,446 @@
+"""Members of simulated groups (classic protocol): they join, sync, heartbeat, commit, read what was committed, leave, or vanish.
+
+A member has one request under way at a time. Whose commit nobody answered for joins anew, under another id: its commit may be
+carried out until the group's next generation, and never after one of that generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.clients import Client
+from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
+from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
+from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
+from kafkacompat.sim.group_oracles import GroupLedger
+from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
+from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+TOPIC = "t0"
+SESSION_MS, REBALANCE_MS, HEARTBEAT_MS, AWAY_MS = 800, 900, 150, 1_500
+TOLD_TO_JOIN = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+"""What was asked was not done."""
+
+
+class GroupClient(Client):
+    """Knows the topic that it reads by Metadata."""
+
+    def topic(self) -> tuple[Uuid, int] | None:
+        """Id and number of partitions; None while nobody has told."""
+        indexes = [place.key for place in self.places.values() if place.topic == TOPIC]
+        return (indexes[0][0], len(indexes)) if indexes else None
+
+
+class Member(GroupClient):
+    def __init__(self, simulation: ClusterSimulation, client_id: int, ledger: GroupLedger) -> None:
+        super().__init__(simulation, client_id)
+        self.ledger = ledger
+        self._coordinator = Coordinated(self, GROUP, ledger.group_id, GROUP_PURPOSE)
+        self._attempt = 0
+        """What was begun in an earlier one is nobody's any more."""
+        self.member_id = ""
+        self.generation = -1
+        self.owned: list[int] | None = None
+        """None while it has no part in the group."""
+        self.has_read_at_last = False
+        """What it owns, since all was calm."""
+        self._leads = False
+        self._divided = 0
+        """Partitions that it has given out, as the leader."""
+
+    def start(self) -> None:
+        super().start()
+        self.later(self._join, HEARTBEAT_MS)
+
+    def _ask(self, request: Any, then: Callable[[ErrorCode, Any], None]) -> None:
+        attempt = self._attempt
+
+        def answered(done: Deferred[Any]) -> None:
+            then(*outcome_of(done))
+
+        self._coordinator.send(request, lambda: self._attempt == attempt, answered)
+
+    # Into the group.
+
+    def _join(self) -> None:
+        self.owned = None
+        if self.topic() is None:
+            self.later(self._join, HEARTBEAT_MS)
+            return
+        protocol = JoinGroupRequestProtocol(name="evenly", metadata=b"")
+        request = JoinGroupRequest(
+            group_id=self.ledger.group_id,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            member_id=self.member_id,
+            protocol_type="simulated",
+            protocols=[protocol],
+        )
+        self._ask(request, self._joined)
+
+    def _joined(self, error: ErrorCode, answer: Any) -> None:
+        if error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self._join()
+        elif error is ErrorCode.NONE:
+            self.member_id, self.generation = answer.member_id, answer.generation_id
+            self._leads = answer.leader == answer.member_id
+            self._sync([each.member_id for each in answer.members])
+        else:
+            self._join_again(error)
+
+    def _sync(self, member_ids: list[str]) -> None:
+        topic = self.topic()
+        self._divided = topic[1] if topic is not None else 0
+        shares = {
+            each: range(position, self._divided, len(member_ids)) for position, each in enumerate(member_ids)
+        }
+        request = SyncGroupRequest(
+            group_id=self.ledger.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            protocol_type="simulated",
+            protocol_name="evenly",
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each, assignment=bytes(share))
+                for each, share in shares.items()
+            ],
+        )
+        self._ask(request, self._synced)
+
+    def _synced(self, error: ErrorCode, answer: Any) -> None:
+        if error is not ErrorCode.NONE:
+            self._join_again(error)
+            return
+        self.owned = list(answer.assignment)
+        self.has_read_at_last = False
+        self.ledger.assigned(self.generation, self.member_id, self.owned)
+        self.simulation.counters.assignments += 1
+        self._read()
+
+    def _join_again(self, error: ErrorCode) -> None:
+        if error not in TOLD_TO_JOIN | IN_DOUBT:
+            raise Breach("members are understood", f"{self.ledger.group_id} gets {error.name}")
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        if error in IN_DOUBT:
+            self._coordinator.forget()
+        self._attempt += 1
+        self.owned = None
+        self.later(self._join)
+
+    # In the group.
+
+    def _next(self) -> None:
+        self.later(self._act, HEARTBEAT_MS)
+
+    def _act(self) -> None:
+        kind = self.chance.uniform()
+        if self.simulation.is_over_for_producers:
+            if self.has_read_at_last or not self.owned:
+                self._heartbeat()
+            else:
+                self._read()
+        elif kind < 0.5 or not self.owned:
+            self._heartbeat()
+        elif kind < 0.9:
+            self._commit()
+        elif kind < 0.95:
+            self._leave()
+        elif kind < 0.97:
+            self._vanish()
+        else:
+            self._read()
+
+    def _heartbeat(self) -> None:
+        request = HeartbeatRequest(
+            group_id=self.ledger.group_id, generation_id=self.generation, member_id=self.member_id
+        )
+        self._ask(request, self._heartbeat_answered)
+
+    def _heartbeat_answered(self, error: ErrorCode, _: Any) -> None:
+        topic = self.topic()
+        if error is not ErrorCode.NONE:
+            self._join_again(error)
+        elif self._leads and topic is not None and topic[1] != self._divided:
+            self._join_again(ErrorCode.REBALANCE_IN_PROGRESS)
+        else:
+            self._next()
+
+    def _commit(self) -> None:
+        topic = self.topic()
+        assert topic is not None
+        assert self.owned is not None
+        numbers = {partition: self.ledger.issue(partition) for partition in self.owned}
+        request = commit_request(self.ledger.group_id, topic[0], numbers, self.generation, self.member_id)
+        attempt = self._attempt
+
+        def answered(done: Deferred[Any]) -> None:
+            error = commit_error(done)
+            if error is ErrorCode.NONE:
+                for partition, number in numbers.items():
+                    self.ledger.committed(partition, number)
+                self.simulation.counters.commits += 1
+                self._next()
+            else:
+                if error in IN_DOUBT:
+                    self.member_id = ""
+                self._join_again(error)
+
+        self._coordinator.send(request, lambda: self._attempt == attempt, answered)
+
+    def _read(self) -> None:
+        topic, attempt = self.topic(), self._attempt
+        if not self.owned or topic is None:
+            self._next()
+            return
+        asked_when: dict[int, int] = {}
+        is_last = self.simulation.is_over_for_producers
+
+        def asks() -> None:
+            nonlocal asked_when
+            asked_when = dict(self.ledger.settled)
+
+        def done(found: dict[int, int]) -> None:
+            self.ledger.fetched(asked_when, found)
+            self.has_read_at_last = is_last
+            self.simulation.counters.offsets_read += 1
+            self._next()
+
+        read_offsets(
+            self,
+            self._coordinator,
+            self.ledger.group_id,
+            (TOPIC, topic[0]),
+            self.owned,
+            lambda: self._attempt == attempt,
+            asks,
+            done,
+        )
+
+    # Out of the group.
+
+    def _leave(self) -> None:
+        identity = MemberIdentity(member_id=self.member_id)
+        request = LeaveGroupRequest(group_id=self.ledger.group_id, members=[identity])
+        self._ask(request, lambda _error, _answer: self._vanish())
+
+    def _vanish(self) -> None:
+        """Without a word, where it has not left: its session runs out. Another member comes in its place. What it was about to
+        commit may come long after."""
+        self.simulation.counters.members_gone += 1
+        if self.owned and self.chance.happens(0.5):
+            self._commit_late({partition: self.ledger.issue(partition) for partition in self.owned})
+        self._attempt += 1
+        self.member_id, self.owned = "", None
+        self.call_after(1 + self.chance.randrange(AWAY_MS), self._join)
+
+    def _commit_late(self, numbers: dict[int, int]) -> None:
+        topic = self.topic()
+        assert topic is not None
+        request = commit_request(self.ledger.group_id, topic[0], numbers, self.generation, self.member_id)
+
+        def answered(done: Deferred[Any]) -> None:
+            if commit_error(done) is ErrorCode.NONE:
+                for partition, number in numbers.items():
+                    self.ledger.committed(partition, number)
+
+        def send() -> None:
+            late = Coordinated(self, GROUP, self.ledger.group_id, LATE_PURPOSE)
+            late.send(request, lambda: True, answered)
+
+        self.call_after(SESSION_MS + self.chance.randrange(AWAY_MS), send)
+
+
+class Passing(GroupClient):
+    """Commits without being a member, and deletes the group, again and again. Where nobody answers the group is left to itself: the
+    next has another name."""
+
+    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
+        super().__init__(simulation, client_id)
+        self.gone: list[GroupLedger] = []
+        """Deleted, and to be looked for in the end."""
+        self._groups = 0
+        self._ledger = self._new_ledger()
+        self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
+        self.is_settled = False
+
+    def _new_ledger(self) -> GroupLedger:
+        self._groups += 1
+        return GroupLedger(f"passing-{self._groups}")
+
+    def start(self) -> None:
+        super().start()
+        self.later(self._commit, HEARTBEAT_MS)
+
+    def _begin_anew(self) -> None:
+        self._ledger = self._new_ledger()
+        self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
+        self.later(self._commit)
+
+    def _pause(self, call: Callable[[], None]) -> None:
+        self.call_after(1 + self.chance.randrange(AWAY_MS), call)
+
+    def _commit(self) -> None:
+        topic = self.topic()
+        if self.simulation.is_over_for_producers:
+            self._look_at_last()
+            return
+        if topic is None:
+            self.later(self._commit, HEARTBEAT_MS)
+            return
+        ledger, number = self._ledger, self._ledger.issue(0)
+        request = commit_request(ledger.group_id, topic[0], {0: number}, -1, "")
+
+        def answered(done: Deferred[Any]) -> None:
+            error = commit_error(done)
+            if error is not ErrorCode.NONE:
+                if error not in IN_DOUBT:
+                    raise Breach("members are understood", f"{ledger.group_id} gets {error.name}")
+                self._begin_anew()
+                return
+            ledger.is_deleted = False
+            ledger.committed(0, number)
+            self.simulation.counters.commits += 1
+            self._pause(lambda: self._read(self._delete))
+
+        self._coordinator.send(request, lambda: True, answered)
+
+    def _read(self, then: Callable[[], None]) -> None:
+        ledger, topic = self._ledger, self.topic()
+        assert topic is not None
+        asked_when = dict(ledger.settled)
+
+        def done(found: dict[int, int]) -> None:
+            ledger.fetched(asked_when, found)
+            then()
+
+        read_offsets(
+            self,
+            self._coordinator,
+            ledger.group_id,
+            (TOPIC, topic[0]),
+            [0],
+            lambda: True,
+            _nothing,
+            done,
+        )
+
+    def _delete(self) -> None:
+        ledger = self._ledger
+
+        def answered(done: Deferred[Any]) -> None:
+            try:
+                error = ErrorCode(done.result().results[0].error_code)
+            except ChannelError:
+                error = ErrorCode.REQUEST_TIMED_OUT
+            if error in IN_DOUBT:
+                self._begin_anew()
+                return
+            if error is not ErrorCode.NONE:
+                raise Breach("answered commits are fetched", f"{ledger.group_id} is there: {error.name}")
+            ledger.is_deleted = True
+            ledger.settled.clear()
+            self.simulation.counters.groups_deleted += 1
+            self._pause(lambda: self._read(self._deleted))
+
+        request = DeleteGroupsRequest(groups_names=[ledger.group_id])
+        self._coordinator.send(request, lambda: True, answered)
+
+    def _deleted(self) -> None:
+        """Every second group comes again under its name."""
+        if self.chance.happens(0.5):
+            self._commit()
+        else:
+            self.gone.append(self._ledger)
+            self._begin_anew()
+
+    def _look_at_last(self) -> None:
+        """At every group that was deleted: a later coordinator may have read it from the log again."""
+        if not self.gone:
+            self.is_settled = True
+            return
+        self._ledger = self.gone.pop()
+        self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
+        self._read(self._look_at_last)
+
+
+def commit_request(
+    group_id: str, topic_id: Uuid, numbers: dict[int, int], generation: int, member_id: str
+) -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=partition, committed_offset=number)
+        for partition, number in numbers.items()
+    ]
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=[OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=partitions)],
+    )
+
+
+def commit_error(done: Deferred[Any]) -> ErrorCode:
+    """The first of any partition."""
+    try:
+        rows = [row for topic in done.result().topics for row in topic.partitions]
+    except ChannelError:
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode(next((row.error_code for row in rows if row.error_code), 0))
+
+
+def _nothing() -> None:
+    """What is settled changes by this client alone."""
+
+
+class Groups:
+    """The members of one group, and one who passes by."""
+
+    def __init__(self, simulation: ClusterSimulation, first_id: int, members: int) -> None:
+        self.ledger = GroupLedger("group")
+        self.members = [Member(simulation, first_id + each, self.ledger) for each in range(members)]
+        self.passing = Passing(simulation, first_id + members) if members else None
+
+    @property
+    def clients(self) -> list[Client]:
+        return [*self.members] if self.passing is None else [*self.members, self.passing]
+
+    def missing(self, partitions: int) -> str | None:
+        """What a healed cluster still owes them; None when nothing."""
+        if not self.members:
+            return None
+        generations = {each.generation for each in self.members}
+        owned = sorted(index for each in self.members for index in each.owned or ())
+        if any(each.owned is None for each in self.members) or len(generations) > 1:
+            return f"not all members are in one generation: {generations}, {owned} are owned"
+        if owned != list(range(partitions)):
+            return f"of {partitions} partitions the members own {owned}"
+        if not all(each.has_read_at_last or not each.owned for each in self.members):
+            return "members have not read what was committed"
+        if self.passing is not None and not self.passing.is_settled:
+            return "the groups that were deleted were not looked for"
+        return None
