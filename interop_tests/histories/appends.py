@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from interop_tests.histories.clients import (
     OPERATION_TIMEOUT_S,
@@ -133,7 +133,12 @@ class Appender(Client):
             return
         for place in self.consumer.committed(assigned, OPERATION_TIMEOUT_S):
             position = max(place.offset, 0)
-            self.consumer.seek(TopicPartition(TOPIC, place.partition, position))
+            try:
+                self.consumer.seek(TopicPartition(TOPIC, place.partition, position))
+            except KafkaException as error:
+                # Not fetched from yet: it will be, from what is committed.
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
             self.entries.append([name_of(TOPIC, place.partition), position])
 
 

@@ -16,6 +16,7 @@ A partition is named `topic-number`. The values by name:
 | fetch | `[group, partition]` | `[group, partition, offset]`, -1 for none |
 | final | `isolation` | `{partition: [[offset, value], ...]}`: everything, when all was well again |
 | replicas | | `{partition: {node: digest of its log}}` |
+| renumbered | | the client took a new producer epoch: what it sent before may be there twice |
 | fault | `[kind, nodes]` | the same: it was mended |
 """
 

@@ -12,6 +12,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaError as KafkaPythonError
 
+from interop_tests.harness.epochs import Epochs
 from interop_tests.histories.clients import (
     OPERATION_TIMEOUT_S,
     Client,
@@ -52,20 +53,27 @@ class Sender(Client):
 class ConfluentSender(Sender):
     @contextmanager
     def life(self, process: str) -> Iterator[Callable[[], None]]:
+        epochs = Epochs()
         settings = self.librdkafka(
             enable_idempotence=True,
             acks="all",
             linger_ms=1,
             message_timeout_ms=int(OPERATION_TIMEOUT_S * 1000),
         )
-        producer = Producer(settings)
+        producer = Producer({**settings, **epochs.settings()})
 
         def write(items: list[list[Any]]) -> None:
             for item in items:
                 deliver(producer, TOPIC, item)
             producer.flush(2 * OPERATION_TIMEOUT_S)
 
-        with closing(producer, producer.purge):
+        def end() -> None:
+            producer.purge()
+            if epochs.renumbered(producer):
+                with self.recorder.operation(process, "renumbered") as done:
+                    done.ok(None)
+
+        with closing(producer, end):
             yield lambda: self.send(process, write)
 
 

@@ -103,6 +103,16 @@ def test_a_history_without_faults_is_well() -> None:
     assert found.seen["registers: Ok"] == 1
 
 
+def test_a_client_that_numbers_its_records_anew_may_repeat_its_own() -> None:
+    def story() -> Story:
+        return Story().send("a", (P, 1, 0)).add("a", "renumbered", None).send("b", (P, 2, 2))
+
+    found = story().end({P: {0: 1, 1: 1, 2: 2}})
+    assert found.is_well, found
+    assert found.seen["records that a client wrote twice"] == 1
+    assert story().end({P: {0: 1, 2: 2, 3: 2}}).kinds == {"duplicate"}
+
+
 LOGS = {
     "lost write": lambda: Story().send("a", (P, 1, 0), (P, 2, 1)).end({P: {0: 1}}),
     "inconsistent offset": lambda: Story().send("a", (P, 1, 0)).send("b", (P, 2, 0)).end({P: {0: 1, 1: 2}}),
