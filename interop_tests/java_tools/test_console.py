@@ -79,7 +79,7 @@ def test_a_partition_is_read_from_an_offset(tools: KafkaTools, bootstrap: str, t
 
 
 def test_a_consumer_ends_when_nothing_comes(tools: KafkaTools, bootstrap: str, topic: str) -> None:
-    """T27: a long poll is answered when its time is up, so --timeout-ms works on an empty topic."""
+    """A long poll is answered when its time is up, so --timeout-ms works on an empty topic."""
     output = tools.run(
         "consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--timeout-ms", "1500"),

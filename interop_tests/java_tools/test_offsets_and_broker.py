@@ -40,7 +40,7 @@ VERSIONS = {
 def test_offsets_by_every_time(
     tools: KafkaTools, bootstrap: str, connection: Connection, make_topic: Callable[..., str]
 ) -> None:
-    """T33: latest, earliest, the newest timestamp and a plain time, each as Kafka answers; nothing found is no line."""
+    """Latest, earliest, the newest timestamp and a plain time, each as Kafka answers; nothing found is no line."""
     topic = make_topic(partitions=2, configs={"retention.ms": "-1"})  # the records are old
     for timestamp_ms in (5_000, 9_000, 7_000):
         produce(connection, topic, BatchPlan([b"x"], base_timestamp_ms=timestamp_ms))
@@ -101,7 +101,7 @@ def test_log_directories_and_sizes(
 
 
 def test_versions_are_kafkas(tools: KafkaTools, bootstrap: str) -> None:
-    """T4: Produce is advertised from 0, and the other ranges are those of Kafka 4.3."""
+    """Produce is advertised from 0, and the other ranges are those of Kafka 4.3."""
     output = tools.run("BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
     assert output.lines[0].startswith(f"{bootstrap} (id: 1 rack: null isFenced: false) -> (")
     ranges = dict(re.findall(r"\t(\w+\(\d+\)): (\d+ to \d+|\d+) \[usable", output.out))

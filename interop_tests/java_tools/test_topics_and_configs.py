@@ -31,7 +31,7 @@ def broker_setting(tools: KafkaTools, entity: list[str], key: str, value: str) -
 def test_a_topic_from_create_to_delete(
     tools: KafkaTools, bootstrap: str, unique: Callable[[str], str]
 ) -> None:
-    """T46: CreatePartitions names the topic in its reply, and TopicCommand trusts that."""
+    """CreatePartitions names the topic in its reply, and TopicCommand trusts that."""
     topic = unique("topic")
     server = ["TopicCommand", "--bootstrap-server", bootstrap]
     created = tools.run(
@@ -87,7 +87,7 @@ def test_bad_topics_are_refused_with_kafkas_words(
 
 
 def test_topic_settings(tools: KafkaTools, bootstrap: str, topic: str) -> None:
-    """T44: every setting is described, with its source; a changed one comes first among its synonyms."""
+    """Every setting is described, with its source; a changed one comes first among its synonyms."""
     entity = ["--bootstrap-server", bootstrap, "--entity-type", "topics", "--entity-name", topic]
     tools.run(
         CONFIG, *entity, "--alter", "--add-config", "retention.bytes=1000000,cleanup.policy=[compact,delete]"

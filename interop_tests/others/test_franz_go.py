@@ -14,7 +14,7 @@ ALL = [0, 1, 2, 3]
 def test_every_codec_with_keys_and_headers(
     franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]
 ) -> None:
-    """T28, T29, T32: every record comes back once, in order, whatever its codec."""
+    """Every record comes back once, in order, whatever its codec."""
     seen = run_program(franz_go, "produce", bootstrap, make_topic(partitions=3))
     assert seen["written"] == 100
     by_key = {record["key"]: record for record in seen["records"]}
@@ -37,7 +37,7 @@ def test_a_group_shares_and_takes_back(
     unique: Callable[[str], str],
     balancer: str,
 ) -> None:
-    """T37, T38: a second member gets its half, and what it had comes back when it leaves; commits reach the end."""
+    """A second member gets its half, and what it had comes back when it leaves; commits reach the end."""
     topic = make_topic(partitions=4)
     seen = run_program(franz_go, "group", bootstrap, topic, unique("group"), balancer)
     assert seen["alone"] == seen["afterwards"] == ALL
@@ -50,7 +50,7 @@ def test_a_group_shares_and_takes_back(
 
 
 def test_admin_calls(franz_go: list[str], bootstrap: str, unique: Callable[[str], str]) -> None:
-    """T17, T46: one topic id everywhere; CreatePartitions names its topics."""
+    """One topic id everywhere; CreatePartitions names its topics."""
     seen = run_program(franz_go, "admin", bootstrap, unique("topic"))
     assert seen["id"] == seen["described_id"] != "AAAAAAAAAAAAAAAAAAAAAA=="
     assert seen["again"].startswith("TOPIC_ALREADY_EXISTS")
@@ -61,7 +61,7 @@ def test_admin_calls(franz_go: list[str], bootstrap: str, unique: Callable[[str]
 
 
 def test_seek_by_time(franz_go: list[str], bootstrap: str, make_topic: Callable[..., str]) -> None:
-    """T33: the first record at or after a time; past the newest, franz-go falls back to the end."""
+    """The first record at or after a time; past the newest, franz-go falls back to the end."""
     seen = run_program(franz_go, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}))
     assert seen["offsets"] == {"before": 0, "exact": 3, "between": 4, "after": 10}
     assert seen["values"] == ["7", "8", "9"]

@@ -10,7 +10,7 @@ ALL = [0, 1, 2, 3]
 
 
 def test_keys_and_headers(kafkajs: list[str], bootstrap: str, make_topic: Callable[..., str]) -> None:
-    """T6, T26: versions of Produce and Fetch without flexible fields."""
+    """Versions of Produce and Fetch without flexible fields."""
     seen = run_program(kafkajs, "produce", bootstrap, make_topic(partitions=3))
     assert seen["written"] == 40
     by_key = {record["key"]: record for record in seen["records"]}
@@ -25,7 +25,7 @@ def test_keys_and_headers(kafkajs: list[str], bootstrap: str, make_topic: Callab
 def test_a_group_shares_and_takes_back(
     kafkajs: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
-    """T18, T37: a second member gets its half, and what it had comes back when it leaves; commits reach the end."""
+    """A second member gets its half, and what it had comes back when it leaves; commits reach the end."""
     seen = run_program(kafkajs, "group", bootstrap, make_topic(partitions=4), unique("group"))
     assert seen["alone"] == seen["afterwards"] == ALL
     assert sorted(partition for owned in seen["shared"] for partition in owned) == ALL
@@ -36,7 +36,7 @@ def test_a_group_shares_and_takes_back(
 
 
 def test_admin_calls(kafkajs: list[str], bootstrap: str, unique: Callable[[str], str]) -> None:
-    """T18: the controller is one of the brokers listed. AlterConfigs replaces all settings of a topic."""
+    """The controller is one of the brokers listed. AlterConfigs replaces all settings of a topic."""
     seen = run_program(kafkajs, "admin", bootstrap, unique("topic"))
     assert (seen["created"], seen["again"]) == (True, False)
     assert len(seen["leaders"]) == 5
@@ -51,7 +51,7 @@ def test_admin_calls(kafkajs: list[str], bootstrap: str, unique: Callable[[str],
 def test_seek_by_time(
     kafkajs: list[str], bootstrap: str, make_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
-    """T33: the first record at or after a time; past the newest, kafkajs falls back to the end."""
+    """The first record at or after a time; past the newest, kafkajs falls back to the end."""
     seen = run_program(
         kafkajs, "seek", bootstrap, make_topic(configs={"retention.ms": "-1"}), unique("group")
     )

@@ -67,14 +67,14 @@ def check_java(seen: dict[str, Any], version: str, codecs: list[str], retention:
 
 @pytest.mark.parametrize("version", ["2.0.2", "2.6.0"])
 def test_confluent_kafka(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
-    """T8: librdkafka 2.0.2, and 2.6.0 with its fault in Fetch: against these ranges it does not show."""
+    """librdkafka 2.0.2, and 2.6.0 with its fault in Fetch: against these ranges it does not show."""
     command = python_release("confluent.py", "confluent-kafka", version)
     check_confluent(run_program(command, bootstrap, unique("topic"), unique("group")), version)
 
 
 @pytest.mark.parametrize("version", ["2.0.2", "2.3.3"])
 def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
-    """T5, T8: kafka-python of 2020, which asks in Metadata 0 and 1, and the last one before 3.0."""
+    """kafka-python of 2020, which asks in Metadata 0 and 1, and the last one before 3.0."""
     command = python_release("pure.py", "kafka-python", version)
     seen = run_program(command, bootstrap, unique("topic"), unique("group"))
     assert seen["library"] == version
@@ -85,13 +85,13 @@ def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str
 
 @pytest.mark.parametrize("version", ["2.1.1", "2.8.2", "3.9.1"])
 def test_java(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
-    """T8: Kafka's own client of 2.1, the oldest that Kafka 4 supports, and of later years."""
+    """Kafka's own client of 2.1, the oldest that Kafka 4 supports, and of later years."""
     seen = run_program(java_release(version), bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
     check_java(seen, version, CODECS, "-1")
 
 
 def test_java_older_than_supported(bootstrap: str, unique: Callable[[str], str]) -> None:
-    """T8: the client of 0.11 still reads and writes; its DescribeConfigs 0 is gone, and it says so by itself."""
+    """The client of 0.11 still reads and writes; its DescribeConfigs 0 is gone, and it says so by itself."""
     codecs = CODECS[:-1]
     command = java_release("0.11.0.3")
     seen = run_program(command, bootstrap, unique("topic"), unique("group"), ",".join(codecs))
@@ -121,7 +121,7 @@ def check_versions(relay: Relay, fetch: int) -> None:
 
 @pytest.mark.needs_control
 def test_confluent_kafka_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
-    """T6, T8: a new librdkafka without topic ids and without flexible Fetch."""
+    """A new librdkafka without topic ids and without flexible Fetch."""
     command = [sys.executable, str(OTHERS / "old_python" / "confluent.py")]
     seen = run_program(command, relay.bootstrap, unique("topic"), unique("group"))
     check_confluent(seen, confluent_kafka.libversion()[0])
@@ -132,7 +132,7 @@ def test_confluent_kafka_where_older_versions_are_shown(relay: Relay, unique: Ca
 def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
     relay: Relay, unique: Callable[[str], str]
 ) -> None:
-    """T8: this release never asks in Fetch below 12, whatever is shown. What it asks is answered: 12 has no topic ids."""
+    """This release never asks in Fetch below 12, whatever is shown. What it asks is answered: 12 has no topic ids."""
     command = python_release("confluent.py", "confluent-kafka", "2.6.0")
     seen = run_program(command, relay.bootstrap, unique("topic"), unique("group"))
     check_confluent(seen, "2.6.0")
@@ -141,7 +141,7 @@ def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
 
 @pytest.mark.needs_control
 def test_kafka_python_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
-    """T5, T6, T8: kafka-python derives from what is shown which release it speaks to."""
+    """kafka-python derives from what is shown which release it speaks to."""
     command = python_release("pure.py", "kafka-python", "2.3.3")
     check_records(run_program(command, relay.bootstrap, unique("topic"), unique("group")), [*CODECS, "later"])
     check_versions(relay, 10)
@@ -149,7 +149,7 @@ def test_kafka_python_where_older_versions_are_shown(relay: Relay, unique: Calla
 
 @pytest.mark.needs_control
 def test_java_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
-    """T6, T8: a newer Java client in the versions of an older Kafka."""
+    """A newer Java client in the versions of an older Kafka."""
     arguments = (relay.bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
     check_java(run_program(java_release("3.9.1"), *arguments), "3.9.1", CODECS, "-1")
     check_versions(relay, 11)

@@ -18,7 +18,7 @@ START_MS = 1_600_000_000_000
 def test_everything_with_the_versions_of_one_kafka_release(
     sarama: list[str], bootstrap: str, unique: Callable[[str], str], pinned: str
 ) -> None:
-    """T7: topic, records of every codec, a shared group, commits, offsets and admin calls at pinned versions."""
+    """Topic, records of every codec, a shared group, commits, offsets and admin calls at pinned versions."""
     seen = run_program(sarama, "everything", bootstrap, pinned, unique("topic"), unique("group"))
     assert seen["pinned"].startswith(pinned) or pinned == "newest"
     assert seen["again"] is True, "a second CreateTopics says that the topic exists"
@@ -58,7 +58,7 @@ def test_everything_with_the_versions_of_one_kafka_release(
 def test_produce_with_the_versions_of_releases_before_2_1(
     sarama: list[str], bootstrap: str, topic: str, pinned: str, outcome: str
 ) -> None:
-    """T4, T7: Produce 3 and later are taken. Produce 2 is only advertised: the connection is closed, as Kafka does."""
+    """Produce 3 and later are taken. Produce 2 is only advertised: the connection is closed, as Kafka does."""
     seen = run_program(sarama, "produce", bootstrap, pinned, topic)
     assert seen["pinned"].startswith(pinned.rstrip(".0"))
     assert seen["error"] == outcome

@@ -178,7 +178,7 @@ def test_every_codec_brings_back_keys_values_headers_and_nulls(
 @pytest.mark.smoke
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acks(acks: int, topic: str, make_producer: Any, make_consumer: Any) -> None:
-    """T23: with acks=0 nothing comes back, and the connection goes on."""
+    """With acks=0 nothing comes back, and the connection goes on."""
     delivered = send_all(make_producer({"acks": acks}), topic, numbers(100))
     assert all(error is None for error, _ in delivered)
     consumer = make_consumer()
@@ -242,7 +242,7 @@ def test_T15_a_producer_makes_its_topic(unique: Any, make_producer: Any, admin: 
 
 
 def test_seek_to_offset_beginning_end_and_time(topic: str, make_producer: Any, make_consumer: Any) -> None:
-    """T33: lookups by time before, within and beyond the log."""
+    """Lookups by time before, within and beyond the log."""
     producer, start_ms = make_producer(), 1_700_000_000_000
     for number in range(10):
         producer.produce(topic, b"x", timestamp=start_ms + 1000 * number)
@@ -283,7 +283,7 @@ def test_T27_a_long_poll_on_an_empty_topic_sees_a_late_record(
 def test_T32_many_partitions_with_small_fetch_limits_all_arrive(
     make_topic: Any, make_producer: Any, make_consumer: Any
 ) -> None:
-    """T32, T40 (librdkafka's own tests 0041 and 0082): limits below a record's size must not stall a consumer."""
+    """Limits below a record's size must not stall a consumer (librdkafka's own tests 0041 and 0082)."""
     topic, producer = make_topic(partitions=4), make_producer()
     for partition in range(4):
         send_all(producer, topic, [bytes(30_000)] * 10, partition=partition)
@@ -299,7 +299,7 @@ def test_T32_many_partitions_with_small_fetch_limits_all_arrive(
 def test_manual_commits_and_their_metadata(
     topic: str, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
-    """T35 (librdkafka's own tests 0099 and 0140)."""
+    """As librdkafka's own tests 0099 and 0140."""
     group = unique("group")
     send_all(make_producer(), topic, numbers(20))
     consumer = make_consumer({"group.id": group})
@@ -339,7 +339,7 @@ def test_T50_automatic_commits_and_commit_on_close(
 def test_group_shares_partitions_over_joins_and_leaves_without_loss(
     strategy: str, make_topic: Any, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
-    """T38, T40 (librdkafka's own test 0113): eager and cooperative assignors."""
+    """Eager and cooperative assignors (librdkafka's own test 0113)."""
     topic, group, producer = make_topic(partitions=6), unique("group"), make_producer()
     settings = {
         "group.id": group,
@@ -423,7 +423,7 @@ def test_static_member_comes_back_to_its_partitions_without_a_rebalance(
 def test_a_second_static_member_of_the_same_name_fences_the_first(
     topic: str, make_consumer: Any, unique: Any
 ) -> None:
-    """F5: the member that was replaced is told so at its next call."""
+    """The member that was replaced is told so at its next call."""
     group = unique("group")
     settings = {"group.id": group, "group.instance.id": "only one"}
     first = make_consumer(settings)
@@ -442,7 +442,7 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
 
 
 def test_admin_topics(admin: AdminClient, unique: Any) -> None:
-    """T46: mixed good and bad topics in one call, partitions added, deletion."""
+    """Mixed good and bad topics in one call, partitions added, deletion."""
     good, bad = unique("good"), unique("bad")
     created = admin.create_topics(
         [
@@ -511,7 +511,7 @@ def test_T44_admin_configs(admin: AdminClient, topic: str) -> None:
 def test_admin_groups(
     admin: AdminClient, topic: str, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
-    """T47: a group is listed once, in the state it is in."""
+    """A group is listed once, in the state it is in."""
     group = unique("group")
     send_all(make_producer(), topic, numbers(10))
     consumer = make_consumer({"group.id": group})

@@ -216,7 +216,7 @@ def test_T27_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(
 def test_manual_commit_with_metadata_is_where_the_next_member_starts(
     topic: str, unique: Any, make_producer: Any, make_consumer: Any
 ) -> None:
-    """T35: the text beside a committed offset comes back as it was."""
+    """The text beside a committed offset comes back as it was."""
     group, partition = unique("group"), TopicPartition(topic, 0)
     send_all(make_producer(), topic, 20)
     first = make_consumer(topic, group_id=group)

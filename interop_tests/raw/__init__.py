@@ -1,1 +1,1 @@
-"""Hand-made requests: the traps of the field, bad input, restarts."""
+"""Hand-made requests: what brokers of this field got wrong, bad input, restarts."""

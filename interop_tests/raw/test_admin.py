@@ -1,4 +1,4 @@
-"""Settings, log dirs, producers. G- and T-numbers name the trap that a test closes."""
+"""Settings, log dirs, producers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quorum, elections, reassignments and features over a raw connection, as far as one node has them. G-numbers name traps."""
+"""The quorum, elections, reassignments and features over a raw connection, as far as one node has them."""
 
 from __future__ import annotations
 

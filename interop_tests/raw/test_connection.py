@@ -1,4 +1,4 @@
-"""Frames, headers, handshake and version ranges. A- and B-numbers and T-numbers name the trap that a test closes."""
+"""Frames, headers, handshake and version ranges."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_A6_trailing_bytes_after_the_body_are_ignored(connection: Connection) ->
 @pytest.mark.parametrize("client_id", [None, "", "ünïcode", "x" * 300])
 @pytest.mark.parametrize("version", [0, 1, 8, 9, 13])
 def test_A7_A8_client_ids_in_both_headers(client_id: str | None, version: int, connect: Connect) -> None:
-    """T26: headers are taken as leniently as Kafka does; the client id keeps its 16-bit length when flexible."""
+    """Headers are taken as leniently as Kafka does; the client id keeps its 16-bit length when flexible."""
     assert connect(client_id=client_id).call("Metadata", version, ANY_METADATA)["Brokers"]
 
 
@@ -299,7 +299,7 @@ def test_A22_every_partition_asked_for_is_in_a_refusal(connection: Connection, t
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_T1_B1_B2_api_versions_too_new_is_answered_as_v0(version: int, connection: Connection) -> None:
-    """T2: the connection stays; the body, whatever it is, is not read."""
+    """The connection stays; the body, whatever it is, is not read."""
     header = encode_request_header(18, version, 4711, "interop", True)
     connection.send_bytes(frame(header + b"\xff\xfe\xfdgarbage"))
     reply = decode_response(connection.receive_frame(), "ApiVersions", 0, 4711)
@@ -442,7 +442,7 @@ def test_T6_T26_T29_fetch_at_every_version(version: int, connection: Connection,
 
 
 def test_header_is_not_confused_by_a_short_read(connect: Connect) -> None:
-    """T26: a request whose header ends early is refused without harm."""
+    """A request whose header ends early is refused without harm."""
     connection = connect()
     connection.send_bytes(frame(struct.pack(">hhi", 3, 1, 9)))
     assert connection.is_closed_by_peer()

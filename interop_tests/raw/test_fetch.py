@@ -1,4 +1,4 @@
-"""Fetch, its sessions, ListOffsets, leader epochs, DeleteRecords. E- and T-numbers name the trap that a test closes."""
+"""Fetch, its sessions, ListOffsets, leader epochs, DeleteRecords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classic groups and their offsets by hand. F- and T-numbers name the trap that a test closes."""
+"""Classic groups and their offsets by hand."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_F4_the_member_id_handshake(version: int, make_member: MakeMember) -> No
 
 @pytest.mark.parametrize("version", range(4))
 def test_F4_old_versions_join_at_once(version: int, make_member: MakeMember) -> None:
-    """T5: v0 and v1 are what old librdkafka, Sarama and kafka-python send."""
+    """Versions 0 and 1 are what old librdkafka, Sarama and kafka-python send."""
     member = make_member()
     reply = member.join(version)
     assert reply["ErrorCode"] == 0
@@ -149,7 +149,7 @@ def test_F6_a_static_rejoin_of_the_leader_does_not_rebalance(make_member: MakeMe
 def test_F7_joins_that_are_refused(options: dict[str, Any], error: int, make_member: MakeMember) -> None:
     reply = make_member(**options).join()
     assert reply["ErrorCode"] == error
-    assert reply["ProtocolName"] is None, "F10: errors of v7 and later have no protocol name"
+    assert reply["ProtocolName"] is None, "errors of v7 and later have no protocol name"
     assert reply["Members"] == []
 
 

@@ -1,4 +1,4 @@
-"""Several listeners of one node, each with its own advertised address (T20, C14), and connections that idle too long (A20)."""
+"""Several listeners of one node, each with its own advertised address, and connections that idle too long."""
 
 from __future__ import annotations
 

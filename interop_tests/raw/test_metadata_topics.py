@@ -1,4 +1,4 @@
-"""Metadata, cluster, topics. C-numbers and T-numbers name the trap that a test closes."""
+"""Metadata, cluster, topics."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_C1_all_topics_or_none(version: int, connection: Connection, topic: str)
 def test_T5_T7_T18_metadata_at_every_version_is_whole(
     version: int, connection: Connection, make_topic: Any, bootstrap: str
 ) -> None:
-    """Every id named is in the broker list with one reachable endpoint; all partitions are there (T19)."""
+    """Every id named is in the broker list with one reachable endpoint; all partitions are there."""
     topic = make_topic(partitions=3)
     reply = connection.call(
         "Metadata", version, {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}

@@ -1,4 +1,4 @@
-"""What a broker takes, refuses and stores. D-numbers and T-numbers name the trap that a test closes."""
+"""What a broker takes, refuses and stores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def producer_id(connection: Connection) -> tuple[int, int]:
     body = {"TransactionalId": None, "TransactionTimeoutMs": 60000, "ProducerId": -1, "ProducerEpoch": -1}
 
     def ask() -> Any:
-        # H1: while the broker gets its first block of ids it asks for patience.
+        # While the broker gets its first block of ids it asks for patience.
         reply = connection.call("InitProducerId", 4, body)
         if reply["ErrorCode"] == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             assert reply["ProducerId"] == -1

@@ -151,7 +151,7 @@ def test_E14_E15_E17_E24_T16_epochs_after_a_restart(make_broker: MakeBroker) -> 
         body = {"ReplicaId": -1, "Topics": [{"Topic": "epochs", "Partitions": [asked]}]}
         (end,) = connection.call("OffsetForLeaderEpoch", 4, body)["Topics"][0]["Partitions"]
         assert (end["LeaderEpoch"], end["EndOffset"]) == (first, 2)
-        # E14, E17: who knows an older epoch is told so; from v16 on with the leader as it is now.
+        # Who knows an older epoch is told so; from v16 on with the leader as it is now.
         fenced = fetch(connection, "epochs", 0, MaxWaitMs=0, current_leader_epoch=first)
         assert fenced["ErrorCode"] == ErrorCode.FENCED_LEADER_EPOCH
         body = fetch_body("epochs", 0, MaxWaitMs=0, current_leader_epoch=first)
@@ -263,14 +263,14 @@ def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> No
 
 
 def test_T41_the_coordinator_answers_from_the_first_second(make_broker: MakeBroker) -> None:
-    """F2: while the offsets topic is made, the answer is the retriable COORDINATOR_NOT_AVAILABLE."""
+    """While the offsets topic is made, the answer is the retriable COORDINATOR_NOT_AVAILABLE."""
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
         assert coordinator(connection, "first") == 1
 
 
 def test_auto_creation_switched_off(make_broker: MakeBroker) -> None:
-    """C3: the broker's own setting forbids what the request allows."""
+    """The broker's own setting forbids what the request allows."""
     broker = make_broker({"auto.create.topics.enable": "false"})
     with Connection(broker.bootstrap) as connection:
         asked = {"Topics": [{"Name": "never"}], "AllowAutoTopicCreation": True}

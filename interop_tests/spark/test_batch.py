@@ -57,7 +57,7 @@ def test_offsets_of_each_partition(read: Read, timed_topic: str) -> None:
 
 
 def test_offsets_by_timestamp(read: Read, timed_topic: str) -> None:
-    """T33: the first record at or after the time of each partition; the end likewise."""
+    """The first record at or after the time of each partition; the end likewise."""
     rows = read(
         subscribe=timed_topic,
         startingOffsetsByTimestamp=by_partition(timed_topic, START_MS + 2000, START_MS + 6001),
@@ -70,7 +70,7 @@ def test_offsets_by_timestamp(read: Read, timed_topic: str) -> None:
 
 
 def test_a_timestamp_past_the_end(read: Read, timed_topic: str) -> None:
-    """T33: nothing at or after the time is -1 on the wire; the connector fails or takes the end, as it is told."""
+    """Nothing at or after the time is -1 on the wire; the connector fails or takes the end, as it is told."""
     from pyspark.errors import PySparkException
 
     late = by_partition(timed_topic, START_MS + 10_000_000, START_MS + 9000)
@@ -129,7 +129,7 @@ def test_headers_and_keys_are_written_and_read(
 def test_a_write_without_keys_spreads_and_counts(
     read: Read, write: Callable[..., None], make_topic: Callable[..., str]
 ) -> None:
-    """T21: the connector's producer is idempotent by default, so the broker must give it a producer id."""
+    """The connector's producer is idempotent by default, so the broker must give it a producer id."""
     topic = make_topic(partitions=2)
     write([(f"{n}",) for n in range(2000)], "value string", topic=topic, **{"kafka.linger.ms": "5"})
     rows = read(subscribe=topic, **{"kafka.isolation.level": "read_committed"}).collect()
@@ -139,7 +139,7 @@ def test_a_write_without_keys_spreads_and_counts(
 def test_an_existing_topic_never_has_an_empty_partition_list(
     read: Read, connection: Connection, timed_topic: str
 ) -> None:
-    """T19 (SPARK-41375): Spark takes an empty or partial list at its word and reads records twice later.
+    """Spark (SPARK-41375) takes an empty or partial list at its word and reads records twice later.
 
     While partitions are added and other topics come and go, every Metadata reply has all partitions of the topic.
     """

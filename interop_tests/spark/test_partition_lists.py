@@ -1,4 +1,4 @@
-"""T19 (SPARK-41375): no broker tells an existing topic with an empty or partial list of partitions.
+"""No broker tells an existing topic with an empty or partial list of partitions (SPARK-41375).
 
 Spark takes such a list at its word: it forgets where it was in the partitions that are missing, and when they are back it
 reads them again from their start. So whoever asks, however and whenever, is told all partitions or, before the topic is

@@ -134,7 +134,7 @@ def test_more_tasks_than_partitions(read: Read, transactions: Transactions) -> N
 def test_latest_is_where_the_open_transaction_begins(
     read: Read, transactions: Transactions, connection: Connection
 ) -> None:
-    """T30: the end of a read is the last stable offset, and nobody waits for what is open."""
+    """The end of a read is the last stable offset, and nobody waits for what is open."""
     before = sorted(transactions.committed)
     transactions.begin(3, 0)
     assert seen(read(STRICT, subscribe=transactions.topic)) == before

@@ -1,4 +1,4 @@
-"""Transactions request by request, in the old protocol and the new one. T-numbers name the trap that a test closes."""
+"""Transactions request by request, in the old protocol and the new one."""
 
 from __future__ import annotations
 

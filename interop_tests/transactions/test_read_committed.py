@@ -1,4 +1,4 @@
-"""T30: what a read_committed Fetch shows of many transactions that overlap, from every offset, and what it waits for."""
+"""What a read_committed Fetch shows of many transactions that overlap, from every offset, and what it waits for."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read(
         assert result["ErrorCode"] == 0
         assert result["LastStableOffset"] == end
         aborted = [(each["FirstOffset"], each["ProducerId"]) for each in result["AbortedTransactions"]]
-        # Apache Kafka tells them by their markers; a client that believes T30's order would be misled by it.
+        # Apache Kafka tells them in the order of their markers, which misleads a client that expects them by first offset.
         assert aborted == sorted(aborted) or chosen_kind() == APACHE or chosen_bootstrap(), "by first offset"
         aborted.sort()
         dropped: set[int] = set()

@@ -1,4 +1,4 @@
-"""T12: clients go by the transaction.version that is finalized: at 0 and 1 one epoch for all, at 2 one a transaction."""
+"""Clients go by the transaction.version that is finalized: at 0 and 1 one epoch for all, at 2 one a transaction."""
 
 from __future__ import annotations
 

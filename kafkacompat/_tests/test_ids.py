@@ -19,14 +19,14 @@ from kafkacompat.ids import (
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_a15_a_uuid_is_22_characters_of_base64url_and_back(raw: bytes) -> None:
+def test_a_uuid_is_22_characters_of_base64url_and_back(raw: bytes) -> None:
     text = uuid_to_text(raw)
     assert len(text) == 22
     assert "=" not in text
     assert uuid_from_text(text) == raw
 
 
-def test_a15_known_uuids() -> None:
+def test_known_uuids() -> None:
     assert uuid_to_text(ZERO_UUID) == "A" * 22
     assert uuid_to_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert is_reserved_uuid((99).to_bytes(16, "big"))
@@ -42,11 +42,11 @@ def test_what_is_no_uuid_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("group", "partition"), [("facts-classic", 46), ("facts-consumer", 20), ("facts-txg", 15)]
 )
-def test_f33_a_group_lives_where_kafka_puts_it(group: str, partition: int) -> None:
+def test_a_group_lives_where_kafka_puts_it(group: str, partition: int) -> None:
     assert partition_for_key(group, 50) == partition
 
 
-def test_f33_the_hash_counts_utf_16_units_and_its_lowest_value_is_zero() -> None:
+def test_the_hash_counts_utf_16_units_and_its_lowest_value_is_zero() -> None:
     assert java_string_hash("\U0001f600") == 31 * 0xD83D + 0xDE00
     assert java_string_hash("polygenelubricants") == -(2**31)
     assert partition_for_key("polygenelubricants", 50) == 0

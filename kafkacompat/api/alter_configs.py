@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33, versions 0-2): the old call that replaces a resource's whole set (G7), done by the controller.
+"""AlterConfigs (key 33, versions 0-2): the old call that replaces a resource's whole set, done by the controller.
 
 Duty: refuse other brokers' settings, which only they may pass on.
 """

@@ -1,9 +1,9 @@
 """ApiVersions (key 18, versions 0-4): what this broker serves, and the features a client may act on.
 
 Duty: the ranges, all from the registry's one table, and features. A client turns to a feature's protocol when it sees
-the feature, so only those served here are shown, whatever the cluster has finalized (T12): never
+the feature, so only those served here are shown, whatever the cluster has finalized: never
 group.version, share.version or streams.version yet. A version above the range is answered by
-`unsupported_version`, always as version 0 (T1, B1). KIP-35, KIP-511, KIP-584.
+`unsupported_version`, always as version 0. KIP-35, KIP-511, KIP-584.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEY = 18
 MAX_VERSION = 4
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
-"""Older Java clients throw on a feature whose lowest level is 0 (B5)."""
+"""Older Java clients throw on a feature whose lowest level is 0."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 SERVED_FEATURES = frozenset(
     {"metadata.version", "kraft.version", "eligible.leader.replicas.version", "transaction.version"}
@@ -38,7 +38,7 @@ SERVED_FEATURES = frozenset(
 
 def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if not take_software(context, request):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)  # T13
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     image = node.image
     own = image.brokers.get(node.node_id)
     supported = {} if own is None else own.features
@@ -65,7 +65,7 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
 
 
 def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
-    """Remember what the client says it is; False when that is not a name and a version (T13)."""
+    """Remember what the client says it is; False when that is not a name and a version."""
     if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
         software = (request.client_software_name, request.client_software_version)
         if any(SOFTWARE.fullmatch(text) is None for text in software):

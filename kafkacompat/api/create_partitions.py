@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37, versions 0-3): to the controller. Every topic asked for is in the answer (T46)."""
+"""CreatePartitions (key 37, versions 0-3): to the controller. Every topic asked for is in the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics (key 19, versions 2-7): to the controller, which checks and answers each topic (C15-C19)."""
+"""CreateTopics (key 19, versions 2-7): to the controller, which checks and answers each topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and our documentation (T44, G1-G5).
+"""DescribeConfigs (key 32, versions 1-4): settings with their sources, synonyms and our documentation.
 
 Duty: which resources may be asked for, the shape of entries. The entries themselves come from the node's dynamic settings.
 KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers).
@@ -45,7 +45,7 @@ def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     if _names_unknown_types(request):
-        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)  # all of it (G5)
+        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)  # all of it
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
 
 

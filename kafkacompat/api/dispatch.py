@@ -1,6 +1,6 @@
 """From a frame to a reply: header, version, codec, handler, codec. What a connection calls for every request.
 
-Duty: refuse what is not served (the connection is closed, A4; ApiVersions is answered, T1), decode, call, encode, and stand
+Duty: refuse what is not served (the connection is closed; ApiVersions is answered), decode, call, encode, and stand
 in for a handler that fails: a bug is logged and answered UNKNOWN_SERVER_ERROR at that request's level, a disk that refuses
 KAFKA_STORAGE_ERROR, a controller that is not the active one NOT_CONTROLLER. Must not know: any API but ApiVersions, sockets.
 Decoders, encoders and handlers are found once per (key, version) and kept in a flat table, at most one entry for each
@@ -345,7 +345,7 @@ def stand_in_for_failure(route: Route, context: RequestContext, request: Any) ->
 
 
 def unsupported_api_versions(header: RequestHeader, table: ApiTable) -> Reply:
-    """Always in the oldest form, whatever was asked for (T1, B1); the request's body is not looked at (B2)."""
+    """Always in the oldest form, whatever was asked for; the request's body is not looked at."""
     from kafkacompat.api.api_versions import unsupported_version
 
     return Route(API_VERSIONS, 0, table).reply(header.correlation_id, unsupported_version())

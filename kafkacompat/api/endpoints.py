@@ -1,4 +1,4 @@
-"""Nodes of an image as clients of one listener see them (C9, C14), and the answer to who asks the wrong kind of node for them."""
+"""Nodes of an image as clients of one listener see them, and the answer to who asks the wrong kind of node for them."""
 
 from __future__ import annotations
 

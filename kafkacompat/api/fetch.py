@@ -34,8 +34,9 @@ Forgotten = tuple[Uuid, str | None, int]
 def handle(
     node: Node, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
+    # Kafka has no better code for a level that does not exist.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)  # E26
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: list[FetchRequestPartition] = []
     for topic in request.topics:

@@ -2,7 +2,7 @@
 
 Duty: take the BROKER_LOGGER resources out, since they live in this process, and other brokers' settings, which only they may
 pass on; put their answers back in their places.
-KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST (T45).
+KIP-339, KIP-412. An operation nobody knows is answered INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers (T21), and the start of transactional ones.
+"""InitProducerId (key 22, versions 0-5): producer ids for idempotent producers, and the start of transactional ones.
 
 Duty: a fresh id without a transactional id; with one the question to its coordinator. Where Kafka refuses while this broker has
 no ids yet, the request waits for them a while, so that a first producer need not ask again. KIP-98, KIP-360.
@@ -41,7 +41,7 @@ def handle(
 
 def _fresh(node: Node, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     producer_id = node.producer_ids.next_producer_id()
-    if producer_id is None:  # no block could be had (H1)
+    if producer_id is None:  # no block could be had
         return error_response(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, version)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 

@@ -1,4 +1,4 @@
-"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates, and no others (T47). KIP-518, KIP-848."""
+"""ListGroups (key 16, versions 0-5): the groups that this broker coordinates, and no others. KIP-518, KIP-848."""
 
 from __future__ import annotations
 

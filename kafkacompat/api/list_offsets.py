@@ -1,6 +1,6 @@
 """ListOffsets (key 2, versions 1-11): offsets by timestamp or special value.
 
-Duty: which special timestamps a version may use (E21), repeated partitions (E22), codes that older versions lack.
+Duty: which special timestamps a version may use, repeated partitions, codes that older versions lack.
 What the offsets are is partition/lookup's. KIP-79, KIP-207, KIP-734, KIP-1005.
 """
 
@@ -50,7 +50,7 @@ def in_steps(
 ) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # E26
+        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)
     mentions: Counter[tuple[str, int]] = Counter()
     counted = 0
     for topic in request.topics:
@@ -123,7 +123,7 @@ def _fill(answer: ListOffsetsPartitionResponse, version: int, found: OffsetLooku
     answer.error_code = error
     answer.timestamp = found.timestamp_ms
     answer.offset = found.offset
-    answer.leader_epoch = found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1  # T26
+    answer.leader_epoch = found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else -1
 
 
 def _look_up(

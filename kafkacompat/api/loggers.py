@@ -1,6 +1,6 @@
 """This process's loggers as the BROKER_LOGGER resource shows and changes them (KIP-412). Levels are Kafka's words.
 
-Changes last as long as the process and are nobody else's business (G8). The root logger is called "root".
+Changes last as long as the process and are nobody else's business. The root logger is called "root".
 """
 
 from __future__ import annotations

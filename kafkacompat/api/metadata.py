@@ -58,14 +58,15 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
         if version < FIRST_VERSION_BY_ID and any(
             one.name is None or one.topic_id != ZERO_UUID for one in asked
         ):
-            return error_response(request, ErrorCode.INVALID_REQUEST, version)  # C5
+            return error_response(request, ErrorCode.INVALID_REQUEST, version)
         ids = list(dict.fromkeys(one.topic_id for one in asked if one.topic_id != ZERO_UUID))
         if ids:
             topics = yield from _described(node, image, _by_id(image, ids), variant)
         else:
             names = list(dict.fromkeys(one.name for one in asked))
+            # Neither a name nor an id: no client asks so, and Kafka has no better code for it.
             if None in names:
-                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)  # C6
+                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)
             missing: list[str] = []
             named = _by_name(image, [name for name in names if name is not None], missing)
             topics = yield from _described(node, image, named, variant)
@@ -111,7 +112,7 @@ def _by_name(
         if topic is not None:
             yield topic
             continue
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made (C2)
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # also while it is being made
         if not is_legal_topic_name(name):
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:

@@ -1,4 +1,4 @@
-"""The name of a broker resource has to be this node's id: nobody else can answer for it (G4)."""
+"""The name of a broker resource has to be this node's id: nobody else can answer for it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9, versions 1-10): one group before version 8, many since (KIP-709); topic ids from version 10.
 
 A group's error stands at the top in versions 2-7, with the group since 8, and with every partition in version 1, which has
-no other place for it (T35).
+no other place for it.
 """
 
 from __future__ import annotations

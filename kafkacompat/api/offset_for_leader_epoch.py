@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23, versions 2-4): where a leader epoch ended, for clients that look for truncation.
 
-An epoch that the log does not know is answered -1/-1 without an error (T34, E24). KIP-101, KIP-320.
+An epoch that the log does not know is answered -1/-1 without an error. KIP-101, KIP-320.
 """
 
 from __future__ import annotations

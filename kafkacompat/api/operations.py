@@ -52,4 +52,4 @@ CLUSTER_OPERATIONS = bit_field(
     Operation.DESCRIBE,
 )
 NOT_ASKED = -(2**31)
-"""In place of a bit field that nobody asked for (C12)."""
+"""In place of a bit field that nobody asked for."""

@@ -1,4 +1,4 @@
-"""What a client of one listener is told of a partition's leader and replicas (C8, C9). Functions over an image."""
+"""What a client of one listener is told of a partition's leader and replicas. Functions over an image."""
 
 from __future__ import annotations
 

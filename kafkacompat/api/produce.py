@@ -2,7 +2,7 @@
 
 Duty: topic ids to names, refusals of the whole request, the order of answers. What a batch must look like is
 records/validate's, who leads is partition/'s, and whose transaction may write is transactional_produce's. Advertised from
-version 0 (T4); using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
+version 0; using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KIP-516 (topic ids from version 13).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _handle_transactional(
 
 
 def without_repeats(topics: Iterable[TopicProduceData]) -> list[TopicProduceData]:
-    """Each partition once, its last mention counting, as Kafka's map does (D19)."""
+    """Each partition once, its last mention counting, as Kafka's map does."""
     by_topic: dict[Any, tuple[TopicProduceData, dict[int, PartitionProduceData]]] = {}
     for topic in topics:
         _, partitions = by_topic.setdefault((topic.name, topic.topic_id), (topic, {}))

@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     min_version: int
     max_version: int
     advertised_min_version: int
-    """What ApiVersions says; differs from min_version for Produce only (T4)."""
+    """What ApiVersions says; differs from min_version for Produce only."""
 
 
 def _entry(key: int, name: str, module: str, low: int, high: int, advertised_low: int | None = None) -> Entry:

@@ -1,4 +1,4 @@
-"""SaslAuthenticate (key 36, versions 0-2) where it is not due: on a listener without SASL (T14).
+"""SaslAuthenticate (key 36, versions 0-2) where it is not due: on a listener without SASL.
 
 Answered with ILLEGAL_SASL_STATE, the connection stays.
 """

@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17, versions 0-1) where it is not due: on a listener without SASL (T14, B10).
+"""SaslHandshake (key 17, versions 0-1) where it is not due: on a listener without SASL.
 
 Answered with ILLEGAL_SASL_STATE, the connection stays. Listeners with SASL answer it before requests come here.
 """

@@ -1,4 +1,4 @@
-"""Which topic names are legal. Knows no request. Kafka's Topic rules (C19)."""
+"""Which topic names are legal. Knows no request. Kafka's Topic rules."""
 
 from __future__ import annotations
 

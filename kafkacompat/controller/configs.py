@@ -141,7 +141,7 @@ def incremental_alter_configs(
 def alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
 ) -> Steps[Result[MetadataRecord, AlterConfigsResponse]]:
-    """The old call: what is not named is removed (trap G7)."""
+    """The old call: what is not named is removed."""
     resources = [
         ResourceChange(
             each.resource_type,

@@ -40,7 +40,7 @@ def elect_leaders(
     *,
     with_request_error: bool = True,
 ) -> Steps[Result[MetadataRecord, ElectLeadersResponse]]:
-    """No partitions named means all, of which those that need no election are left out of the answer (G10).
+    """No partitions named means all, of which those that need no election are left out of the answer.
 
     `with_request_error`: the answer has a field for an error of the whole request.
     """

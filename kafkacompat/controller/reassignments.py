@@ -215,7 +215,7 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Of those asked for, or of all (G11), the partitions that are moving; topics without any are left out."""
+    """Of those asked for, or of all, the partitions that are moving; topics without any are left out."""
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topics is None:
         wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]

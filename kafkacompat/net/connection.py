@@ -7,7 +7,7 @@ socket takes more (`writable`), or the server's turn-taker when a pending reply 
 by whoever gives it. So a request costs no task, no cancel scope and no lock. What one turn may do is bounded, in requests, bytes
 and time; a connection with more to do goes to the end of the turn-taker's line.
 
-Order and bounds (traps A1-A4, A17 of Kafka's network layer):
+Order and bounds, as of Kafka's network layer:
 - A blocking Pending stops dispatch until its reply is there; bytes behind it are taken while the buffer has room, which is
   also how a client that went away is noticed; then the socket is left alone and TCP holds the client back.
 - A Pending that does not block lets later requests be dispatched; their replies wait in line. At most

@@ -114,5 +114,5 @@ class ConnectionCounts:
 
 
 def idle_too_long(now_ms: int, last_active_ms: int, requests_in_flight: int, max_idle_ms: int) -> bool:
-    """connections.max.idle.ms (trap A20): a request that waits for its reply keeps its connection."""
+    """connections.max.idle.ms: a request that waits for its reply keeps its connection."""
     return 0 <= max_idle_ms <= now_ms - last_active_ms and not requests_in_flight

@@ -133,7 +133,7 @@ class PartitionCore:
     # Checks
 
     def fence(self, current_leader_epoch: int) -> ErrorCode:
-        """The peer's idea of the leader epoch against ours; -1 asks for no check (E14)."""
+        """The peer's idea of the leader epoch against ours; -1 asks for no check."""
         if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
             return NONE
         if current_leader_epoch < self.leader_epoch:
@@ -323,5 +323,5 @@ class PartitionCore:
         return low
 
     def offsets_are_available(self) -> bool:
-        """False right after an election, until the high watermark has caught up with the epoch's start (E23)."""
+        """False right after an election, until the high watermark has caught up with the epoch's start."""
         return self.log.high_watermark >= self.epoch_start_offset

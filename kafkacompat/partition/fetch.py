@@ -285,7 +285,7 @@ class FetchEngine:
         if offset == end:
             return 0
         if offset > end or offset < log.log_start_offset:
-            return ANSWER_NOW  # E7, or deleted meanwhile
+            return ANSWER_NOW  # not committed yet, or deleted meanwhile
         if log.segment_base_offset(offset) != log.segment_base_offset(end):
             return ANSWER_NOW
         limit: int = asked.partition_max_bytes

@@ -84,7 +84,7 @@ def _is_available(core: PartitionCore, question: Question) -> bool:
 
 
 def delete_to(core: PartitionCore, offset: int) -> tuple[ErrorCode, int]:
-    """Move the log's start up to an offset (-1: the high watermark). (error, that offset), -1 with an error (E27)."""
+    """Move the log's start up to an offset (-1: the high watermark). (error, that offset), -1 with an error."""
     error = core.check_leader(-1)
     if error is not ErrorCode.NONE:
         return error, -1

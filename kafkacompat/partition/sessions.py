@@ -28,7 +28,7 @@ PartitionKey = tuple[bytes | str, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after this one: -1 stays, and after 2**31-1 comes 1, never 0 or -1 (E12)."""
+    """The epoch after this one: -1 stays, and after 2**31-1 comes 1, never 0 or -1."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_EPOCH else epoch + 1

@@ -48,11 +48,11 @@ def describe(api: Api, kind: int, name: str, *keys: str, version: int = 4, **fie
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_t44_all_settings_of_a_topic_with_their_sources(version: int) -> None:
+def test_all_settings_of_a_topic_with_their_sources(version: int) -> None:
     api = Api(topic_image("t"))
     api.publish(replace(api.node.image, configs={(TOPIC, "t"): {"cleanup.policy": "compact"}}))
     result = describe(api, TOPIC, "t", version=version, include_synonyms=True)
-    assert (result.error_code, result.error_message) == (0, "")  # G1
+    assert (result.error_code, result.error_message) == (0, "")
     entries = {entry.name: entry for entry in result.configs}
     assert len(entries) >= 30
     policy = entries["cleanup.policy"]
@@ -67,7 +67,7 @@ def test_t44_all_settings_of_a_topic_with_their_sources(version: int) -> None:
         assert policy.documentation is None  # not asked for
 
 
-def test_g2_synonyms_and_documentation_only_when_asked() -> None:
+def test_synonyms_and_documentation_only_when_asked() -> None:
     api = Api(topic_image("t"))
     plain = describe(api, TOPIC, "t", "retention.ms").configs[0]
     assert plain.synonyms == []
@@ -75,7 +75,7 @@ def test_g2_synonyms_and_documentation_only_when_asked() -> None:
     assert documented.documentation
 
 
-def test_g1_unknown_keys_are_dropped_and_empty_keys_mean_all() -> None:
+def test_unknown_keys_are_dropped_and_empty_keys_mean_all() -> None:
     api = Api(topic_image("t"))
     assert [entry.name for entry in describe(api, TOPIC, "t", "retention.ms", "foo").configs] == [
         "retention.ms"
@@ -101,21 +101,21 @@ def test_g1_unknown_keys_are_dropped_and_empty_keys_mean_all() -> None:
         (METRICS, "m", ErrorCode.NONE),
     ],
 )
-def test_g4_g5_who_may_be_described(kind: int, name: str, error: int) -> None:
+def test_who_may_be_described(kind: int, name: str, error: int) -> None:
     result = describe(Api(topic_image("t")), kind, name)
     assert result.error_code == error
     assert (result.resource_type, result.resource_name) == (kind, name)
     assert bool(result.error_message) == (error != 0)
 
 
-def test_g5_one_unknown_resource_type_fails_the_whole_request() -> None:
+def test_one_unknown_resource_type_fails_the_whole_request() -> None:
     api = Api(topic_image("t"))
     resources = [DescribeConfigsResource(resource_type=kind, resource_name="t") for kind in (TOPIC, 77)]
     results = api.call(DescribeConfigsRequest(resources=resources), 4).results
     assert [result.error_code for result in results] == [42, 42]
 
 
-def test_g3_broker_settings_hide_passwords_and_know_what_is_read_only() -> None:
+def test_broker_settings_hide_passwords_and_know_what_is_read_only() -> None:
     entries = {entry.name: entry for entry in describe(Api(), BROKER, "1").configs}
     assert entries["ssl.key.password"].is_sensitive
     assert entries["ssl.key.password"].value is None
@@ -147,7 +147,7 @@ def outcome(response: Any) -> list[int]:
     return [one.error_code for one in response.responses]
 
 
-def test_g8_loggers_change_here_and_are_not_forwarded() -> None:
+def test_loggers_change_here_and_are_not_forwarded() -> None:
     api = Api()
     assert outcome(alter(api, (LOGGER, "1", [(NAME, 0, "DEBUG")]))) == [0]
     assert logging.getLogger(NAME).level == logging.DEBUG
@@ -176,7 +176,7 @@ def test_loggers_are_only_checked_when_that_is_asked() -> None:
         ("1", [(NAME, 0, "DEBUG"), (NAME, 1, None)], 42),
     ],
 )
-def test_t45_what_cannot_be_done_to_loggers(
+def test_what_cannot_be_done_to_loggers(
     name: str, changes: list[tuple[str, int, str | None]], error: int
 ) -> None:
     assert outcome(alter(Api(), (LOGGER, name, changes))) == [error]
@@ -257,7 +257,7 @@ def test_list_config_resources() -> None:
     assert listed(api, 1, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])
 
 
-def test_g4_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
+def test_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:
     """The controller, which may be another node, takes them of every broker."""
     api = Api()
     changes: list[tuple[str, int, str | None]] = [("log.cleaner.threads", 0, "2")]

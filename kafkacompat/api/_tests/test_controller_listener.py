@@ -248,7 +248,7 @@ def test_an_inner_answer_may_come_later() -> None:
     assert decoded(pending.reply.result(), 58, 0).error_code == 0
 
 
-def test_c25_only_the_active_controller_opens_envelopes_for_good() -> None:
+def test_only_the_active_controller_opens_envelopes_for_good() -> None:
     w = World()
     response = w.call(envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7), 0)
     assert (response.error_code, response.response_data) == (ErrorCode.NOT_CONTROLLER, None)

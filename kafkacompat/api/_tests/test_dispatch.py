@@ -52,14 +52,14 @@ def test_the_tables_say_what_the_modules_say_and_kafka_serves(table: ApiTable, e
     assert api.on_broker if table is BROKER_APIS else api.on_controller
 
 
-def test_t9_topic_id_versions_come_together_with_metadata_10() -> None:
+def test_topic_id_versions_come_together_with_metadata_10() -> None:
     assert BROKER_APIS.by_key[0].max_version >= 13
     assert BROKER_APIS.by_key[1].max_version >= 13
     assert BROKER_APIS.by_key[3].max_version >= 10
 
 
 @pytest.mark.parametrize("key", LOCAL_KEYS)
-def test_t6_t26_every_version_answers_a_request_of_defaults(key: int) -> None:
+def test_every_version_answers_a_request_of_defaults(key: int) -> None:
     for version in served_versions(key):
         api = Api(topic_image("t"))
         request = empty_request(key)
@@ -93,20 +93,20 @@ def test_a_bug_in_a_handler_is_answered_at_its_level_in_every_version(
 @pytest.mark.parametrize(
     ("key", "version"), [(999, 0), (68, 0), (52, 0), (58, 0), (3, 14), (3, -1), (1, 3), (0, 14)]
 )
-def test_a4_unknown_apis_and_versions_close_the_connection(key: int, version: int) -> None:
+def test_unknown_apis_and_versions_close_the_connection(key: int, version: int) -> None:
     header = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7" + b"\xff\xff\0"
     with pytest.raises(CloseConnection):
         Api().raw(header)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_t4_produce_below_three_closes_the_connection_though_it_is_advertised(version: int) -> None:
+def test_produce_below_three_closes_the_connection_though_it_is_advertised(version: int) -> None:
     api = Api()
     with pytest.raises(CloseConnection):
         api.raw(request_header_bytes(0, version, 1, "old") + bytes(20))
 
 
-def test_a4_an_undecodable_body_closes_the_connection() -> None:
+def test_an_undecodable_body_closes_the_connection() -> None:
     api = Api()
     frame = api.frame(MetadataRequest(topics=None), 9)
     with pytest.raises(WireError):
@@ -115,13 +115,13 @@ def test_a4_an_undecodable_body_closes_the_connection() -> None:
         api.raw(b"\0\3")
 
 
-def test_a6_trailing_bytes_are_ignored() -> None:
+def test_trailing_bytes_are_ignored() -> None:
     api = Api(topic_image("t"))
     reply = api.raw(api.frame(MetadataRequest(topics=None), 9) + b"rest")
     assert api.decoded(reply, 3, 9).topics[0].name == "t"
 
 
-def test_a8_a21_null_client_ids_and_negative_correlation_ids() -> None:
+def test_null_client_ids_and_negative_correlation_ids() -> None:
     api = Api()
     reply = api.raw(api.frame(MetadataRequest(topics=None), 9, client_id=None, correlation_id=-5))
     api.decoded(reply, 3, 9, correlation_id=-5)
@@ -131,7 +131,7 @@ def test_a8_a21_null_client_ids_and_negative_correlation_ids() -> None:
     ("version", "body"),
     [(5, b""), (99, b"\xff" * 40), (32767, bytes(3)), (5, bytes(40)), (-1, b"\xff\xff")],
 )
-def test_t1_t2_b1_b2_too_new_api_versions_are_answered_as_version_zero(version: int, body: bytes) -> None:
+def test_too_new_api_versions_are_answered_as_version_zero(version: int, body: bytes) -> None:
     api = Api()
     frame = b"\0\x12" + version.to_bytes(2, "big", signed=True) + b"\0\0\1\0" + body
     (reply,) = api.raw(frame)
@@ -143,7 +143,7 @@ def test_t1_t2_b1_b2_too_new_api_versions_are_answered_as_version_zero(version: 
     assert len(reply) == 8 + len(encode(response, 0))
 
 
-def test_t3_the_reply_header_of_api_versions_has_no_tags() -> None:
+def test_the_reply_header_of_api_versions_has_no_tags() -> None:
     api = Api()
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     (reply,) = api.raw(api.frame(request, 4))
@@ -216,7 +216,7 @@ def test_a_disk_that_refuses_is_a_storage_error_and_no_traceback(caplog: pytest.
     assert entry.exc_info is None
 
 
-def test_a17_a_bug_in_a_produce_without_acks_closes() -> None:
+def test_a_bug_in_a_produce_without_acks_closes() -> None:
     api = Api()
     route = Route(0, 9)
 

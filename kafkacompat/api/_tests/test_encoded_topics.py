@@ -163,7 +163,7 @@ def requests(history: History, version: int) -> list[MetadataRequest]:
 @settings(max_examples=60)
 @given(st.data(), st.sampled_from([ENTRY_BYTES + 60, 1500, 1 << 20]))
 def test_what_is_kept_answers_as_if_nothing_were(data: Any, bytes_max: int) -> None:
-    """T19, C8, C9, C14: leaders, offline replicas and endpoints of now, after any history of the metadata log."""
+    """Leaders, offline replicas and endpoints of now, after any history of the metadata log."""
     history = History(data.draw)
     api = Api()
     api.node.encoded_topics = EncodedTopics(bytes_max)

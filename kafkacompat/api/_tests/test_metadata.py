@@ -38,7 +38,7 @@ def errors(response: Any) -> list[tuple[str | None, int]]:
     return [(topic.name, topic.error_code) for topic in response.topics]
 
 
-def test_c1_all_topics_are_asked_for_by_empty_in_v0_and_null_later() -> None:
+def test_all_topics_are_asked_for_by_empty_in_v0_and_null_later() -> None:
     api = Api(topic_image("b"), topic_image("a"))
     assert errors(api.call(MetadataRequest(topics=[]), 0)) == [("a", 0), ("b", 0)]
     for version in range(1, 14):
@@ -47,7 +47,7 @@ def test_c1_all_topics_are_asked_for_by_empty_in_v0_and_null_later() -> None:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_t5_t16_t18_t19_every_version_names_brokers_leaders_and_all_partitions(version: int) -> None:
+def test_every_version_names_brokers_leaders_and_all_partitions(version: int) -> None:
     partitions = {index: partition_image(epoch=5) for index in range(3)}
     api = Api(topic_image("t", partitions))
     response = api.call(named("t"), version)
@@ -61,21 +61,21 @@ def test_t5_t16_t18_t19_every_version_names_brokers_leaders_and_all_partitions(v
         assert (one.replica_nodes, one.isr_nodes) == ([1], [1])
         assert one.leader_epoch == (5 if version >= 7 else -1)
     if version >= 1:
-        assert response.controller_id in brokers  # C7
+        assert response.controller_id in brokers
     if version >= 2:
         assert response.cluster_id == "cluster"
     if version >= 10:
-        assert topic.topic_id == api.node.image.topics["t"].id  # T17
+        assert topic.topic_id == api.node.image.topics["t"].id
 
 
-def test_t15_c2_missing_topics_are_made_and_first_answered_unknown() -> None:
+def test_missing_topics_are_made_and_first_answered_unknown() -> None:
     api = Api(topic_image("t"))
     response = api.call(named("new", "t", "new"), 12)
     assert errors(response) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("t", 0)]
     assert api.creator.asked == [["new"]]
 
 
-def test_c3_auto_creation_needs_flag_and_setting_and_a_legal_name() -> None:
+def test_auto_creation_needs_flag_and_setting_and_a_legal_name() -> None:
     api = Api()
     api.call(named("new", allow_auto_topic_creation=False), 4)
     assert api.creator.asked == []
@@ -89,11 +89,11 @@ def test_c3_auto_creation_needs_flag_and_setting_and_a_legal_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "ä", "a/b", "a\n"])
-def test_c19_illegal_names(name: str) -> None:
+def test_illegal_names(name: str) -> None:
     assert errors(Api().call(named(name), 12)) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
 
 
-def test_c4_topics_by_id_from_version_12() -> None:
+def test_topics_by_id_from_version_12() -> None:
     api = Api(topic_image("t"))
     topic_id = api.node.image.topics["t"].id
     response = api.call(by_id(topic_id, b"?" * 16), 12)
@@ -102,13 +102,13 @@ def test_c4_topics_by_id_from_version_12() -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_c5_ids_before_version_12_are_refused_without_brokers(version: int) -> None:
+def test_ids_before_version_12_are_refused_without_brokers(version: int) -> None:
     response = Api(topic_image("t")).call(by_id(b"x" * 16), version)
     assert errors(response) == [("", ErrorCode.INVALID_REQUEST)]
     assert (response.brokers, response.cluster_id) == ([], None)
 
 
-def test_c6_no_name_and_no_id_is_an_error_not_a_crash() -> None:
+def test_no_name_and_no_id_is_an_error_not_a_crash() -> None:
     response = Api().call(named(None), 13)
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -128,7 +128,7 @@ def cluster() -> Api:
     )
 
 
-def test_c8_missing_leaders_by_version() -> None:
+def test_missing_leaders_by_version() -> None:
     api = cluster()
 
     def told(version: int) -> list[tuple[int, int]]:
@@ -138,7 +138,7 @@ def test_c8_missing_leaders_by_version() -> None:
     assert told(5) == [(5, -1), (5, -1), (5, -1), (0, 1)]
 
 
-def test_c9_replicas_may_be_dead_but_brokers_are_alive_and_have_the_listener() -> None:
+def test_replicas_may_be_dead_but_brokers_are_alive_and_have_the_listener() -> None:
     response = cluster().call(named("t"), 8)
     assert [broker.node_id for broker in response.brokers] == [1]
     partitions = response.topics[0].partitions
@@ -167,13 +167,13 @@ def test_replicas_in_lost_directories_are_offline() -> None:
     ]
 
 
-def test_c14_t20_endpoints_are_those_of_the_listener_asked_on() -> None:
+def test_endpoints_are_those_of_the_listener_asked_on() -> None:
     api = Api(brokers=[broker_image(1, listeners=("PLAINTEXT", "OUTSIDE"))])
     api.connection.listener_name = "OUTSIDE"
     assert [one.port for one in api.call(MetadataRequest(topics=None), 9).brokers] == [9101]
 
 
-def test_c12_t47_authorised_operations_only_when_asked() -> None:
+def test_authorised_operations_only_when_asked() -> None:
     api = Api(topic_image("t"))
     plain = api.call(named("t"), 8)
     assert (plain.cluster_authorized_operations, plain.topics[0].topic_authorized_operations) == (
@@ -215,7 +215,7 @@ def test_describe_cluster_shows_fenced_brokers_when_asked() -> None:
 
 
 @pytest.mark.parametrize(("kind", "error"), [(2, 114), (3, 115)])
-def test_c22_wrong_endpoint_types(kind: int, error: int) -> None:
+def test_wrong_endpoint_types(kind: int, error: int) -> None:
     response = Api().call(DescribeClusterRequest(endpoint_type=kind), 1)
     assert response.error_code == error
     assert response.brokers == []
@@ -240,7 +240,7 @@ def page(response: Any) -> tuple[list[tuple[str, list[int]]], tuple[str, int] | 
     )
 
 
-def test_c23_topic_partitions_come_page_by_page_sorted_by_name() -> None:
+def test_topic_partitions_come_page_by_page_sorted_by_name() -> None:
     api = Api(topic_image("b", 3), topic_image("a", 2))
     assert page(describe(api)) == ([("a", [0, 1]), ("b", [0, 1, 2])], None)
     assert page(describe(api, limit=1)) == ([("a", [0])], ("a", 1))
@@ -251,7 +251,7 @@ def test_c23_topic_partitions_come_page_by_page_sorted_by_name() -> None:
     assert page(describe(api, cursor=("aa", 1))) == ([("b", [0, 1, 2])], None)
 
 
-def test_c23_the_node_bounds_a_page() -> None:
+def test_the_node_bounds_a_page() -> None:
     api = Api(topic_image("a", 5), overrides={"max.request.partition.size.limit": "2"})
     assert page(describe(api)) == ([("a", [0, 1])], ("a", 2))
 
@@ -276,7 +276,7 @@ def test_very_many_topics_that_are_not_there_come_page_by_page_as_well(
     assert pages == 11
 
 
-def test_c23_unknown_topics_and_bad_cursors() -> None:
+def test_unknown_topics_and_bad_cursors() -> None:
     api = Api(topic_image("a"))
     assert [(topic.name, topic.error_code) for topic in describe(api, "x", "a").topics] == [
         ("a", 0),
@@ -290,7 +290,7 @@ def api_versions(api: Api, version: int, name: str = "lib-x.y", software: str = 
     return api.call(ApiVersionsRequest(client_software_name=name, client_software_version=software), version)
 
 
-def test_t4_b4_api_versions_advertise_produce_from_zero_and_only_what_is_served() -> None:
+def test_api_versions_advertise_produce_from_zero_and_only_what_is_served() -> None:
     for version in range(5):
         response = api_versions(Api(), version)
         ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
@@ -300,7 +300,7 @@ def test_t4_b4_api_versions_advertise_produce_from_zero_and_only_what_is_served(
         assert not set(ranges) & {68, 69, 71, 72, 76, 88}
 
 
-def test_t12_h6_features_that_are_not_served_are_not_shown_though_finalized() -> None:
+def test_features_that_are_not_served_are_not_shown_though_finalized() -> None:
     response = api_versions(Api(), 4)
     assert [(one.name, one.min_version, one.max_version) for one in response.supported_features] == [
         ("kraft.version", 0, 1),
@@ -312,7 +312,7 @@ def test_t12_h6_features_that_are_not_served_are_not_shown_though_finalized() ->
     assert response.finalized_features_epoch == 100
 
 
-def test_b5_minimum_zero_is_hidden_from_older_clients() -> None:
+def test_minimum_zero_is_hidden_from_older_clients() -> None:
     names = [one.name for one in api_versions(Api(), 3).supported_features]
     assert names == ["metadata.version"]
 
@@ -320,7 +320,7 @@ def test_b5_minimum_zero_is_hidden_from_older_clients() -> None:
 @pytest.mark.parametrize(
     ("name", "software"), [("", "1"), ("a", ""), ("-a", "1"), ("a.", "1"), ("a b", "1"), ("a", "1\n")]
 )
-def test_t13_b3_bad_software_names_are_refused_with_an_empty_list(name: str, software: str) -> None:
+def test_bad_software_names_are_refused_with_an_empty_list(name: str, software: str) -> None:
     response = api_versions(Api(), 3, name, software)
     assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 

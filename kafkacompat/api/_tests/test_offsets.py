@@ -60,13 +60,13 @@ def rows(response: Any) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_t33_t26_latest_offset_in_every_version(version: int) -> None:
+def test_latest_offset_in_every_version(version: int) -> None:
     api = filled()
     assert rows(api.call(list_offsets(-1), version)) == [(0, 3, 2 if version >= 4 else -1)]
 
 
 @pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-def test_e21_special_timestamps_by_version(timestamp: int, first: int) -> None:
+def test_special_timestamps_by_version(timestamp: int, first: int) -> None:
     api = filled()
     before = rows(api.call(list_offsets(timestamp), first - 1))
     assert before == [(ErrorCode.UNSUPPORTED_VERSION, -1, -1)]
@@ -77,11 +77,11 @@ def test_unknown_negative_timestamps_are_unsupported() -> None:
     assert rows(filled().call(list_offsets(-9), 11))[0][0] == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_e22_duplicate_partitions_are_refused() -> None:
+def test_duplicate_partitions_are_refused() -> None:
     assert [row[0] for row in rows(filled().call(list_offsets(-1, -2, index=0), 5))] == [42]
 
 
-def test_e26_other_isolation_levels_are_an_error_on_all_partitions() -> None:
+def test_other_isolation_levels_are_an_error_on_all_partitions() -> None:
     api = filled()
     assert rows(api.call(list_offsets(-1, isolation=7), 5)) == [(-1, -1, -1)]
     response = api.call(fetch_request(api, isolation=7), 12)
@@ -96,7 +96,7 @@ def test_unknown_partitions_and_timestamps_that_match_nothing() -> None:
     assert rows(api.call(list_offsets(api.world.clock.ms + 1), 5)) == [(0, -1, -1)]
 
 
-def test_e23_before_version_five_offsets_not_available_is_leader_not_available() -> None:
+def test_before_version_five_offsets_not_available_is_leader_not_available() -> None:
     api = Api(topic_image("t", {0: partition_image(replicas=(1, 2), epoch=1)}))
     api.world.produce()
     api.publish(
@@ -126,7 +126,7 @@ def epochs(epoch: int, current: int = -1, partition: int = 0) -> OffsetForLeader
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_t34_e24_offset_for_leader_epoch(version: int) -> None:
+def test_offset_for_leader_epoch(version: int) -> None:
     api = filled()
 
     def told(request: OffsetForLeaderEpochRequest) -> tuple[int, int, int]:
@@ -141,7 +141,7 @@ def test_t34_e24_offset_for_leader_epoch(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_e27_t46_delete_records(version: int) -> None:
+def test_delete_records(version: int) -> None:
     api = filled()
 
     def told(offset: int, partition: int = 0) -> tuple[int, int]:
@@ -164,7 +164,7 @@ def test_e27_t46_delete_records(version: int) -> None:
     assert told(-1) == (ErrorCode.POLICY_VIOLATION, -1)
 
 
-def test_g15_describe_producers() -> None:
+def test_describe_producers() -> None:
     api = filled()
     api.world.log().producers = [ProducerStateEntry(7, 1, 9, 1234, -1, -1)]
     request = DescribeProducersRequest(topics=[ProducersTopic(name="t", partition_indexes=[0, 4])])
@@ -188,7 +188,7 @@ def test_g15_describe_producers() -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_g9_describe_log_dirs(version: int) -> None:
+def test_describe_log_dirs(version: int) -> None:
     api = filled()
     online, offline = api.call(DescribeLogDirsRequest(topics=None), version).results
     assert (online.log_dir, online.error_code) == ("/data/a", 0)
@@ -203,7 +203,7 @@ def test_g9_describe_log_dirs(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_t21_h1_init_producer_id(version: int) -> None:
+def test_init_producer_id(version: int) -> None:
     api = Api()
     api.producer_ids.ids = [41, 42]
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000)
@@ -213,7 +213,7 @@ def test_t21_h1_init_producer_id(version: int) -> None:
 
 
 def test_init_producer_id_waits_for_the_first_block() -> None:
-    """Apache Kafka refuses here (H1), and librdkafka then waits for a second."""
+    """Apache Kafka refuses here, and librdkafka then waits for a second."""
     api = Api()
     api.producer_ids.waits = Deferred()
     parked = api.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), 5)
@@ -236,7 +236,7 @@ def test_a_producer_expects_an_id_and_an_epoch_or_neither() -> None:
     assert api.producer_ids.ids == [41]
 
 
-def test_t14_b10_sasl_on_a_listener_without_it_is_answered() -> None:
+def test_sasl_on_a_listener_without_it_is_answered() -> None:
     api = Api()
     for version in (0, 1):
         assert (
@@ -266,7 +266,7 @@ def fetch_request(api: Api, offset: int = 0, isolation: int = 0, **fields: Any) 
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_t6_t29_fetch_in_every_version(version: int) -> None:
+def test_fetch_in_every_version(version: int) -> None:
     api = filled()
     response = api.call(fetch_request(api), version)
     (topic,) = response.responses
@@ -281,7 +281,7 @@ def test_t6_t29_fetch_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 12, 17])
-def test_e9_e10_sessions_through_the_wire(version: int) -> None:
+def test_sessions_through_the_wire(version: int) -> None:
     api = filled()
     full = api.call(fetch_request(api, session_id=0, session_epoch=0), version)
     assert full.session_id != 0

@@ -58,12 +58,12 @@ def results(response: Any) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
-def test_t6_t26_each_version_appends_and_answers(version: int) -> None:
+def test_each_version_appends_and_answers(version: int) -> None:
     api = Api.over_real_logs(topic_image("t", 2))
     response = api.call(request(("t", 0, batch_of(b"a")), ("t", 1, batch_of(b"b")), api=api), version)
     assert results(response) == [(0, 0, 0), (1, 0, 0)]
     row = response.responses[0].partition_responses[0]
-    assert row.log_append_time_ms == -1  # D4
+    assert row.log_append_time_ms == -1
     if version >= 5:
         assert row.log_start_offset == 0
     if version >= 13:
@@ -72,7 +72,7 @@ def test_t6_t26_each_version_appends_and_answers(version: int) -> None:
         assert response.responses[0].name == "t"
 
 
-def test_d4_append_time_is_told_where_the_topic_stamps_it() -> None:
+def test_append_time_is_told_where_the_topic_stamps_it() -> None:
     api = Api.over_real_logs(topic_image("t"))
     api.world.log().config = LogConfig(message_timestamp_type="LogAppendTime")
     api.world.clock.ms += 5
@@ -80,20 +80,20 @@ def test_d4_append_time_is_told_where_the_topic_stamps_it() -> None:
     assert row.log_append_time_ms == api.world.clock.ms
 
 
-def test_t23_acks_zero_gets_no_response() -> None:
+def test_acks_zero_gets_no_response() -> None:
     api = Api.over_real_logs(topic_image("t"))
     assert api.send(request(("t", 0, batch_of(b"a")), acks=0, api=api), 9) is None
     assert api.world.log().log_end_offset == 1
 
 
-def test_a17_an_error_with_acks_zero_closes_the_connection() -> None:
+def test_an_error_with_acks_zero_closes_the_connection() -> None:
     api = Api.over_real_logs()
     with pytest.raises(CloseConnection):
         api.send(request(("t", 0, batch_of(b"a")), acks=0), 9)
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_d15_other_acks_are_refused_on_every_partition_that_exists(acks: int) -> None:
+def test_other_acks_are_refused_on_every_partition_that_exists(acks: int) -> None:
     api = Api.over_real_logs(topic_image("t"))
     response = api.call(request(("t", 0, batch_of(b"a")), ("no", 0, batch_of(b"a")), acks=acks, api=api), 9)
     assert results(response) == [
@@ -114,7 +114,7 @@ def test_unknown_topics_by_name_and_by_id() -> None:
     [None, b"", b"short", bytes(61), batch_of(b"a") + batch_of(b"b"), batch_of(b"a", base_offset=4)],
     ids=["null", "empty", "short", "zeros", "two", "offset"],
 )
-def test_d2_d16_what_is_not_one_batch_is_refused_and_always_answered(records: Any) -> None:
+def test_what_is_not_one_batch_is_refused_and_always_answered(records: Any) -> None:
     api = Api.over_real_logs(topic_image("t"))
     (row,) = results(api.call(request(("t", 0, records), api=api), 9))
     assert row[1] in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
@@ -137,7 +137,7 @@ def test_a_wrong_crc_is_corrupt() -> None:
     assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.CORRUPT_MESSAGE, -1)]
 
 
-def test_t25_control_batches_from_clients_are_refused() -> None:
+def test_control_batches_from_clients_are_refused() -> None:
     api = Api.over_real_logs(topic_image("t"))
     batch = batch_of(b"a", is_control=True, producer_id=4, producer_epoch=0)
     assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.INVALID_RECORD, -1)]
@@ -293,7 +293,7 @@ def test_a_partition_that_comes_to_be_led_while_others_are_verified_is_not_writt
     assert api.world.log("u").log_end_offset == 0
 
 
-def test_d9_t24_single_records_are_named_from_version_eight() -> None:
+def test_single_records_are_named_from_version_eight() -> None:
     api = Api.over_real_logs(topic_image("t"))
     api.world.log().config = LogConfig(cleanup_policy=("compact",))
     asked = request(("t", 0, batch_of(b"a", b"b", key=None)), api=api)
@@ -304,14 +304,14 @@ def test_d9_t24_single_records_are_named_from_version_eight() -> None:
     assert results(api.call(asked, 7)) == [(0, ErrorCode.INVALID_RECORD, -1)]
 
 
-def test_d13_internal_topics_are_for_the_admin_client_only() -> None:
+def test_internal_topics_are_for_the_admin_client_only() -> None:
     api = Api.over_real_logs(topic_image(OFFSETS_TOPIC))
     asked = request((OFFSETS_TOPIC, 0, batch_of(b"a")), api=api)
     assert results(api.call(asked, 9))[0][1] == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert results(api.call(asked, 9, client_id="__admin_client"))[0][1] == ErrorCode.NONE
 
 
-def test_d19_a_partition_twice_is_appended_once_with_its_last_mention() -> None:
+def test_a_partition_twice_is_appended_once_with_its_last_mention() -> None:
     api = Api.over_real_logs(topic_image("t"))
     response = api.call(request(("t", 0, batch_of(b"first")), ("t", 0, batch_of(b"second")), api=api), 9)
     assert results(response) == [(0, 0, 0)]
@@ -335,7 +335,7 @@ def test_acks_all_parks_until_replicated_and_does_not_block() -> None:
     assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, 0, 0)]
 
 
-def test_d14_acks_all_times_out() -> None:
+def test_acks_all_times_out() -> None:
     api = replicated()
     pending = api.send(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)
     assert isinstance(pending, Pending)

@@ -46,7 +46,7 @@ def test_a_preferred_leader_out_of_sync_is_not_elected() -> None:
     assert (answer, result.records) == ([(0, 80)], ())
 
 
-def test_g10_all_partitions_without_those_that_need_none() -> None:
+def test_all_partitions_without_those_that_need_none() -> None:
     image = cluster(partition(1, 2), partition(2, 1, leader=1), partition(3, 4, isr=(4,)))
     result, answer = elect(image, PREFERRED)
     assert answer == [(1, 0), (2, 80)]

@@ -1,4 +1,4 @@
-"""UpdateFeatures over several nodes; codes and texts as Apache Kafka 4.3.0 gave them (G12)."""
+"""UpdateFeatures over several nodes; codes and texts as Apache Kafka 4.3.0 gave them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving partitions over several brokers: start, completion by the ISR, cancellation, refusals (G11, KIP-455, KIP-860)."""
+"""Moving partitions over several brokers: start, completion by the ISR, cancellation, refusals (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_the_number_of_replicas_may_be_held() -> None:
     assert alter(image, (0, [2, 3]), factor_may_change=False)[1] == [(0, None)]
 
 
-def test_g11_lists_name_only_what_moves() -> None:
+def test_lists_name_only_what_moves() -> None:
     image = cluster(partition(1), partition(2), partition(3))
     result, _ = alter(image, (0, [2]), (2, [3, 4]))
     image = after(image, result)

@@ -139,7 +139,7 @@ def test_delete_removes_topic_and_its_settings() -> None:
     assert (2, "t") not in harness.image.configs
 
 
-def test_create_partitions_echoes_its_topics_t46() -> None:
+def test_create_partitions_echoes_its_topics() -> None:
     harness = Harness().start()
     harness.serve()
     create(harness, "t", 1)

@@ -24,7 +24,7 @@ def parked(answer: object) -> bool:
     return isinstance(answer, Deferred) and not answer.done
 
 
-def test_f4_a_dynamic_member_is_sent_away_with_an_id_first() -> None:
+def test_a_dynamic_member_is_sent_away_with_an_id_first() -> None:
     answer = join(World(), client_id="me", version=4)
     assert answer.error_code == E.MEMBER_ID_REQUIRED
     assert answer.member_id.startswith("me-")
@@ -33,7 +33,7 @@ def test_f4_a_dynamic_member_is_sent_away_with_an_id_first() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_f4_before_version_4_a_member_joins_at_once(version: int) -> None:
+def test_before_version_4_a_member_joins_at_once(version: int) -> None:
     world = World()
     waiting = join(world, version=version)
     assert parked(waiting)
@@ -44,7 +44,7 @@ def test_f4_before_version_4_a_member_joins_at_once(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_f10_a_refusal_names_no_protocol(version: int) -> None:
+def test_a_refusal_names_no_protocol(version: int) -> None:
     answer = join(World(), "x", version=version)
     assert (answer.protocol_type, answer.protocol_name) == (None, None if version >= 7 else "")
 
@@ -53,7 +53,7 @@ def test_a_null_client_id_counts_as_empty() -> None:
     assert join(World(), client_id=None).member_id.startswith("-")
 
 
-def test_f4_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
+def test_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
     world = World()
     member_id = member_id_of(world, session=6_000)
     world.time.advance(6_000)
@@ -61,11 +61,11 @@ def test_f4_an_id_that_is_not_used_within_the_session_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("session", [5_999, 1_800_001, 0, -1])
-def test_f7_session_timeouts_out_of_bounds(session: int) -> None:
+def test_session_timeouts_out_of_bounds(session: int) -> None:
     assert join(World(), session=session).error_code == E.INVALID_SESSION_TIMEOUT
 
 
-def test_f7_an_empty_group_id_is_refused_first() -> None:
+def test_an_empty_group_id_is_refused_first() -> None:
     assert join(World(), group="", session=1).error_code == E.INVALID_GROUP_ID
 
 
@@ -75,13 +75,13 @@ def test_a_known_id_in_an_absent_group_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
-def test_f7_an_empty_group_takes_no_member_without_protocols(
+def test_an_empty_group_takes_no_member_without_protocols(
     kind: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     assert join(World(), kind=kind, protocols=protocols).error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_f7_a_protocol_nobody_else_speaks_or_another_type_is_refused() -> None:
+def test_a_protocol_nobody_else_speaks_or_another_type_is_refused() -> None:
     world = World()
     form_group(world)
     assert join(world, protocols=(("sticky", b""),)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
@@ -89,7 +89,7 @@ def test_f7_a_protocol_nobody_else_speaks_or_another_type_is_refused() -> None:
     assert join(world, "client-x", protocols=(("sticky", b""),)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_f8_the_first_rebalance_waits_and_every_newcomer_extends_it() -> None:
+def test_the_first_rebalance_waits_and_every_newcomer_extends_it() -> None:
     world = World()
     first = join(world, member_id_of(world))
     world.time.advance(2_000)
@@ -103,7 +103,7 @@ def test_f8_the_first_rebalance_waits_and_every_newcomer_extends_it() -> None:
     assert first.result().generation_id == second.result().generation_id == 1
 
 
-def test_f8_the_initial_delay_ends_at_the_rebalance_timeout() -> None:
+def test_the_initial_delay_ends_at_the_rebalance_timeout() -> None:
     world = World()
     first = join(world, member_id_of(world), rebalance=7_000)
     for _ in range(3):
@@ -121,7 +121,7 @@ def test_an_initial_delay_of_zero_completes_at_once() -> None:
     assert waiting.result().generation_id == 1
 
 
-def test_f10_only_the_leader_is_told_of_the_members() -> None:
+def test_only_the_leader_is_told_of_the_members() -> None:
     world = World()
     first, second = member_id_of(world), member_id_of(world)
     waiting = [join(world, first), join(world, second)]
@@ -138,7 +138,7 @@ def test_f10_only_the_leader_is_told_of_the_members() -> None:
     )
 
 
-def test_t37_a_second_joiner_makes_the_first_join_again() -> None:
+def test_a_second_joiner_makes_the_first_join_again() -> None:
     world = World()
     (first,) = form_group(world)
     second = member_id_of(world)
@@ -182,7 +182,7 @@ def test_leadership_goes_to_one_who_came() -> None:
     assert waiting.result().leader == second
 
 
-def test_f11_rejoining_while_the_plan_is_awaited() -> None:
+def test_rejoining_while_the_plan_is_awaited() -> None:
     world = World()
     first, second = member_id_of(world), member_id_of(world)
     waiting = [join(world, first), join(world, second)]
@@ -196,7 +196,7 @@ def test_f11_rejoining_while_the_plan_is_awaited() -> None:
     assert join(world, first).generation_id == changed.result().generation_id == 2
 
 
-def test_f11_rejoining_a_stable_group() -> None:
+def test_rejoining_a_stable_group() -> None:
     world = World()
     first, second = form_group(world, 2)
     follower = join(world, second)
@@ -205,7 +205,7 @@ def test_f11_rejoining_a_stable_group() -> None:
     assert beat(world, second, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_t38_a_follower_with_new_metadata_makes_the_group_rebalance() -> None:
+def test_a_follower_with_new_metadata_makes_the_group_rebalance() -> None:
     world = World()
     first, second = form_group(world, 2)
     changed = join(world, second, (("range", subscription("u")),))
@@ -213,7 +213,7 @@ def test_t38_a_follower_with_new_metadata_makes_the_group_rebalance() -> None:
     assert beat(world, first, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_t38_the_rebalance_timer_follows_the_present_members() -> None:
+def test_the_rebalance_timer_follows_the_present_members() -> None:
     world = World()
     first, second = form_group(world, 2, rebalance=20_000, session=1_000_000)
     changed = join(world, second, rebalance=8_000, protocols=(("range", subscription("u")),))
@@ -226,7 +226,7 @@ def test_t38_the_rebalance_timer_follows_the_present_members() -> None:
     assert beat(world, first, 3) == E.UNKNOWN_MEMBER_ID
 
 
-def test_f9_a_new_member_that_waits_outlives_its_session_but_not_five_minutes() -> None:
+def test_a_new_member_that_waits_outlives_its_session_but_not_five_minutes() -> None:
     world = World()
     form_group(world, session=1_800_000, rebalance=400_000)
     newcomer = join(world, member_id_of(world, session=6_000), session=6_000)
@@ -246,7 +246,7 @@ def test_a_second_join_of_the_same_member_ends_the_first() -> None:
     assert parked(two)
 
 
-def test_f7_group_max_size() -> None:
+def test_group_max_size() -> None:
     world = World(GroupSettings(max_size=1))
     (first,) = form_group(world)
     refused = join(world)

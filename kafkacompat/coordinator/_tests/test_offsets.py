@@ -55,21 +55,21 @@ from kafkacompat.wire.messages.offset_fetch_request import (
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_f17_anybody_may_commit_to_an_empty_or_absent_group(version: int) -> None:
+def test_anybody_may_commit_to_an_empty_or_absent_group(version: int) -> None:
     world = World()
     assert commit(world, 7, version=version, metadata="note") == E.NONE
     assert commit(world, 8, version=version) == E.NONE
     assert (fetch(world).committed_offset, fetch(world).metadata) == (8, "")
 
 
-def test_f17_the_empty_group_id_is_allowed() -> None:
+def test_the_empty_group_id_is_allowed() -> None:
     world = World()
     assert commit(world, 7, group="") == E.NONE
     assert fetch(world, group="").committed_offset == 7
     assert [each.group_id for each in listed(world)] == [""]
 
 
-def test_t35_metadata_comes_back_as_it_was_also_after_a_restart() -> None:
+def test_metadata_comes_back_as_it_was_also_after_a_restart() -> None:
     world = World()
     note = '{"bolt":"x","ümlaut":"\U0001f600"}'
     commit(world, 7, metadata=note)
@@ -80,7 +80,7 @@ def test_t35_metadata_comes_back_as_it_was_also_after_a_restart() -> None:
     assert fetch(world).metadata == ""
 
 
-def test_f19_metadata_too_large_is_counted_in_characters() -> None:
+def test_metadata_too_large_is_counted_in_characters() -> None:
     world = World()
     assert commit(world, 7, metadata="ü" * 4096) == E.NONE
     assert commit(world, 8, metadata="x" * 4097) == E.OFFSET_METADATA_TOO_LARGE
@@ -93,7 +93,7 @@ def test_a_generation_in_an_absent_group(version: int, code: E) -> None:
     assert commit(World(), 7, generation=0, member_id="m", version=version) == code
 
 
-def test_f17_f18_commits_to_a_group_with_members() -> None:
+def test_commits_to_a_group_with_members() -> None:
     world = World()
     first, second = member_id_of(world), member_id_of(world)
     waiting = [join(world, first), join(world, second)]
@@ -119,7 +119,7 @@ def test_a_commit_keeps_the_session_alive() -> None:
         assert commit(world, offset, member_id=first, generation=1) == E.NONE
 
 
-def test_f19_unknown_topics_and_partitions_are_refused_beside_those_that_exist() -> None:
+def test_unknown_topics_and_partitions_are_refused_beside_those_that_exist() -> None:
     world = World()
     request = OffsetCommitRequest(
         group_id="g",
@@ -182,7 +182,7 @@ def test_a_commit_that_is_not_replicated_in_time() -> None:
     assert waiting.result().topics[0].partitions[0].error_code == E.COORDINATOR_NOT_AVAILABLE
 
 
-def test_f20_no_offset_is_no_error() -> None:
+def test_no_offset_is_no_error() -> None:
     world = World()
     for group in ("absent", "g"):
         answer = fetch(world, group=group)
@@ -199,7 +199,7 @@ def fetch_old(world: World, version: int, topics: list[tuple[str, list[int]]] | 
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_f22_one_group_a_request(version: int) -> None:
+def test_one_group_a_request(version: int) -> None:
     world = World()
     commit(world, 5)
     answer = fetch_old(world, version, [("t", [0, 1]), ("absent", [0])])
@@ -217,7 +217,7 @@ def test_f22_one_group_a_request(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-def test_t35_f22_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
+def test_a_groups_error_stands_where_the_version_has_it(version: int) -> None:
     world = World()
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=2), world.image.topics["t"]])
     if version < 8:
@@ -233,7 +233,7 @@ def test_t35_f22_a_groups_error_stands_where_the_version_has_it(version: int) ->
         assert world.call(FETCH, request, version).groups[0].error_code == E.NOT_COORDINATOR
 
 
-def test_f21_topic_ids() -> None:
+def test_topic_ids() -> None:
     world = World()
     commit(world, 5)
     commit(world, 6, topic="u")
@@ -285,7 +285,7 @@ def delete_offsets(world: World, topic: str, group: str = "g", index: int = 0) -
     return world.call(OFFSET_DELETE, request, 0)
 
 
-def test_f26_offset_delete() -> None:
+def test_offset_delete() -> None:
     world = World()
     assert delete_offsets(world, "t").error_code == E.GROUP_ID_NOT_FOUND
     assert delete_offsets(world, "t", group="").error_code == E.INVALID_GROUP_ID
@@ -300,7 +300,7 @@ def test_f26_offset_delete() -> None:
     assert fetch(world).committed_offset == -1
 
 
-def test_f26_offset_delete_spares_what_the_group_subscribes_to() -> None:
+def test_offset_delete_spares_what_the_group_subscribes_to() -> None:
     world = World()
     (first,) = form_group(world)
     commit(world, 5, member_id=first, generation=1)
@@ -313,7 +313,7 @@ def test_f26_offset_delete_spares_what_the_group_subscribes_to() -> None:
     assert delete_offsets(world, "t", group="connect-g").error_code == E.NON_EMPTY_GROUP
 
 
-def test_f26_delete_groups() -> None:
+def test_delete_groups() -> None:
     world = World()
     (first,) = form_group(world)
     commit(world, 1, group="simple")
@@ -336,7 +336,7 @@ def listed(world: World, version: int = 5, **filters: list[str]) -> list[Any]:
     return list(answer.groups)
 
 
-def test_f25_t47_list_groups() -> None:
+def test_list_groups() -> None:
     world = World(count=5)
     form_group(world)
     for index in range(10):
@@ -360,7 +360,7 @@ def describe(world: World, *groups: str, version: int = 6, operations: bool = Fa
     return list(world.call(DESCRIBE, request, version).groups)
 
 
-def test_f23_describe_an_unknown_group() -> None:
+def test_describe_an_unknown_group() -> None:
     (old,) = describe(World(), "x", version=5)
     assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
     (new,) = describe(World(), "x", version=6)
@@ -371,7 +371,7 @@ def test_f23_describe_an_unknown_group() -> None:
     )
 
 
-def test_f24_describe_shows_members_whole_only_when_stable() -> None:
+def test_describe_shows_members_whole_only_when_stable() -> None:
     world = World()
     first, second = form_group(world, 2)
     (group,) = describe(world, "g", operations=True)

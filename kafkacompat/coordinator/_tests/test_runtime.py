@@ -91,7 +91,7 @@ def world_of(*batches: bytearray) -> World:
 # Transactional commits in logs that Kafka wrote
 
 
-def test_f35_offsets_of_an_open_transaction_are_not_seen() -> None:
+def test_offsets_of_an_open_transaction_are_not_seen() -> None:
     world = world_of(batch(pair(1)), batch(pair(5), pair(6, partition=1), producer=9))
     assert fetch(world).committed_offset == 1
     assert (fetch(world, stable=True).error_code, fetch(world, stable=True).committed_offset) == (
@@ -103,12 +103,12 @@ def test_f35_offsets_of_an_open_transaction_are_not_seen() -> None:
 
 
 @pytest.mark.parametrize(("committed", "offset"), [(True, 5), (False, 1)])
-def test_f35_the_marker_decides(committed: bool, offset: int) -> None:
+def test_the_marker_decides(committed: bool, offset: int) -> None:
     world = world_of(batch(pair(1)), batch(pair(5), producer=9), marker(9, committed))
     assert fetch(world, stable=True).committed_offset == offset
 
 
-def test_t36_the_commit_that_stands_later_in_the_log_wins() -> None:
+def test_the_commit_that_stands_later_in_the_log_wins() -> None:
     world = world_of(batch(pair(5), producer=9), batch(pair(7)), marker(9, True))
     assert fetch(world, stable=True).committed_offset == 7
     both = world_of(
@@ -117,7 +117,7 @@ def test_t36_the_commit_that_stands_later_in_the_log_wins() -> None:
     assert fetch(both).committed_offset == 6
 
 
-def test_t36_a_tombstone_also_removes_what_is_pending() -> None:
+def test_a_tombstone_also_removes_what_is_pending() -> None:
     world = world_of(batch(pair(5), producer=9), batch(pair(None)), marker(9, True))
     assert fetch(world, stable=True).committed_offset == -1
     open_one = world_of(batch(pair(5), producer=9))
@@ -266,7 +266,7 @@ def test_a_join_is_told_what_is_wrong_with_it_before_who_coordinates_its_group()
     assert (early.error_code, early.member_id) == (E.COORDINATOR_LOAD_IN_PROGRESS, "")
 
 
-def test_f34_requests_while_a_shard_loads() -> None:
+def test_requests_while_a_shard_loads() -> None:
     world = loading_world()
     assert commit(world, 1) == E.COORDINATOR_LOAD_IN_PROGRESS
     answer = world.call(LIST, ListGroupsRequest(), 5)
@@ -378,7 +378,7 @@ def test_a_group_that_is_too_large_after_a_restart_starts_over() -> None:
     assert beat(world, first, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_f34_losing_leadership_answers_all_who_wait() -> None:
+def test_losing_leadership_answers_all_who_wait() -> None:
     world = World()
     ids = [member_id_of(world) for _ in range(2)]
     waiting = [join(world, each) for each in ids]
@@ -481,14 +481,14 @@ def find(world: World, *keys: str, kind: int = 0, version: int = 6) -> Any:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_f1_find_coordinator(version: int) -> None:
+def test_find_coordinator(version: int) -> None:
     answer = find(World(), "g", version=version)
     found = answer if version < 4 else answer.coordinators[0]
     assert (found.error_code, found.node_id, found.host, found.port) == (0, 1, "broker.example", 9092)
     assert found.error_message == ("NONE" if version < 4 else "")
 
 
-def test_f2_t41_the_offsets_topic_is_asked_for_on_first_use() -> None:
+def test_the_offsets_topic_is_asked_for_on_first_use() -> None:
     world = World()
     world.publish([world.image.topics["t"]])
     (answer,) = find(world, "g").coordinators
@@ -503,7 +503,7 @@ def test_f2_t41_the_offsets_topic_is_asked_for_on_first_use() -> None:
     assert world.auto_create.asked == [OFFSETS_TOPIC] * 2
 
 
-def test_t40_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
+def test_a_coordinator_without_a_leader_or_endpoint_is_not_named() -> None:
     world = World()
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=-1)])
     assert find(world, "g").coordinators[0].error_code == E.COORDINATOR_NOT_AVAILABLE
@@ -522,12 +522,12 @@ def test_a_coordinator_on_a_broker_that_is_fenced_is_not_named() -> None:
 
 
 @pytest.mark.parametrize("kind", [2, 3, -1])
-def test_f3_other_kinds_of_coordinators_are_refused(kind: int) -> None:
+def test_other_kinds_of_coordinators_are_refused(kind: int) -> None:
     (answer,) = find(World(), "x", kind=kind).coordinators
     assert (answer.error_code, answer.node_id, answer.key) == (E.INVALID_REQUEST, -1, "x")
 
 
-def test_f33_groups_lie_where_kafka_puts_them() -> None:
+def test_groups_lie_where_kafka_puts_them() -> None:
     world = World(count=50)
     commit(world, 1, group="facts-classic")
     assert world.log(46).log_end_offset == 1

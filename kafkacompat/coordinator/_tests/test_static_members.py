@@ -1,4 +1,4 @@
-"""Static members (KIP-345): F5, F6 and the rows around them."""
+"""Static members (KIP-345): they come back under their name, keep their partitions, and fence who had the name before."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def static_group(world: World, *instances: str, **options: Any) -> list[str]:
     return ids
 
 
-def test_f5_a_static_member_joins_at_once_under_an_id_of_its_instance() -> None:
+def test_a_static_member_joins_at_once_under_an_id_of_its_instance() -> None:
     world = World()
     (member_id,) = static_group(world, "one")
     assert member_id.startswith("one-")
     assert beat(world, member_id, 1, instance="one") == E.NONE
 
 
-def test_f6_coming_back_without_an_id_takes_the_old_place_without_a_rebalance() -> None:
+def test_coming_back_without_an_id_takes_the_old_place_without_a_rebalance() -> None:
     world = World()
     leader, follower = static_group(world, "one", "two")
     back = join(world, instance="two", protocols=(("range", subscription("other")),))
@@ -41,7 +41,7 @@ def test_f6_coming_back_without_an_id_takes_the_old_place_without_a_rebalance() 
     assert beat(world, leader, 1, instance="one") == E.NONE
 
 
-def test_f5_the_old_id_is_fenced() -> None:
+def test_the_old_id_is_fenced() -> None:
     world = World()
     _, follower = static_group(world, "one", "two")
     join(world, instance="two")
@@ -54,14 +54,14 @@ def test_f5_the_old_id_is_fenced() -> None:
     assert join(world, "x", instance="three").error_code == E.UNKNOWN_MEMBER_ID
 
 
-def test_f6_a_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
+def test_a_leader_that_comes_back_is_told_to_skip_the_assignment() -> None:
     world = World()
     static_group(world, "one", "two")
     back = join(world, instance="one", version=9)
     assert (back.leader, back.skip_assignment, len(back.members)) == (back.member_id, True, 2)
 
 
-def test_f6_before_version_9_it_is_told_of_its_former_self_as_leader() -> None:
+def test_before_version_9_it_is_told_of_its_former_self_as_leader() -> None:
     world = World()
     leader, _ = static_group(world, "one", "two")
     back = join(world, instance="one", version=8)
@@ -121,7 +121,7 @@ def test_when_only_absent_static_members_are_left_the_join_waits_for_their_sessi
     assert leader
 
 
-def test_f16_an_administrator_removes_a_static_member_by_its_instance_alone() -> None:
+def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> None:
     world = World()
     static_group(world, "one", "two")
     answer = leave(world, ("", "two"), ("", "three"), ("wrong", "one"))

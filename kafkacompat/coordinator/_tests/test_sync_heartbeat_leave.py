@@ -27,7 +27,7 @@ def completing(world: World, size: int = 2, **options: int) -> list[str]:
     return ids
 
 
-def test_t37_every_member_gets_its_bytes_and_the_forgotten_get_none() -> None:
+def test_every_member_gets_its_bytes_and_the_forgotten_get_none() -> None:
     world = World()
     leader, second, third = completing(world, 3)
     waiting = [sync(world, second, 1), sync(world, third, 1)]
@@ -39,7 +39,7 @@ def test_t37_every_member_gets_its_bytes_and_the_forgotten_get_none() -> None:
     assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (big, "consumer", "range")
 
 
-def test_f13_refusals_of_sync() -> None:
+def test_refusals_of_sync() -> None:
     world = World()
     assert sync(world, "x", 1).error_code == E.UNKNOWN_MEMBER_ID
     assert sync(world, "x", 1, group="").error_code == E.INVALID_GROUP_ID
@@ -75,7 +75,7 @@ def test_a_rebalance_while_followers_wait_sends_them_back_to_join() -> None:
     assert parked(changed)
 
 
-def test_t38_f14_members_that_never_sync_are_evicted() -> None:
+def test_members_that_never_sync_are_evicted() -> None:
     world = World()
     leader, silent = completing(world, rebalance=20_000, session=100_000)
     assert sync(world, leader, 1, {leader: b"a"}).error_code == 0
@@ -85,7 +85,7 @@ def test_t38_f14_members_that_never_sync_are_evicted() -> None:
     assert beat(world, leader, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_f14_a_leader_without_a_plan_is_evicted_and_its_followers_join_again() -> None:
+def test_a_leader_without_a_plan_is_evicted_and_its_followers_join_again() -> None:
     world = World()
     leader, second = completing(world, rebalance=20_000, session=100_000)
     waiting = sync(world, second, 1)
@@ -156,7 +156,7 @@ def test_a_plan_of_a_generation_that_is_over_changes_nothing() -> None:
     assert beat(world, leader, 1) == E.REBALANCE_IN_PROGRESS
 
 
-def test_f15_heartbeats_by_state() -> None:
+def test_heartbeats_by_state() -> None:
     world = World()
     assert beat(world, "x", 1) == E.UNKNOWN_MEMBER_ID
     assert beat(world, "x", 1, group="") == E.INVALID_GROUP_ID
@@ -182,7 +182,7 @@ def test_a_member_that_stays_silent_is_removed_and_the_others_rebalance() -> Non
     assert join(world, first).generation_id == 2
 
 
-def test_f15_heartbeats_while_rebalancing_keep_the_session() -> None:
+def test_heartbeats_while_rebalancing_keep_the_session() -> None:
     world = World()
     first, second = form_group(world, 2, session=10_000, rebalance=30_000)
     join(world, second, (("range", subscription("u")),), rebalance=30_000)
@@ -202,7 +202,7 @@ def test_a_parked_call_counts_as_alive() -> None:
     assert join(world, first).generation_id == waiting.result().generation_id == 2
 
 
-def test_f16_leaving_by_list() -> None:
+def test_leaving_by_list() -> None:
     world = World()
     first, second = form_group(world, 2)
     answer = leave(world, (second, None), ("x", None), ("", None))
@@ -213,7 +213,7 @@ def test_f16_leaving_by_list() -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_f16_before_version_3_the_members_error_is_the_responses(version: int) -> None:
+def test_before_version_3_the_members_error_is_the_responses(version: int) -> None:
     world = World()
     (first,) = form_group(world)
     refused = leave(world, ("x", None), version=version)
@@ -228,7 +228,7 @@ def test_leaving_an_absent_group() -> None:
     assert leave(World(), ("x", None), group="").error_code == E.INVALID_GROUP_ID
 
 
-def test_f36_a_pending_id_may_leave_and_the_join_goes_on() -> None:
+def test_a_pending_id_may_leave_and_the_join_goes_on() -> None:
     world = World()
     (first,) = form_group(world)
     pending = member_id_of(world)

@@ -182,7 +182,7 @@ def test_offsets_are_ended_by_the_group_coordinator() -> None:
     assert world.groups.ended == [(0, 10, 1, True, 0, 2)] * 2
 
 
-def test_t42_nothing_but_the_first_end_counts_until_it_is_committed() -> None:
+def test_nothing_but_the_first_end_counts_until_it_is_committed() -> None:
     world = World()
     world.begin(T0)
     world.partitions.held = True
@@ -229,7 +229,7 @@ def test_a_step_whose_wait_is_over_at_once_is_told_how_it_ended() -> None:
     assert world.state() == "Ongoing"
 
 
-def test_t41_ids_that_are_on_their_way_are_retriable() -> None:
+def test_ids_that_are_on_their_way_are_retriable() -> None:
     world = World()
     world.next_id = None
     assert world.init().result().error_code == E.COORDINATOR_LOAD_IN_PROGRESS

@@ -52,7 +52,7 @@ def member(
     return ClassicMember(name, instance, "c", "/h", rebalance_ms, 10, "consumer", protocols)
 
 
-def test_t38_the_protocol_is_common_to_all_and_chosen_by_vote() -> None:
+def test_the_protocol_is_common_to_all_and_chosen_by_vote() -> None:
     group = ClassicGroup("g")
     group.add(member("a", (("only-a", b""), ("range", b""), ("sticky", b""))))
     group.add(member("b", (("sticky", b""), ("range", b""))))

@@ -133,7 +133,7 @@ def consume(log: PartitionLog, offset: int, max_bytes: int) -> list[tuple[int, b
     return found
 
 
-def test_t30_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
+def test_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
     """Not of all up to the last stable offset: that list has no bound, and no limit of bytes counts it."""
     writer = Writer(open_log(MemoryDisk(), config(segment_bytes=100_000)))
     for _ in range(1000):
@@ -148,7 +148,7 @@ def test_t30_a_slice_is_told_of_its_own_aborted_transactions_only() -> None:
     assert len(read_slice(log, 0, 1 << 30)[1]) < 1000, "more than one segment"
 
 
-def test_t30_transactions_that_reach_over_a_slice_are_told_of() -> None:
+def test_transactions_that_reach_over_a_slice_are_told_of() -> None:
     """One begins before the slice and ends after it, some segments on either side."""
     writer = Writer(open_log(MemoryDisk(), SMALL_SEGMENTS))
     writer.write(1)
@@ -244,7 +244,7 @@ def test_the_offset_index_gives_the_entry_at_or_after_a_position() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_t30_every_slice_is_told_of_all_that_overlaps_it(seed: int) -> None:
+def test_every_slice_is_told_of_all_that_overlaps_it(seed: int) -> None:
     """Over segments, restarts (clean and not), truncations, indexes forgotten and read again."""
     chance = random.Random(seed)
     disk = MemoryDisk()

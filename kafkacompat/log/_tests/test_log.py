@@ -32,7 +32,7 @@ def three_batches(**changes: object) -> PartitionLog:
 
 
 def test_a_read_gives_the_whole_batch_that_holds_the_offset() -> None:
-    """T28: records before the offset may come along; the client drops them."""
+    """Records before the offset may come along; the client drops them."""
     log = three_batches()
     for offset in range(4, 8):
         assert [o for o, _ in values_in(log.read(offset, 1 << 20, 12, True))] == list(range(4, 12))
@@ -46,7 +46,6 @@ def test_a_read_stops_at_the_bound() -> None:
 
 
 def test_limits_leave_at_least_one_batch_where_asked() -> None:
-    """T32."""
     log = three_batches()
     whole = log.segments[0].size // 3
     one = log.read(0, 0, 12, True)
@@ -58,7 +57,6 @@ def test_limits_leave_at_least_one_batch_where_asked() -> None:
 
 
 def test_offsets_outside_the_log() -> None:
-    """T31."""
     log = three_batches()
     log.set_high_watermark(12)
     log.increment_log_start_offset(5)
@@ -98,7 +96,7 @@ def test_a_batch_cut_in_its_middle_goes_whole(offset: int) -> None:
 
 
 def test_timestamps_special_cases() -> None:
-    """T33: the record's own epoch; nothing beyond the end."""
+    """The record's own epoch; nothing beyond the end."""
     log = three_batches()
     found = look_up(log, NOW_MS + 11)
     assert found is not None
@@ -199,7 +197,6 @@ def test_a_repetition_appends_nothing() -> None:
 
 
 def test_aborted_transactions_come_by_first_offset_over_segments() -> None:
-    """T30."""
     log = open_log(MemoryDisk(), config(segment_bytes=400))
     for i in range(4):
         for producer in (1, 2):
@@ -226,7 +223,7 @@ def test_aborted_transactions_come_by_first_offset_over_segments() -> None:
 
 
 def test_the_stable_offset_is_never_below_the_start() -> None:
-    """T30: a transaction began in what was deleted since, and is still open."""
+    """A transaction began in what was deleted since, and is still open."""
     log = open_log(MemoryDisk(), config(segment_bytes=400, retention_ms=1000))
     options = {"producer_epoch": 0, "is_transactional": True}
     log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
@@ -248,7 +245,6 @@ def test_the_stable_offset_is_never_below_the_start() -> None:
 
 
 def test_the_stable_offset_never_passes_the_high_watermark() -> None:
-    """T30."""
     log = open_log(MemoryDisk())
     log.append_as_leader(batch_of([b"x"]), 0, NOW_MS)
     log.append_as_leader(

@@ -66,7 +66,7 @@ class Partition:
 
 
 def test_the_last_five_batches_are_recognised_and_older_ones_refused() -> None:
-    """D5, T22: repetitions get the original's offsets."""
+    """Repetitions get the original's offsets."""
     partition = Partition()
     written = [partition.write(2 * i, 2) for i in range(7)]
     for i in range(2, 7):
@@ -76,7 +76,6 @@ def test_the_last_five_batches_are_recognised_and_older_ones_refused() -> None:
 
 
 def test_a_gap_is_out_of_order() -> None:
-    """D6, T22."""
     partition = Partition()
     partition.write(0)
     assert partition.refused(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -91,12 +90,12 @@ def test_part_of_a_repetition_is_no_repetition() -> None:
 
 
 def test_an_unknown_producer_may_begin_anywhere() -> None:
-    """D6: the records that would tell may be gone."""
+    """The records that would tell may be gone."""
     assert Partition().write(77) == (0, 0, False)
 
 
 def test_old_epochs_are_fenced_and_new_ones_begin_at_zero() -> None:
-    """D7, T22: INVALID_PRODUCER_EPOCH, no leader error."""
+    """INVALID_PRODUCER_EPOCH, no leader error."""
     partition = Partition()
     partition.write(0, epoch=3)
     assert partition.refused(1, epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -136,7 +135,6 @@ def test_transactions_hold_the_stable_offset_until_replicated() -> None:
 
 
 def test_writes_outside_an_open_transaction_are_refused() -> None:
-    """T25."""
     partition = Partition()
     partition.write(0, transactional=True)
     assert partition.refused(1) == ErrorCode.INVALID_TXN_STATE

@@ -28,7 +28,7 @@ from kafkacompat.log.retention import SegmentFacts, count_deletable
 
 
 def test_epoch_lookups() -> None:
-    """T34: undefined is -1 twice and no truncation."""
+    """Undefined is -1 twice and no truncation."""
     cache = LeaderEpochCache([(2, 10), (5, 20), (9, 40)])
     assert cache.end_offset_for(-1, 50) == OffsetAndEpoch(-1, -1)
     assert cache.end_offset_for(9, 50) == OffsetAndEpoch(50, 9)

@@ -32,7 +32,7 @@ from kafkacompat.wire.errors import WireError
 
 
 async def test_requests_are_answered_in_order_however_they_are_torn() -> None:
-    """A1, A3: frames cut anywhere, and many in one segment."""
+    """Frames cut anywhere, and many in one segment."""
     dispatcher = ScriptedDispatcher()
     bodies = [b"request %d " % number + b"x" * (number * 37) for number in range(60)]
     stream_bytes = b"".join(map(framed, bodies))
@@ -58,7 +58,7 @@ async def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
 
 
 async def test_a_blocking_request_holds_later_ones_back() -> None:
-    """A2: as in Kafka, one parked request blocks everything pipelined behind it."""
+    """As in Kafka, one parked request blocks everything pipelined behind it."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
         stream = await dial(server)
@@ -89,7 +89,6 @@ async def test_a_waiting_produce_holds_back_replies_but_not_requests() -> None:
 
 
 async def test_a_request_without_reply_leaves_no_gap() -> None:
-    """A17: acks=0."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
         stream = await dial(server)
@@ -109,7 +108,7 @@ async def test_what_a_client_sent_before_it_left_is_still_dispatched() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
 async def test_a_size_out_of_bounds_closes_after_earlier_replies(size: int) -> None:
-    """A1: silently, and without taking the memory that the size promises."""
+    """Silently, and without taking the memory that the size promises."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher, NetworkSettings(socket_request_max_bytes=1024)) as server:
         stream = await dial(server)
@@ -122,7 +121,6 @@ async def test_a_size_out_of_bounds_closes_after_earlier_replies(size: int) -> N
 
 
 async def test_garbage_closes_its_connection_and_no_other() -> None:
-    """A4."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
         good, bad = await dial(server), await dial(server)
@@ -168,7 +166,7 @@ async def test_an_error_in_cleaning_up_leaves_other_connections_alone(
 
 
 async def test_a_reply_that_fails_closes_after_those_before_it() -> None:
-    """A17: a produce with acks=0 that fails later."""
+    """A produce with acks=0 that fails later."""
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
         stream = await dial(server)

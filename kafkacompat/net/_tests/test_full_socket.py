@@ -144,7 +144,7 @@ async def test_drain_does_not_wait_longer_for_a_client_that_does_not_read() -> N
 
 
 async def test_a_client_that_reads_nothing_for_too_long_is_closed() -> None:
-    """A20: an unsent reply does not keep its connection, as in Kafka."""
+    """An unsent reply does not keep its connection, as in Kafka."""
     dispatcher, _ = large_replies()
     clock = HandClock()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:

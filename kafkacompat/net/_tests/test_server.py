@@ -46,7 +46,6 @@ class HandClock:
 
 
 def test_idleness_is_a_matter_of_figures() -> None:
-    """A20."""
     assert not idle_too_long(599_999, 0, 0, 600_000)
     assert idle_too_long(600_000, 0, 0, 600_000)
     assert not idle_too_long(10**9, 0, 1, 600_000)
@@ -54,7 +53,7 @@ def test_idleness_is_a_matter_of_figures() -> None:
 
 
 async def test_idle_connections_are_closed_and_those_with_requests_in_flight_are_not() -> None:
-    """A20: through the sweeper, with a clock that the test moves."""
+    """Through the sweeper, with a clock that the test moves."""
     dispatcher = ScriptedDispatcher()
     clock = HandClock()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:

@@ -177,7 +177,7 @@ def context(host: str = "10.1.2.3") -> RequestContext:
     return RequestContext(20, 6, 77, "their client", 5, "PLAINTEXT", host, principal=principal)
 
 
-def test_c24_a_clients_request_travels_with_who_asked_and_from_where() -> None:
+def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
     w = World()
     forwarding = ForwardingController(w.channel)
     answer = forwarding.delete_topics(DeleteTopicsRequest(timeout_ms=9), context())
@@ -199,7 +199,7 @@ def test_c24_a_clients_request_travels_with_who_asked_and_from_where() -> None:
     assert [(each.name, each.error_code) for each in answer.result().responses] == [("t", 3)]
 
 
-def test_c25_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
+def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
     w = World()
     answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context("::1"))
     assert w.channels.sent[0].message.client_host_address == bytes(15) + b"\x01"

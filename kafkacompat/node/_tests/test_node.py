@@ -99,7 +99,7 @@ def test_internal_topics_get_their_own_settings() -> None:
     assert creatable_topic(config(), "mine").num_partitions == 4
 
 
-def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure_t15() -> None:
+def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
     sent: list[Any] = []
     answers: list[Deferred[Any]] = []
     failures: list[tuple[str, int, str | None]] = []

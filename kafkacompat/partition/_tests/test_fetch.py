@@ -112,7 +112,7 @@ def test_what_is_there_is_answered_at_once() -> None:
     assert row.error_code == 0
     assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (1, 1, 0)
     assert row.records == world.log().batches[0].data
-    assert row.preferred_read_replica == -1  # T29
+    assert row.preferred_read_replica == -1
     assert row.diverging_epoch is None
 
 
@@ -142,7 +142,7 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
     assert world.found(world.manager.list_offset(TopicPartition("t", 0), 5, False, -1, -1)).error is code
 
 
-def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:
+def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
     world = filled(batches=3)
     assert one(now(world, want(world))).aborted_transactions is None
     assert one(now(world, want(world), read_committed=True)).aborted_transactions == []
@@ -158,7 +158,7 @@ def test_e4_t30_aborted_transactions_are_absent_empty_or_sorted() -> None:
     assert empty.records == b""
 
 
-def test_t30_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_deleted() -> None:
+def test_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_deleted() -> None:
     """Neither answered again and again, nor sent to an offset that is out of range."""
     world = filled()
     core = world.manager.core(("t", 0))
@@ -180,28 +180,28 @@ def test_t30_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_w
     assert one(answer.result()).last_stable_offset == 6
 
 
-def test_t30_read_committed_stops_at_the_last_stable_offset() -> None:
+def test_read_committed_stops_at_the_last_stable_offset() -> None:
     world = filled(batches=3)
     world.log().first_unstable_offset = 2
     assert sizes(now(world, want(world), read_committed=True)) == [2 * BATCH]
     assert sizes(now(world, want(world))) == [3 * BATCH]
 
 
-def test_t30_min_bytes_counts_only_what_is_committed() -> None:
+def test_min_bytes_counts_only_what_is_committed() -> None:
     world = filled(batches=3)
     world.log().first_unstable_offset = 1
     parked(world, want(world), read_committed=True, min_bytes=2 * BATCH)
     assert sizes(now(world, want(world), min_bytes=2 * BATCH)) == [3 * BATCH]
 
 
-def test_t28_e3_offset_inside_a_batch_gives_the_whole_batch() -> None:
+def test_offset_inside_a_batch_gives_the_whole_batch() -> None:
     world = World(topic_image("t"))
     world.produce("t", 0, b"a", b"b", b"c")
     row = one(now(world, want(world, offset=1)))
     assert row.records == world.log().batches[0].data
 
 
-def test_e1_t32_the_first_batch_comes_whole_whatever_the_limits() -> None:
+def test_the_first_batch_comes_whole_whatever_the_limits() -> None:
     world = filled(batches=2)
     assert sizes(now(world, want(world, max_bytes=0))) == [BATCH]
     assert sizes(now(world, want(world, max_bytes=BATCH - 1))) == [BATCH]
@@ -210,23 +210,23 @@ def test_e1_t32_the_first_batch_comes_whole_whatever_the_limits() -> None:
     assert sizes(now(world, want(world))) == [BATCH]
 
 
-def test_t32_limits_hold_after_the_first_batch() -> None:
+def test_limits_hold_after_the_first_batch() -> None:
     world = filled(partitions=3, batches=2)
     wanted = [want(world, partition) for partition in range(3)]
     assert sizes(now(world, *wanted)) == [2 * BATCH] * 3
-    # Within a partition the tail may be cut (E2); once the budget is used the rest gets nothing.
+    # Within a partition the tail may be cut; once the budget is used the rest gets nothing.
     assert sizes(now(world, *wanted, max_bytes=2 * BATCH + BATCH // 2)) == [2 * BATCH, 0, 0]
     assert sizes(now(world, *wanted, max_bytes=3 * BATCH)) == [2 * BATCH, BATCH, 0]
     small = [want(world, partition, max_bytes=BATCH - 1) for partition in range(3)]
     assert sizes(now(world, *small)) == [BATCH, 0, 0]
 
 
-def test_e1_the_exception_goes_to_the_first_partition_that_has_data() -> None:
+def test_the_exception_goes_to_the_first_partition_that_has_data() -> None:
     world = filled(partitions=2)
     assert sizes(now(world, want(world, 0, offset=1), want(world, 1), max_bytes=1)) == [0, BATCH]
 
 
-def test_t31_e6_out_of_range_only_outside_start_and_end() -> None:
+def test_out_of_range_only_outside_start_and_end() -> None:
     world = filled(batches=3)
     world.log().log_start_offset = 1
     for offset, error in [(0, 1), (1, 0), (2, 0), (3, 0), (4, 1), (-1, 1)]:
@@ -243,7 +243,7 @@ def two_replicas() -> World:
     )
 
 
-def test_e7_between_high_watermark_and_end_is_empty_and_at_once() -> None:
+def test_between_high_watermark_and_end_is_empty_and_at_once() -> None:
     world = two_replicas()
     world.produce()
     world.produce()
@@ -293,13 +293,13 @@ def test_a_replica_that_is_not_assigned_is_refused() -> None:
     assert fenced.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_e14_epochs_fence() -> None:
+def test_epochs_fence() -> None:
     world = two_replicas()
     assert one(now(world, want(world, current_leader_epoch=1))).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert one(now(world, want(world, current_leader_epoch=3))).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_e17_current_leader_only_with_stale_leaders_and_from_version_16() -> None:
+def test_current_leader_only_with_stale_leaders_and_from_version_16() -> None:
     world = World(
         topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=4)}),
         brokers=[broker_image(1), broker_image(2)],
@@ -317,7 +317,7 @@ def test_e17_current_leader_only_with_stale_leaders_and_from_version_16() -> Non
     assert one(now(world, want(world), version=11, max_wait_ms=0)).error_code == ErrorCode.NONE
 
 
-def test_e15_divergence_is_told_with_watermarks_and_without_records() -> None:
+def test_divergence_is_told_with_watermarks_and_without_records() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=1)}))
     world.produce()
     world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=3)}))
@@ -342,7 +342,7 @@ def test_zstd_topics_are_served_to_old_versions_as_kafka_4_3_does() -> None:
     assert (row.error_code, len(row.records)) == (0, BATCH)
 
 
-def test_e13_unknown_ids_and_names_do_not_end_the_wait_of_others_but_alone_they_do() -> None:
+def test_unknown_ids_and_names_do_not_end_the_wait_of_others_but_alone_they_do() -> None:
     world = World(topic_image("t"))
     assert one(now(world, want(world, topic="gone"))).error_code == ErrorCode.UNKNOWN_TOPIC_ID
     by_name = one(now(world, want(world, topic="gone", name="gone"), uses_topic_ids=False))
@@ -353,13 +353,13 @@ def test_e13_unknown_ids_and_names_do_not_end_the_wait_of_others_but_alone_they_
     assert [row.error_code for row in rows(waiting.result())] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
-def test_e8_any_error_is_answered_at_once() -> None:
+def test_any_error_is_answered_at_once() -> None:
     world = filled(partitions=2)
     response = now(world, want(world, 0, offset=1), want(world, 1, offset=99))
     assert [row.error_code for row in rows(response)] == [0, ErrorCode.OFFSET_OUT_OF_RANGE]
 
 
-def test_t27_long_poll_answers_at_max_wait_with_nothing() -> None:
+def test_long_poll_answers_at_max_wait_with_nothing() -> None:
     world = filled()
     waiting = parked(world, want(world, offset=1), max_wait_ms=300)
     world.timers.advance(299)
@@ -472,7 +472,7 @@ def session_fetch(
     )
 
 
-def test_e10_an_incremental_fetch_parks_and_answers_with_its_id_and_no_topics() -> None:
+def test_an_incremental_fetch_parks_and_answers_with_its_id_and_no_topics() -> None:
     world = filled()
     full = session_fetch(world, 0, 0, [want(world, offset=1)], max_wait_ms=0)
     assert isinstance(full, FetchResponse)
@@ -487,7 +487,7 @@ def test_e10_an_incremental_fetch_parks_and_answers_with_its_id_and_no_topics() 
     assert sizes(again.result()) == [BATCH]
 
 
-def test_e11_session_errors_are_top_level_with_id_zero() -> None:
+def test_session_errors_are_top_level_with_id_zero() -> None:
     world = filled()
     response = session_fetch(world, 5, 3)
     assert isinstance(response, FetchResponse)
@@ -498,7 +498,7 @@ def test_e11_session_errors_are_top_level_with_id_zero() -> None:
     )
 
 
-def test_e13_an_unknown_id_in_a_session_yields_the_error_until_it_is_known() -> None:
+def test_an_unknown_id_in_a_session_yields_the_error_until_it_is_known() -> None:
     world = World()
     late = topic_image("late")
     asked = FetchRequestPartition(late.id, None, 0, 0, 100)

@@ -38,7 +38,7 @@ def test_append_moves_the_high_watermark_of_a_lone_replica() -> None:
     assert world.log().high_watermark == 2
 
 
-def test_append_is_stamped_with_the_leader_epoch_t16() -> None:
+def test_append_is_stamped_with_the_leader_epoch() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=7)}))
     world.produce()
     assert world.log().epochs == [(7, 0)]
@@ -56,21 +56,21 @@ def test_append_to_unknown_or_foreign_partitions() -> None:
     assert (foreign.leader_id, foreign.leader_epoch) == (2, 4)
 
 
-def test_d13_internal_topics_are_refused_to_clients() -> None:
+def test_internal_topics_are_refused_to_clients() -> None:
     world = World(topic_image(OFFSETS_TOPIC))
     assert world.produce(OFFSETS_TOPIC).error is ErrorCode.INVALID_TOPIC_EXCEPTION
     allowed = world.manager.append(TopicPartition(OFFSETS_TOPIC, 0), batch_of(b"x"), -1, 13, True)
     assert allowed.error is ErrorCode.NONE
 
 
-def test_d3_zstd_needs_version_seven() -> None:
+def test_zstd_needs_version_seven() -> None:
     world = World(topic_image("t"))
     batch = batch_of(b"x", compression=4)
     assert world.manager.append(T0, batch, 1, 6, False).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert world.manager.append(T0, batch, 1, 7, False).error is ErrorCode.NONE
 
 
-def test_t24_too_large_and_keyless_in_a_compacted_topic() -> None:
+def test_too_large_and_keyless_in_a_compacted_topic() -> None:
     world = World(topic_image("t"))
     world.log().config = LogConfig(max_message_bytes=80)
     assert world.produce("t", 0, b"x" * 100).error is ErrorCode.MESSAGE_TOO_LARGE
@@ -125,7 +125,7 @@ def test_produce_waits_for_the_follower() -> None:
     assert world.log().high_watermark == 1
 
 
-def test_d14_timeout_answers_request_timed_out_and_keeps_the_data() -> None:
+def test_timeout_answers_request_timed_out_and_keeps_the_data() -> None:
     world = two_replicas()
     world.produce(acks=-1)
     waiting = world.manager.when_replicated({T0: 1}, 1000)
@@ -340,7 +340,7 @@ def look_up(
     return (found.error, found.timestamp_ms, found.offset, found.leader_epoch)
 
 
-def test_t33_e19_list_offset_special_values() -> None:
+def test_list_offset_special_values() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=3)}))
     for _ in range(4):
         world.produce()
@@ -361,7 +361,7 @@ def test_t33_e19_list_offset_special_values() -> None:
     assert look_up(world, -7)[0] == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_t33_e20_no_match_and_matches_beyond_what_may_be_read_are_minus_one() -> None:
+def test_no_match_and_matches_beyond_what_may_be_read_are_minus_one() -> None:
     world = World(topic_image("t"))
     assert look_up(world, -3) == (0, -1, -1, -1)
     world.produce()
@@ -370,7 +370,7 @@ def test_t33_e20_no_match_and_matches_beyond_what_may_be_read_are_minus_one() ->
     assert look_up(world, 0, committed=True) == (0, -1, -1, -1)
 
 
-def test_t33_the_epoch_is_the_records_not_the_current_one() -> None:
+def test_the_epoch_is_the_records_not_the_current_one() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=1)}))
     world.produce()
     world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=2)}))
@@ -378,14 +378,14 @@ def test_t33_the_epoch_is_the_records_not_the_current_one() -> None:
     assert look_up(world, -1)[3] == 2
 
 
-def test_e14_list_offset_is_fenced_by_epoch() -> None:
+def test_list_offset_is_fenced_by_epoch() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=3)}))
     assert look_up(world, -1, epoch=2)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert look_up(world, -1, epoch=4)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert look_up(world, -1, epoch=3)[0] == ErrorCode.NONE
 
 
-def test_e23_offsets_are_not_available_until_the_high_watermark_reached_the_epoch() -> None:
+def test_offsets_are_not_available_until_the_high_watermark_reached_the_epoch() -> None:
     world = two_replicas()
     world.produce()
     world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), epoch=1)}))
@@ -396,7 +396,7 @@ def test_e23_offsets_are_not_available_until_the_high_watermark_reached_the_epoc
     assert look_up(world, -1) == (0, -1, 1, 1)
 
 
-def test_t34_e24_unknown_epoch_is_undefined_without_an_error() -> None:
+def test_unknown_epoch_is_undefined_without_an_error() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=3)}))
     world.produce()
     assert world.manager.end_offset_for_epoch(T0, -1, 3) == (ErrorCode.NONE, 3, 1)
@@ -408,7 +408,7 @@ def delete(world: World, offset: int, partition: TopicPartition = T0) -> tuple[E
     return world.manager.delete_records({partition: offset}, 1000).result()[partition]
 
 
-def test_e27_t46_delete_records() -> None:
+def test_delete_records() -> None:
     world = World(topic_image("t"), topic_image(OFFSETS_TOPIC))
     for _ in range(3):
         world.produce()
@@ -435,7 +435,7 @@ def test_images_make_and_drop_logs() -> None:
     assert world.produce().error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_t17_a_topic_made_anew_gets_a_new_log() -> None:
+def test_a_topic_made_anew_gets_a_new_log() -> None:
     world = World(topic_image("t"))
     world.produce()
     old = world.log()

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): every case of Kafka's session table, E9-E13, and eviction."""
+"""Fetch sessions (KIP-227): every case of Kafka's session table, and eviction."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def session_with(cache: FetchSessionCache, *partitions: int, **options: Any) -> 
     return answer(context, options.get("now_ms", 0))[0]
 
 
-def test_e12_epoch_after_the_last_is_one() -> None:
+def test_epoch_after_the_last_is_one() -> None:
     assert next_epoch(0) == 1
     assert next_epoch(MAX_EPOCH) == 1
     assert next_epoch(FINAL_EPOCH) == FINAL_EPOCH
@@ -77,7 +77,7 @@ def test_sessionless_fetch_gets_id_zero_and_makes_no_session() -> None:
     assert len(cache) == 0
 
 
-def test_e9_full_fetch_makes_a_session_and_lists_partitions_in_request_order() -> None:
+def test_full_fetch_makes_a_session_and_lists_partitions_in_request_order() -> None:
     cache = cache_of()
     session_id, sent = answer(open_context(cache, 0, INITIAL_EPOCH, [asked(1), asked(0)]))
     assert (session_id, sent) == (1, [1, 0])
@@ -106,7 +106,7 @@ def test_final_epoch_closes_the_session() -> None:
     assert len(cache) == 0
 
 
-def test_e11_unknown_id_wrong_epoch_and_other_kind_of_topics() -> None:
+def test_unknown_id_wrong_epoch_and_other_kind_of_topics() -> None:
     cache = cache_of()
     session_id = session_with(cache, 0)
     assert open_context(cache, 77, 1).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -115,7 +115,7 @@ def test_e11_unknown_id_wrong_epoch_and_other_kind_of_topics() -> None:
     assert open_context(cache, session_id, 1).error is ErrorCode.NONE
 
 
-def test_e10_incremental_answer_omits_what_did_not_change() -> None:
+def test_incremental_answer_omits_what_did_not_change() -> None:
     cache = cache_of()
     session_id = session_with(cache, 0, 1)
     assert answer(open_context(cache, session_id, 1)) == (session_id, [])
@@ -164,7 +164,7 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert [(one.partition, one.fetch_offset) for one in context.partitions] == [(1, 9), (2, 0)]
 
 
-def test_e13_forgetting_what_is_not_there_is_tolerated() -> None:
+def test_forgetting_what_is_not_there_is_tolerated() -> None:
     cache = cache_of()
     session_id = session_with(cache, 0)
     context = open_context(cache, session_id, 1, (), [(b"x" * 16, "x", 4)])
@@ -193,7 +193,7 @@ def test_who_got_records_goes_to_the_end_of_the_order() -> None:
     assert [one.partition for one in open_context(cache, session_id, 2).partitions] == [1, 2, 0]
 
 
-def test_e12_epoch_wraps_in_a_session() -> None:
+def test_epoch_wraps_in_a_session() -> None:
     cache = cache_of()
     session_id = session_with(cache, 0)
     session = cache.get(session_id)

@@ -73,7 +73,7 @@ def test_sound_bodies_pass(records: list[Record]) -> None:
 @settings(max_examples=400)
 @given(st.one_of(mixed_records(), uniform_records()), st.data())
 def test_one_changed_byte_gives_equal_verdicts(records: list[Record], data: st.DataObject) -> None:
-    """D12: a malformed record is refused wherever in the batch it lies, in a run of equal sizes too."""
+    """A malformed record is refused wherever in the batch it lies, in a run of equal sizes too."""
     body = encode_records(records, BASE_MS)
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] = data.draw(st.integers(0, 255))

@@ -66,7 +66,7 @@ def test_unknown_codecs_fail(codec: int) -> None:
 
 
 def test_bare_snappy_block_is_read() -> None:
-    """D17: clients other than Java's send a block without the xerial header."""
+    """Clients other than Java's send a block without the xerial header."""
     assert decompress(compression.SNAPPY, snappy.compress(TEXT)) == TEXT
 
 

@@ -82,12 +82,11 @@ def test_bytes_after_the_batch_that_are_no_batch_are_dropped() -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 16, 17, 60])
 def test_no_whole_batch_is_invalid(size: int) -> None:
-    """D16: empty records are refused, not left without an answer."""
+    """Empty records are refused, not left without an answer."""
     assert refusal(build_batch(records())[:size]).code == ErrorCode.INVALID_RECORD
 
 
 def test_more_than_one_batch_is_invalid() -> None:
-    """D2."""
     assert refusal(build_batch(records()) * 2).code == ErrorCode.INVALID_RECORD
 
 
@@ -114,7 +113,6 @@ def test_base_offset_must_be_zero_for_clients() -> None:
 
 
 def test_too_large_is_told_before_the_crc() -> None:
-    """T24, D8."""
     batch = build_batch(records())
     batch[-1] ^= 1
     assert refusal(batch, max_message_bytes=len(batch) - 1).code == ErrorCode.MESSAGE_TOO_LARGE
@@ -125,7 +123,6 @@ def test_too_large_is_told_before_the_crc() -> None:
     ("field", "value"), [(23, 1), (23, 5), (23, -1), (57, 2), (57, 0), (57, -1), (57, 4)]
 )
 def test_count_and_offsets_must_agree(field: int, value: int) -> None:
-    """D11."""
     batch = build_batch(records())
     struct.pack_into(">i", batch, field, value)
     renew_crc(batch)
@@ -139,7 +136,6 @@ def renew_crc(batch: bytearray) -> None:
 
 
 def test_control_batches_come_only_from_the_broker() -> None:
-    """T25."""
     marker = build_end_transaction_marker(
         committed=False, coordinator_epoch=1, producer_id=3, producer_epoch=0, timestamp_ms=NOW_MS
     )
@@ -169,7 +165,6 @@ def test_a_body_that_cannot_be_opened(codec: int) -> None:
 
 
 def test_zstd_needs_version_7() -> None:
-    """D3."""
     assert (
         refusal(build_batch(records(), compression=4), zstd=False).code
         == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -179,7 +174,7 @@ def test_zstd_needs_version_7() -> None:
 @pytest.mark.parametrize("codec", [0, 3])
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_malformed_records_inside_a_good_crc(count: int, codec: int) -> None:
-    """D12: refused without naming records."""
+    """Refused without naming records."""
     good = encode_records(records(count), NOW_MS)
     body = encode_record(records(count)[-1]._replace(headers=()), NOW_MS)
     start = len(good) - len(body) - 1
@@ -198,7 +193,6 @@ def test_malformed_records_inside_a_good_crc(count: int, codec: int) -> None:
 
 
 def test_keyless_records_in_a_compacted_topic_are_named() -> None:
-    """T24, D9."""
     mixed = records()
     mixed[1] = mixed[1]._replace(key=None)
     caught = refusal(build_batch(mixed), cleanup_policy=("compact", "delete"))
@@ -208,7 +202,6 @@ def test_keyless_records_in_a_compacted_topic_are_named() -> None:
 
 
 def test_timestamps_too_far_ahead_or_behind_are_named() -> None:
-    """D10."""
     ahead = [Record(0, NOW_MS, None, b""), Record(1, NOW_MS + HOUR_MS + 1, None, b"")]
     caught = refusal(build_batch(ahead))
     assert caught.code == ErrorCode.INVALID_TIMESTAMP
@@ -233,7 +226,6 @@ def test_a_lying_max_timestamp_is_put_right() -> None:
 
 
 def test_log_append_time_is_stamped() -> None:
-    """D4, D10."""
     batch = build_batch([Record(0, 5, None, b"x")])
     checked = validate(batch, message_timestamp_type="LogAppendTime")
     header = parse_header(batch)
@@ -246,7 +238,6 @@ def test_log_append_time_is_stamped() -> None:
 
 
 def test_a_producers_append_time_bit_is_cleared_and_other_bits_kept() -> None:
-    """D18."""
     batch = build_batch(records(), log_append_time_ms=NOW_MS - 7)
     struct.pack_into(">h", batch, 21, 0x0108)
     renew_crc(batch)

@@ -68,7 +68,7 @@ ONE_BEFORE: dict[S, tuple[Outcome, Outcome]] = {
 @pytest.mark.parametrize(
     ("state", "committed", "version"), list(itertools.product(STATES, [True, False], [0, 1]))
 )
-def test_t43_old_protocol(state: S, committed: bool, version: int) -> None:
+def test_old_protocol(state: S, committed: bool, version: int) -> None:
     each = transaction(state, client_version=0)
     assert outcome(each, EndRequest(7, 5, committed, version)) == BY_STATE[state][not committed]
     assert outcome(each, EndRequest(8, 5, committed, version)) is E.INVALID_PRODUCER_ID_MAPPING
@@ -79,7 +79,7 @@ def test_t43_old_protocol(state: S, committed: bool, version: int) -> None:
 
 
 @pytest.mark.parametrize(("state", "committed"), list(itertools.product(STATES, [True, False])))
-def test_t43_t42_new_protocol(state: S, committed: bool) -> None:
+def test_new_protocol(state: S, committed: bool) -> None:
     each = transaction(state)
     assert outcome(each, EndRequest(7, 5, committed, 2)) == SAME_EPOCH[state][not committed]
     assert outcome(each, EndRequest(7, 4, committed, 2)) == ONE_BEFORE[state][not committed]

@@ -36,13 +36,12 @@ def test_absurd_array_lengths_are_refused_before_allocation(count: bytes) -> Non
     "count", [b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\xff\x01", b"\xff\xff\xff\xff\x7f", b"\x80"]
 )
 def test_absurd_compact_lengths_are_refused(count: bytes) -> None:
-    """A13: a varint longer than five bytes, or of more than 32 bits, is no length."""
+    """A varint longer than five bytes, or of more than 32 bits, is no length."""
     with pytest.raises(WireError):
         decode(MetadataRequest, 9, count)
 
 
 def test_a_tag_past_the_end_is_refused() -> None:
-    """A11."""
     with pytest.raises(WireError, match="tagged field"):
         decode(MetadataRequest, 9, b"\0\0\0\0\1\5\x7fab")
 
@@ -61,13 +60,12 @@ def test_every_truncation_is_refused() -> None:
 
 
 def test_bytes_after_a_body_are_ignored() -> None:
-    """A6."""
     message = MetadataRequest(topics=None)
     assert decode(MetadataRequest, 9, encode(message, 9) + b"more") == message
 
 
 def test_null_and_empty_topics_differ() -> None:
-    """C1: the distinction that Metadata lives on."""
+    """The distinction that Metadata lives on."""
     assert decode(MetadataRequest, 9, encode(MetadataRequest(topics=None), 9)).topics is None
     assert decode(MetadataRequest, 9, encode(MetadataRequest(topics=[]), 9)).topics == []
 
@@ -171,7 +169,6 @@ def test_strings_round_trip(text: str | None) -> None:
 @pytest.mark.parametrize("read", [primitives.read_varint, primitives.read_varlong, primitives.read_uvarint])
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 4, b"\x80" * 11])
 def test_broken_varints_are_refused(read: Any, data: bytes) -> None:
-    """A13."""
     with pytest.raises(WireError):
         read(data, 0)
 

@@ -157,7 +157,7 @@ def test_only_structs_of_the_message_stand_in_it_as_bytes() -> None:
 
 
 def test_unknown_tags_are_skipped_in_every_section(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A11: unknown tagged fields, at the message and in every struct of it, change nothing else."""
+    """Unknown tagged fields, at the message and in every struct of it, change nothing else."""
     written = constructs.Tags._build
 
     def with_unknown_tags(self: Any, obj: dict[int, Any], stream: Any, context: Any, path: str) -> Any:

@@ -49,7 +49,7 @@ def test_frames_come_out_as_they_went_in_and_stay_as_they_are(seed: int) -> None
 
 @pytest.mark.parametrize("size", [0, -1, -(1 << 31), 1001, (1 << 31) - 1])
 def test_bad_sizes_are_refused(size: int) -> None:
-    """A1: zero, negative and oversized frames end the connection."""
+    """Zero, negative and oversized frames end the connection."""
     reader = FrameReader(max_frame_bytes=1000)
     reader.feed(size.to_bytes(4, "big", signed=True))
     with pytest.raises(WireError):
@@ -85,7 +85,7 @@ def test_a_frame_is_a_view_of_what_was_received() -> None:
 
 
 def test_every_header_is_read_as_written() -> None:
-    """A7, A8: client ids keep 16-bit lengths in flexible headers and may be null."""
+    """Client ids keep 16-bit lengths in flexible headers and may be null."""
     for api in APIS.values():
         for version in range(api.oldest, api.latest + 1):
             for client_id in (None, "", "client", "ü" * 100):
@@ -99,7 +99,7 @@ def test_every_header_is_read_as_written() -> None:
 
 
 def test_api_versions_replies_have_the_oldest_header() -> None:
-    """T3: also version 3 and 4, whose bodies are flexible."""
+    """Also version 3 and 4, whose bodies are flexible."""
     for version in range(5):
         assert response_header_bytes(ApiKey.API_VERSIONS, version, 5) == b"\0\0\0\5"
     assert response_header_bytes(ApiKey.METADATA, 9, 5) == b"\0\0\0\5\0"
@@ -107,7 +107,7 @@ def test_api_versions_replies_have_the_oldest_header() -> None:
 
 @pytest.mark.parametrize("rest", [b"", b"\0", b"\0\5ab", b"\xff\xff\0", b"\0\1a\xff\xff", b"\0\1a\0rest"])
 def test_api_versions_from_the_future_has_a_header(rest: bytes) -> None:
-    """T1, T2, B2: it must be answered, so only its first eight bytes are needed."""
+    """It must be answered, so only its first eight bytes are needed."""
     header = parse_request_header(b"\0\x12\0\x63\0\0\0\x2a" + rest)
     assert (header.api_key, header.api_version, header.correlation_id) == (18, 99, 42)
 
@@ -136,7 +136,7 @@ def test_broken_headers_are_refused(frame: bytes) -> None:
 
 
 def test_tags_in_a_header_are_skipped() -> None:
-    """A11: an unknown tagged field before the body."""
+    """An unknown tagged field before the body."""
     header = parse_request_header(b"\0\3\0\x0d\0\0\0\1\0\1a\1\x63\3abcBODY")
     assert header.body_offset == 17
 

@@ -36,7 +36,7 @@ FRAMES = list(rows("frames.tsv"))
 
 @pytest.mark.parametrize("row", FRAMES, ids=lambda row: f"{row[0]}-{row[1]}-v{row[2]}")
 def test_frames_of_real_clients(row: list[str]) -> None:
-    """T3, A7-A10: headers and bodies are read to the last byte and written again byte for byte."""
+    """Headers and bodies are read to the last byte and written again byte for byte."""
     _, key_text, version_text, request_hex, response_hex = row
     key, version = int(key_text), int(version_text)
     request = bytes.fromhex(request_hex)
