@@ -191,7 +191,7 @@ def test_every_state_survives_its_coordinator(
         assert set(values) == (expected or {b"PrepareCommit", b"Ongoing", b"CompleteCommit"})
 
 
-def test_T41_a_node_that_does_not_coordinate_says_so(
+def test_a_node_that_does_not_coordinate_says_so(
     cluster: Cluster, connections: Connections, unique: Callable[[str], str]
 ) -> None:
     """Every request of a transaction, at every node but one; nothing of it has happened afterwards."""
@@ -222,7 +222,7 @@ def test_T41_a_node_that_does_not_coordinate_says_so(
     assert producer.describe() == before
 
 
-def test_D5_repeated_batches_are_known_to_the_next_leader(
+def test_repeated_batches_are_known_to_the_next_leader(
     cluster: Cluster, connections: Connections, unique: Callable[[str], str]
 ) -> None:
     """The answers were lost with the leader: its five last batches have the offsets they had, one before that is refused, the

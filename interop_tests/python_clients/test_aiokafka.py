@@ -100,7 +100,7 @@ def test_acks(acks: int | str, bootstrap: str, topic: str) -> None:
     run(body())
 
 
-def test_T21_idempotent_producer_keeps_order(bootstrap: str, topic: str) -> None:
+def test_idempotent_producer_keeps_order(bootstrap: str, topic: str) -> None:
     async def body() -> None:
         async with Clients(bootstrap) as clients:
             producer = await clients.producer(enable_idempotence=True, max_batch_size=300)
@@ -112,7 +112,7 @@ def test_T21_idempotent_producer_keeps_order(bootstrap: str, topic: str) -> None
     run(body())
 
 
-def test_T24_records_above_the_limit_are_refused(bootstrap: str, topic: str) -> None:
+def test_records_above_the_limit_are_refused(bootstrap: str, topic: str) -> None:
     async def body() -> None:
         async with Clients(bootstrap) as clients:
             producer = await clients.producer(max_request_size=8 << 20)
@@ -124,7 +124,7 @@ def test_T24_records_above_the_limit_are_refused(bootstrap: str, topic: str) -> 
     run(body())
 
 
-def test_seek_and_T33_offsets_for_times(bootstrap: str, topic: str) -> None:
+def test_seek_and_offsets_for_times(bootstrap: str, topic: str) -> None:
     async def body() -> None:
         async with Clients(bootstrap) as clients:
             producer, start_ms = await clients.producer(), 1_700_000_000_000
@@ -148,7 +148,7 @@ def test_seek_and_T33_offsets_for_times(bootstrap: str, topic: str) -> None:
     run(body())
 
 
-def test_T27_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(bootstrap: str, topic: str) -> None:
+def test_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(bootstrap: str, topic: str) -> None:
     async def body() -> None:
         async with Clients(bootstrap) as clients:
             consumer = await clients.consumer(topic, fetch_max_wait_ms=300)
@@ -160,7 +160,7 @@ def test_T27_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(bootstrap
 
 
 @pytest.mark.smoke
-def test_T35_manual_commits_and_T50_automatic_ones(bootstrap: str, topic: str, unique: Any) -> None:
+def test_manual_commits_and_automatic_ones(bootstrap: str, topic: str, unique: Any) -> None:
     async def body() -> None:
         group, partition = unique("group"), TopicPartition(topic, 0)
         async with Clients(bootstrap) as clients:

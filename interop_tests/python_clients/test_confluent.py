@@ -187,7 +187,7 @@ def test_acks(acks: int, topic: str, make_producer: Any, make_consumer: Any) -> 
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_T21_T22_five_in_flight_keeps_order(
+def test_five_in_flight_keeps_order(
     idempotent: bool, topic: str, make_producer: Any, make_consumer: Any
 ) -> None:
     producer = make_producer(
@@ -205,7 +205,7 @@ def test_T21_T22_five_in_flight_keeps_order(
     assert [each.value() for each in take(consumer, 3000)] == numbers(3000)
 
 
-def test_T24_records_above_the_limit_are_refused(topic: str, make_producer: Any, make_consumer: Any) -> None:
+def test_records_above_the_limit_are_refused(topic: str, make_producer: Any, make_consumer: Any) -> None:
     producer = make_producer({"message.max.bytes": 8 << 20})
     ((error, _),) = send_all(producer, topic, [bytes(1_000_000)])
     assert error is None
@@ -219,9 +219,7 @@ def test_T24_records_above_the_limit_are_refused(topic: str, make_producer: Any,
     assert [len(each.value()) for each in take(consumer, 2)] == [1_000_000, 5]
 
 
-def test_T24_a_record_without_a_key_for_a_compacted_topic_is_refused(
-    make_topic: Any, make_producer: Any
-) -> None:
+def test_a_record_without_a_key_for_a_compacted_topic_is_refused(make_topic: Any, make_producer: Any) -> None:
     topic = make_topic(configs={"cleanup.policy": "compact"})
     ((error, _),) = send_all(make_producer(), topic, [b"no key"])
     assert error.code() == KafkaError.INVALID_RECORD
@@ -229,7 +227,7 @@ def test_T24_a_record_without_a_key_for_a_compacted_topic_is_refused(
     assert error is None
 
 
-def test_T15_a_producer_makes_its_topic(unique: Any, make_producer: Any, admin: AdminClient) -> None:
+def test_a_producer_makes_its_topic(unique: Any, make_producer: Any, admin: AdminClient) -> None:
     topic = unique("auto")
     ((error, _),) = send_all(make_producer(), topic, [b"first"])
     assert error is None
@@ -270,7 +268,7 @@ def test_seek_to_offset_beginning_end_and_time(topic: str, make_producer: Any, m
     assert take(consumer, 1)[0].offset() == 10
 
 
-def test_T27_a_long_poll_on_an_empty_topic_sees_a_late_record(
+def test_a_long_poll_on_an_empty_topic_sees_a_late_record(
     topic: str, make_producer: Any, make_consumer: Any
 ) -> None:
     consumer = make_consumer({"fetch.wait.max.ms": 300})
@@ -280,7 +278,7 @@ def test_T27_a_long_poll_on_an_empty_topic_sees_a_late_record(
     assert take(consumer, 1)[0].value() == b"late"
 
 
-def test_T32_many_partitions_with_small_fetch_limits_all_arrive(
+def test_many_partitions_with_small_fetch_limits_all_arrive(
     make_topic: Any, make_producer: Any, make_consumer: Any
 ) -> None:
     """Limits below a record's size must not stall a consumer (librdkafka's own tests 0041 and 0082)."""
@@ -314,7 +312,7 @@ def test_manual_commits_and_their_metadata(
     assert take(second, 8)[0].offset() == 12
 
 
-def test_T50_automatic_commits_and_commit_on_close(
+def test_automatic_commits_and_commit_on_close(
     topic: str, make_producer: Any, make_consumer: Any, unique: Any
 ) -> None:
     group = unique("group")
@@ -470,7 +468,7 @@ def test_admin_topics(admin: AdminClient, unique: Any) -> None:
     wait_until(lambda: good not in admin.list_topics(timeout=10).topics, "the topic is gone")
 
 
-def test_T44_admin_configs(admin: AdminClient, topic: str) -> None:
+def test_admin_configs(admin: AdminClient, topic: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     every = admin.describe_configs([resource])[resource].result(15)
     assert len(every) >= 25

@@ -130,7 +130,7 @@ def test_acks(acks: int | str, topic: str, make_producer: Any, make_consumer: An
     assert [each.value for each in take(make_consumer(topic), 20)] == [b"%d" % each for each in range(20)]
 
 
-def test_T21_idempotent_producer_by_default_with_five_in_flight_keeps_order(
+def test_idempotent_producer_by_default_with_five_in_flight_keeps_order(
     topic: str, make_producer: Any, make_consumer: Any
 ) -> None:
     producer = make_producer(batch_size=200, max_in_flight_requests_per_connection=5)
@@ -178,7 +178,7 @@ def test_seek_to_offsets_and_ends(make_topic: Any, make_producer: Any, make_cons
     assert consumer.end_offsets([partition]) == {partition: 50}
 
 
-def test_T33_offsets_for_times(topic: str, make_producer: Any, make_consumer: Any) -> None:
+def test_offsets_for_times(topic: str, make_producer: Any, make_consumer: Any) -> None:
     producer = make_producer()
     start_ms = 1_700_000_000_000
     for number in range(10):
@@ -194,7 +194,7 @@ def test_T33_offsets_for_times(topic: str, make_producer: Any, make_consumer: An
     assert take(consumer, 6)[0].timestamp == start_ms + 4000
 
 
-def test_T31_a_position_outside_the_log_is_reset(topic: str, make_producer: Any, make_consumer: Any) -> None:
+def test_a_position_outside_the_log_is_reset(topic: str, make_producer: Any, make_consumer: Any) -> None:
     send_all(make_producer(), topic, 5)
     partition = TopicPartition(topic, 0)
     consumer = make_consumer(auto_offset_reset="earliest")
@@ -203,7 +203,7 @@ def test_T31_a_position_outside_the_log_is_reset(topic: str, make_producer: Any,
     assert [each.offset for each in take(consumer, 5)] == list(range(5))
 
 
-def test_T27_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(
+def test_a_long_poll_on_an_empty_topic_ends_and_sees_a_late_record(
     topic: str, make_producer: Any, make_consumer: Any
 ) -> None:
     consumer = make_consumer(topic, fetch_max_wait_ms=300)
@@ -230,7 +230,7 @@ def test_manual_commit_with_metadata_is_where_the_next_member_starts(
     assert take(second, 8)[0].offset == 12
 
 
-def test_T50_automatic_commits_and_commit_on_close(
+def test_automatic_commits_and_commit_on_close(
     topic: str, unique: Any, make_producer: Any, make_consumer: Any
 ) -> None:
     group, partition = unique("group"), TopicPartition(topic, 0)

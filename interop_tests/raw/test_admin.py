@@ -55,7 +55,7 @@ def alter(
 
 @pytest.mark.parametrize("keys", [None, []], ids=["null", "empty"])
 @pytest.mark.parametrize("version", range(1, 5))
-def test_G1_T44_all_settings_of_a_topic(
+def test_all_settings_of_a_topic(
     version: int, keys: list[str] | None, connection: Connection, topic: str
 ) -> None:
     result = describe(connection, TOPIC, topic, keys, version)
@@ -68,12 +68,12 @@ def test_G1_T44_all_settings_of_a_topic(
     assert not any(each["ReadOnly"] for each in found.values())
 
 
-def test_G1_unknown_keys_are_left_out(connection: Connection, topic: str) -> None:
+def test_unknown_keys_are_left_out(connection: Connection, topic: str) -> None:
     result = describe(connection, TOPIC, topic, ["retention.ms", "no.such.setting"])
     assert [each["Name"] for each in result["Configs"]] == ["retention.ms"]
 
 
-def test_G1_T44_all_settings_of_a_broker(connection: Connection) -> None:
+def test_all_settings_of_a_broker(connection: Connection) -> None:
     result = describe(connection, BROKER, broker_name(connection))
     found = {each["Name"]: each for each in result["Configs"]}
     assert len(found) > 200
@@ -83,7 +83,7 @@ def test_G1_T44_all_settings_of_a_broker(connection: Connection) -> None:
     assert not found["log.retention.ms"]["ReadOnly"]
 
 
-def test_G2_sources_synonyms_types_and_documentation(connection: Connection, make_topic: Any) -> None:
+def test_sources_synonyms_types_and_documentation(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(configs={"retention.ms": "1000"})
     plain = setting(connection, TOPIC, topic, "retention.ms")
     assert (plain["Value"], plain["ConfigSource"], plain["Synonyms"]) == ("1000", SOURCE_TOPIC, [])
@@ -100,7 +100,7 @@ def test_G2_sources_synonyms_types_and_documentation(connection: Connection, mak
     ]
 
 
-def test_G3_unset_and_secret_values_are_null(connection: Connection) -> None:
+def test_unset_and_secret_values_are_null(connection: Connection) -> None:
     found = {each["Name"]: each for each in describe(connection, BROKER, broker_name(connection))["Configs"]}
     assert found["ssl.keystore.password"]["IsSensitive"]
     assert found["ssl.keystore.password"]["Value"] is None
@@ -108,13 +108,13 @@ def test_G3_unset_and_secret_values_are_null(connection: Connection) -> None:
     assert not any(each["Value"] == "null" for each in found.values())
 
 
-def test_G4_broker_resources_go_by_their_own_id(connection: Connection) -> None:
+def test_broker_resources_go_by_their_own_id(connection: Connection) -> None:
     assert describe(connection, BROKER, "9999")["ErrorCode"] == ErrorCode.INVALID_REQUEST
     assert describe(connection, BROKER, "not a number")["ErrorCode"] == ErrorCode.INVALID_REQUEST
     assert describe(connection, BROKER, "")["ErrorCode"] == 0
 
 
-def test_G5_unknown_resources(connection: Connection, topic: str, unique: Any) -> None:
+def test_unknown_resources(connection: Connection, topic: str, unique: Any) -> None:
     assert describe(connection, TOPIC, unique("missing"))["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     resources = [
         {"ResourceType": TOPIC, "ResourceName": topic, "ConfigurationKeys": None},
@@ -124,7 +124,7 @@ def test_G5_unknown_resources(connection: Connection, topic: str, unique: Any) -
     assert {each["ErrorCode"] for each in reply["Results"]} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_G6_T45_the_four_operations(connection: Connection, topic: str) -> None:
+def test_the_four_operations(connection: Connection, topic: str) -> None:
     def value(key: str) -> str:
         return str(setting(connection, TOPIC, topic, key)["Value"])
 
@@ -160,22 +160,20 @@ def test_G6_T45_the_four_operations(connection: Connection, topic: str) -> None:
     ],
     ids=["append-number", "subtract-number", "not-a-number", "unknown", "key-twice", "null"],
 )
-def test_G6_T45_changes_that_are_refused(
-    changes: list[Any], error: int, connection: Connection, topic: str
-) -> None:
+def test_changes_that_are_refused(changes: list[Any], error: int, connection: Connection, topic: str) -> None:
     result = alter(connection, TOPIC, topic, *changes)
     assert result["ErrorCode"] == error, result
     assert setting(connection, TOPIC, topic, "retention.ms")["Value"] == "604800000"
     assert alter(connection, TOPIC, topic, ("retention.ms", SET, "7"))["ErrorCode"] == 0, "the broker goes on"
 
 
-def test_G6_T45_an_unknown_operation_does_no_harm(connection: Connection, topic: str) -> None:
+def test_an_unknown_operation_does_no_harm(connection: Connection, topic: str) -> None:
     result = alter(connection, TOPIC, topic, ("retention.ms", 9, "1"))
     assert result["ErrorCode"] in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_REQUEST)
     assert alter(connection, TOPIC, topic, ("retention.ms", SET, "7"))["ErrorCode"] == 0, "the broker goes on"
 
 
-def test_G6_other_refusals(connection: Connection, topic: str, unique: Any) -> None:
+def test_other_refusals(connection: Connection, topic: str, unique: Any) -> None:
     missing = alter(connection, TOPIC, unique("missing"), ("retention.ms", SET, "1"))
     assert missing["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     resource = {
@@ -189,14 +187,14 @@ def test_G6_other_refusals(connection: Connection, topic: str, unique: Any) -> N
     assert {each["ErrorCode"] for each in reply["Responses"]} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_G6_validate_only_changes_nothing(connection: Connection, topic: str) -> None:
+def test_validate_only_changes_nothing(connection: Connection, topic: str) -> None:
     assert alter(connection, TOPIC, topic, ("retention.ms", SET, "5"), ValidateOnly=True)["ErrorCode"] == 0
     assert setting(connection, TOPIC, topic, "retention.ms")["Value"] == "604800000"
     refused = alter(connection, TOPIC, topic, ("retention.ms", SET, "soon"), ValidateOnly=True)
     assert refused["ErrorCode"] == ErrorCode.INVALID_CONFIG
 
 
-def test_G7_alter_configs_replaces_the_whole_set(connection: Connection, make_topic: Any) -> None:
+def test_alter_configs_replaces_the_whole_set(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(configs={"retention.ms": "1000", "segment.bytes": "2000000"})
     for version, kept in ((0, "5000"), (1, "6000"), (2, "7000")):
         resource = {
@@ -239,7 +237,7 @@ def test_settings_that_only_a_file_can_set_are_refused(connection: Connection) -
     assert setting(connection, BROKER, broker_name(connection), "node.id")["Value"] == broker_name(connection)
 
 
-def test_T24_a_changed_limit_takes_effect(connection: Connection, topic: str) -> None:
+def test_a_changed_limit_takes_effect(connection: Connection, topic: str) -> None:
     assert produce(connection, topic, BatchPlan(values=[bytes(5000)]))["ErrorCode"] == 0
     assert alter(connection, TOPIC, topic, ("max.message.bytes", SET, "1000"))["ErrorCode"] == 0
     wait_until(
@@ -252,7 +250,7 @@ def test_T24_a_changed_limit_takes_effect(connection: Connection, topic: str) ->
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_G9_log_dirs(version: int, connection: Connection, make_topic: Any, unique: Any) -> None:
+def test_log_dirs(version: int, connection: Connection, make_topic: Any, unique: Any) -> None:
     topic = make_topic(2)
     produce(connection, topic, BatchPlan(values=[bytes(1000)]))
     asked = [{"Topic": topic, "Partitions": [0, 1]}, {"Topic": unique("missing"), "Partitions": [0]}]
@@ -284,7 +282,7 @@ def test_list_config_resources(connection: Connection, topic: str) -> None:
     assert connection.call("ListConfigResources", 0, {})["ErrorCode"] == 0
 
 
-def test_G15_describe_producers(connection: Connection, topic: str, unique: Any) -> None:
+def test_describe_producers(connection: Connection, topic: str, unique: Any) -> None:
     plan = BatchPlan(producer_id=4_000_000, producer_epoch=2, base_sequence=0)
     assert produce(connection, topic, plan)["ErrorCode"] == 0
     asked = [{"Name": topic, "PartitionIndexes": [0, 5]}]

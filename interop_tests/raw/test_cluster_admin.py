@@ -103,7 +103,7 @@ def election_results(reply: dict[str, Any]) -> list[tuple[str, int, int, str | N
 
 
 @pytest.mark.parametrize(("version", "kind"), [(0, 0), (1, 0), (2, 0), (1, 1), (2, 1)])
-def test_G10_an_election_by_name_says_of_each_partition_why_not(
+def test_an_election_by_name_says_of_each_partition_why_not(
     version: int, kind: int, connection: Connection, topic: str, unique: Any
 ) -> None:
     missing = unique("missing")
@@ -120,9 +120,7 @@ def test_G10_an_election_by_name_says_of_each_partition_why_not(
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["preferred", "unclean"])
-def test_G10_an_election_of_all_leaves_out_what_needs_none(
-    kind: int, connection: Connection, topic: str
-) -> None:
+def test_an_election_of_all_leaves_out_what_needs_none(kind: int, connection: Connection, topic: str) -> None:
     reply = elections(connection, 2, None, kind)
     assert reply["ErrorCode"] == 0
     assert topic in [each["Topic"] for each in reply["ReplicaElectionResults"]]
@@ -169,7 +167,7 @@ def reassignment_results(reply: dict[str, Any]) -> list[tuple[str, int, int, str
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_G11_a_partition_stays_where_it_is_and_has_nothing_to_cancel(
+def test_a_partition_stays_where_it_is_and_has_nothing_to_cancel(
     version: int, connection: Connection, make_topic: Any
 ) -> None:
     topic, own = make_topic(partitions=2), node_id(connection)
@@ -242,7 +240,7 @@ def update_features(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_G12_levels_that_are_there_already(version: int, connection: Connection) -> None:
+def test_levels_that_are_there_already(version: int, connection: Connection) -> None:
     reply = update_features(connection, version, ("metadata.version", 30, UPGRADE))
     assert (reply["ErrorCode"], reply["ErrorMessage"]) == (0, None)
     if version < 2:
@@ -250,14 +248,14 @@ def test_G12_levels_that_are_there_already(version: int, connection: Connection)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_G12_one_refusal_refuses_all(version: int, connection: Connection) -> None:
+def test_one_refusal_refuses_all(version: int, connection: Connection) -> None:
     reply = update_features(connection, version, ("metadata.version", 30, UPGRADE), ("nope", 1, UPGRADE))
     text = "Invalid update version 1 for feature nope. Local controller 1 does not support this feature."
     assert (reply["ErrorCode"], reply["ErrorMessage"]) == (ErrorCode.INVALID_UPDATE_VERSION, FAILED + text)
     assert reply.get("Results", []) == []
 
 
-def test_G12_version_0_cannot_downgrade(connection: Connection) -> None:
+def test_version_0_cannot_downgrade(connection: Connection) -> None:
     reply = update_features(connection, 0, ("eligible.leader.replicas.version", 0, SAFE))
     assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
     assert reply["ErrorMessage"].endswith(NOT_A_DOWNGRADE)
@@ -283,7 +281,7 @@ def test_G12_version_0_cannot_downgrade(connection: Connection) -> None:
     ],
     ids=str,
 )
-def test_G12_updates_that_are_refused(update: Update, text: str, connection: Connection) -> None:
+def test_updates_that_are_refused(update: Update, text: str, connection: Connection) -> None:
     reply = update_features(connection, 1, update, dry_run=True)
     name, level, _ = update
     assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
@@ -301,7 +299,7 @@ def test_G12_updates_that_are_refused(update: Update, text: str, connection: Con
     ],
     ids=["safe", "unsafe"],
 )
-def test_G12_metadata_is_not_lost_by_a_downgrade(kind: int, text: str, connection: Connection) -> None:
+def test_metadata_is_not_lost_by_a_downgrade(kind: int, text: str, connection: Connection) -> None:
     reply = update_features(connection, 2, ("metadata.version", 29, kind))
     assert reply["ErrorCode"] == ErrorCode.INVALID_UPDATE_VERSION
     assert reply["ErrorMessage"] == f"{FAILED}Unsupported metadata.version downgrade from 30 to 29. {text}"

@@ -106,21 +106,21 @@ def assert_alive(connect: Connect) -> None:
     ],
     ids=["minus-one", "most-negative", "over-limit", "largest", "empty", "tiny", "http", "tls"],
 )
-def test_A1_a_broken_frame_closes_the_connection_silently(data: bytes, connect: Connect) -> None:
+def test_a_broken_frame_closes_the_connection_silently(data: bytes, connect: Connect) -> None:
     connection = connect()
     connection.send_bytes(data)
     assert connection.is_closed_by_peer()
     assert_alive(connect)
 
 
-def test_A1_a_frame_may_come_byte_by_byte(connection: Connection) -> None:
+def test_a_frame_may_come_byte_by_byte(connection: Connection) -> None:
     number, request = connection.encode("ApiVersions", 3, SOFTWARE)
     for byte in frame(request):
         connection.send_bytes(bytes([byte]))
     assert connection.receive("ApiVersions", 3, number)["ErrorCode"] == 0
 
 
-def test_A2_replies_come_in_the_order_of_requests(connection: Connection, topic: str) -> None:
+def test_replies_come_in_the_order_of_requests(connection: Connection, topic: str) -> None:
     """A parked fetch holds back what was asked after it."""
     waiting = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=700, MinBytes=1))
     after = connection.send("ApiVersions", 0, {})
@@ -131,7 +131,7 @@ def test_A2_replies_come_in_the_order_of_requests(connection: Connection, topic:
     assert connection.receive("ApiVersions", 0, after)["ErrorCode"] == 0
 
 
-def test_A3_pipelined_requests_in_one_segment_are_all_answered(connection: Connection, topic: str) -> None:
+def test_pipelined_requests_in_one_segment_are_all_answered(connection: Connection, topic: str) -> None:
     sent, data = [], b""
     for value in range(50):
         number, request = connection.encode(
@@ -152,7 +152,7 @@ def test_A3_pipelined_requests_in_one_segment_are_all_answered(connection: Conne
     ("key", "version"),
     [(999, 0), (-1, 0), (3, 99), (3, -1), (1, 3), (1, 99), (0, 2), (0, 99), (11, 99), (4, 0), (5, 0), (6, 0)],
 )
-def test_A4_unknown_apis_and_versions_close_the_connection(key: int, version: int, connect: Connect) -> None:
+def test_unknown_apis_and_versions_close_the_connection(key: int, version: int, connect: Connect) -> None:
     connection = connect()
     connection.send_bytes(frame(encode_request_header(key, version, 1, "interop", False) + bytes(40)))
     assert connection.is_closed_by_peer()
@@ -160,7 +160,7 @@ def test_A4_unknown_apis_and_versions_close_the_connection(key: int, version: in
 
 
 @pytest.mark.parametrize("version", [1, 12])
-def test_A4_an_undecodable_body_closes_the_connection(version: int, connect: Connect) -> None:
+def test_an_undecodable_body_closes_the_connection(version: int, connect: Connect) -> None:
     connection = connect()
     header = encode_request_header(3, version, 1, "interop", version >= 9)
     connection.send_bytes(frame(header + b"\x7f\xff\xff\xff\x7f"))
@@ -169,13 +169,13 @@ def test_A4_an_undecodable_body_closes_the_connection(version: int, connect: Con
 
 
 @pytest.mark.parametrize("key", [52, 53, 54, 56, 58, 59, 62, 63, 67, 70], ids=lambda key: f"api{key}")
-def test_A5_controller_apis_on_a_broker_listener_close_the_connection(key: int, connect: Connect) -> None:
+def test_controller_apis_on_a_broker_listener_close_the_connection(key: int, connect: Connect) -> None:
     connection = connect()
     connection.send_bytes(frame(encode_request_header(key, 0, 1, "interop", True) + bytes(64)))
     assert connection.is_closed_by_peer()
 
 
-def test_A6_trailing_bytes_after_the_body_are_ignored(connection: Connection) -> None:
+def test_trailing_bytes_after_the_body_are_ignored(connection: Connection) -> None:
     for version in (1, 12):
         number, request = connection.encode("Metadata", version, ANY_METADATA)
         connection.send_bytes(frame(request + b"left over"))
@@ -184,13 +184,13 @@ def test_A6_trailing_bytes_after_the_body_are_ignored(connection: Connection) ->
 
 @pytest.mark.parametrize("client_id", [None, "", "ünïcode", "x" * 300])
 @pytest.mark.parametrize("version", [0, 1, 8, 9, 13])
-def test_A7_A8_client_ids_in_both_headers(client_id: str | None, version: int, connect: Connect) -> None:
+def test_client_ids_in_both_headers(client_id: str | None, version: int, connect: Connect) -> None:
     """Headers are taken as leniently as Kafka does; the client id keeps its 16-bit length when flexible."""
     assert connect(client_id=client_id).call("Metadata", version, ANY_METADATA)["Brokers"]
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_A9_T3_api_versions_replies_have_header_v0(version: int, connection: Connection) -> None:
+def test_api_versions_replies_have_header_v0(version: int, connection: Connection) -> None:
     number = connection.send("ApiVersions", version, SOFTWARE, correlation_id=0x01020304)
     payload = connection.receive_frame()
     assert payload[:4] == b"\x01\x02\x03\x04"
@@ -198,7 +198,7 @@ def test_A9_T3_api_versions_replies_have_header_v0(version: int, connection: Con
     assert decode_response(payload, "ApiVersions", version, number)["ApiKeys"]
 
 
-def test_A10_A11_unknown_tagged_fields_are_skipped(connection: Connection) -> None:
+def test_unknown_tagged_fields_are_skipped(connection: Connection) -> None:
     """In the header and in nested structures; in any order, even twice."""
     unknown = b"\x03\xe8\x07\x02ab\x05\x01c\x05\x00"
     number, request = connection.encode("Metadata", 12, {"Topics": []}, header_tags=unknown)
@@ -211,14 +211,14 @@ def test_A10_A11_unknown_tagged_fields_are_skipped(connection: Connection) -> No
     assert answer["Name"] == "nowhere"
 
 
-def test_A11_a_tag_that_runs_past_the_frame_closes_the_connection(connect: Connect) -> None:
+def test_a_tag_that_runs_past_the_frame_closes_the_connection(connect: Connect) -> None:
     connection = connect()
     _, request = connection.encode("Metadata", 12, {"Topics": []})
     connection.send_bytes(frame(request[:-1] + b"\x01\x05\x7fshort"))
     assert connection.is_closed_by_peer()
 
 
-def test_A12_a_nullable_structure_may_be_null_or_there(connection: Connection, make_topic: Any) -> None:
+def test_a_nullable_structure_may_be_null_or_there(connection: Connection, make_topic: Any) -> None:
     names = sorted(make_topic(partitions=2) for _ in range(2))
     asked = [{"Name": name} for name in names]
     body = {"Topics": asked, "ResponsePartitionLimit": 2000, "Cursor": None}
@@ -232,14 +232,14 @@ def test_A12_a_nullable_structure_may_be_null_or_there(connection: Connection, m
 
 
 @pytest.mark.parametrize("length", [b"\xff" * 5 + b"\x01", b"\x80" * 6 + b"\x01"])
-def test_A13_an_overlong_varint_closes_the_connection(length: bytes, connect: Connect) -> None:
+def test_an_overlong_varint_closes_the_connection(length: bytes, connect: Connect) -> None:
     connection = connect()
     header = encode_request_header(3, 12, 1, "interop", True)
     connection.send_bytes(frame(header + length + bytes(20)))
     assert connection.is_closed_by_peer()
 
 
-def test_A14_any_byte_but_zero_is_true(connection: Connection, unique: Any) -> None:
+def test_any_byte_but_zero_is_true(connection: Connection, unique: Any) -> None:
     """Metadata v4 with the auto-creation flag set to 2 creates the topic."""
     name = unique("bool").encode()
     header = encode_request_header(3, 4, 5, "interop", False)
@@ -252,20 +252,20 @@ def test_A14_any_byte_but_zero_is_true(connection: Connection, unique: Any) -> N
         time.sleep(0.05)
 
 
-def test_A17_T23_acks_0_is_never_answered(connection: Connection, topic: str) -> None:
+def test_acks_0_is_never_answered(connection: Connection, topic: str) -> None:
     for value in range(3):
         connection.send("Produce", 9, produce_body(topic, BatchPlan(values=[b"%d" % value]), acks=0))
     assert connection.is_silent(0.3)
     assert list_offset(connection, topic, 0, -1)[1] == 3, "the next reply belongs to the next request"
 
 
-def test_A17_an_error_with_acks_0_closes_the_connection(connect: Connect, unique: Any) -> None:
+def test_an_error_with_acks_0_closes_the_connection(connect: Connect, unique: Any) -> None:
     connection = connect()
     connection.send("Produce", 9, produce_body(unique("nowhere"), BatchPlan(), acks=0))
     assert connection.is_closed_by_peer()
 
 
-def test_A18_A19_throttle_time_is_first_or_last_and_zero(connection: Connection, topic: str) -> None:
+def test_throttle_time_is_first_or_last_and_zero(connection: Connection, topic: str) -> None:
     reply = connection.call("Produce", 9, produce_body(topic, BatchPlan()))
     assert reply["ThrottleTimeMs"] == 0
     assert connection.call("Metadata", 3, ANY_METADATA)["ThrottleTimeMs"] == 0
@@ -274,12 +274,12 @@ def test_A18_A19_throttle_time_is_first_or_last_and_zero(connection: Connection,
 
 
 @pytest.mark.parametrize("number", [0, -1, -(2**31), 2**31 - 1])
-def test_A21_correlation_ids_are_echoed(number: int, connection: Connection) -> None:
+def test_correlation_ids_are_echoed(number: int, connection: Connection) -> None:
     sent = connection.send("Metadata", 12, ANY_METADATA, correlation_id=number)
     assert connection.receive("Metadata", 12, sent)["Brokers"]
 
 
-def test_A22_every_partition_asked_for_is_in_a_refusal(connection: Connection, topic: str) -> None:
+def test_every_partition_asked_for_is_in_a_refusal(connection: Connection, topic: str) -> None:
     partitions = [{"Index": each, "Records": BatchPlan().encode()} for each in (0, 7, 9)]
     body = {
         "TransactionalId": None,
@@ -298,7 +298,7 @@ def test_A22_every_partition_asked_for_is_in_a_refusal(connection: Connection, t
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_T1_B1_B2_api_versions_too_new_is_answered_as_v0(version: int, connection: Connection) -> None:
+def test_api_versions_too_new_is_answered_as_v0(version: int, connection: Connection) -> None:
     """The connection stays; the body, whatever it is, is not read."""
     header = encode_request_header(18, version, 4711, "interop", True)
     connection.send_bytes(frame(header + b"\xff\xfe\xfdgarbage"))
@@ -310,7 +310,7 @@ def test_T1_B1_B2_api_versions_too_new_is_answered_as_v0(version: int, connectio
 
 @pytest.mark.parametrize("name", ["", "-lib", "lib-", "li b", "lib!", "bücher"])
 @pytest.mark.parametrize("version", [3, 4])
-def test_T13_B3_software_names_are_checked(name: str, version: int, connection: Connection) -> None:
+def test_software_names_are_checked(name: str, version: int, connection: Connection) -> None:
     reply = connection.call("ApiVersions", version, SOFTWARE | {"ClientSoftwareName": name})
     assert (reply["ErrorCode"], reply["ApiKeys"]) == (ErrorCode.INVALID_REQUEST, [])
     reply = connection.call("ApiVersions", version, SOFTWARE | {"ClientSoftwareVersion": name})
@@ -318,7 +318,7 @@ def test_T13_B3_software_names_are_checked(name: str, version: int, connection: 
     assert connection.call("ApiVersions", version, SOFTWARE)["ErrorCode"] == 0
 
 
-def test_T4_B4_produce_is_advertised_from_0_and_refused_below_3(connect: Connect) -> None:
+def test_produce_is_advertised_from_0_and_refused_below_3(connect: Connect) -> None:
     assert ranges(connect())[0] == (0, 13)
     for version in (0, 1, 2):
         connection = connect()
@@ -326,20 +326,20 @@ def test_T4_B4_produce_is_advertised_from_0_and_refused_below_3(connect: Connect
         assert connection.is_closed_by_peer()
 
 
-def test_T5_T8_T11_ranges_are_those_of_kafka(connection: Connection) -> None:
+def test_ranges_are_those_of_kafka(connection: Connection) -> None:
     """Old clients find their old versions, new ones the newest; none is a single point where Kafka has a range."""
     found = ranges(connection)
     assert {api: found.get(message(api + "Request").key) for api in SERVED} == SERVED
 
 
-def test_T9_topic_id_versions_come_together(connection: Connection) -> None:
+def test_topic_id_versions_come_together(connection: Connection) -> None:
     found = ranges(connection)
     newest = {key: high for key, (_, high) in found.items()}
     if newest[0] >= 13 or newest[1] >= 13 or newest[8] >= 10 or newest[9] >= 10:
         assert newest[3] >= 12, "Metadata must give the ids"
 
 
-def test_G16_telemetry_is_not_advertised_without_a_reporter(connection: Connection) -> None:
+def test_telemetry_is_not_advertised_without_a_reporter(connection: Connection) -> None:
     found = ranges(connection)
     assert 71 not in found
     assert 72 not in found
@@ -354,7 +354,7 @@ def test_what_is_not_advertised_closes_the_connection(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
-def test_B5_B6_features(version: int, connection: Connection) -> None:
+def test_features(version: int, connection: Connection) -> None:
     """Features of minimum 0 are hidden below v4; the epoch is known; maximum comes before minimum."""
     reply = connection.call("ApiVersions", version, SOFTWARE)
     supported = reply.get("SupportedFeatures", [])
@@ -372,7 +372,7 @@ def test_B5_B6_features(version: int, connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_T14_B10_sasl_without_sasl_is_an_error_not_a_close(version: int, connection: Connection) -> None:
+def test_sasl_without_sasl_is_an_error_not_a_close(version: int, connection: Connection) -> None:
     reply = connection.call("SaslHandshake", version, {"Mechanism": "PLAIN"})
     assert reply["ErrorCode"] == ErrorCode.ILLEGAL_SASL_STATE
     reply = connection.call("SaslAuthenticate", 2, {"AuthBytes": b"\0user\0password"})
@@ -381,7 +381,7 @@ def test_T14_B10_sasl_without_sasl_is_an_error_not_a_close(version: int, connect
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_T10_find_coordinator_alone_and_in_batches(version: int, connection: Connection, unique: Any) -> None:
+def test_find_coordinator_alone_and_in_batches(version: int, connection: Connection, unique: Any) -> None:
     group = unique("group")
     deadline = time.monotonic() + 20
     while True:
@@ -402,7 +402,7 @@ def test_T10_find_coordinator_alone_and_in_batches(version: int, connection: Con
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_T6_T26_produce_at_every_version(version: int, connection: Connection, make_topic: Any) -> None:
+def test_produce_at_every_version(version: int, connection: Connection, make_topic: Any) -> None:
     """Several partitions in one reply, decoded to the last byte."""
     topic = make_topic(partitions=3)
     partitions = [{"Index": each, "Records": BatchPlan().encode()} for each in range(3)]
@@ -422,7 +422,7 @@ def test_T6_T26_produce_at_every_version(version: int, connection: Connection, m
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_T6_T26_T29_fetch_at_every_version(version: int, connection: Connection, topic: str) -> None:
+def test_fetch_at_every_version(version: int, connection: Connection, topic: str) -> None:
     """No preferred replica, no aborted transactions, every byte of the reply where it belongs."""
     produce(connection, topic, BatchPlan(values=[b"a", b"b"]))
     body = fetch_body(topic, 0)

@@ -36,7 +36,7 @@ def fill(
 
 
 @pytest.mark.parametrize("limits", [{"partition_max_bytes": 1}, {"MaxBytes": 1}, {"partition_max_bytes": 0}])
-def test_E1_T32_one_whole_batch_whatever_the_limits(
+def test_one_whole_batch_whatever_the_limits(
     limits: dict[str, int], connection: Connection, topic: str
 ) -> None:
     fill(connection, topic, 2, size=5000)
@@ -46,7 +46,7 @@ def test_E1_T32_one_whole_batch_whatever_the_limits(
     assert len(result["Records"]) == batches[0].size, "one batch and not a byte more"
 
 
-def test_E1_E2_T32_limits_hold_after_the_first_batch(connection: Connection, topic: str) -> None:
+def test_limits_hold_after_the_first_batch(connection: Connection, topic: str) -> None:
     fill(connection, topic, 10, size=1000)
     size = fetch_batches(connection, topic)[0].size
     result = fetch(connection, topic, 0, partition_max_bytes=3 * size)
@@ -56,9 +56,7 @@ def test_E1_E2_T32_limits_hold_after_the_first_batch(connection: Connection, top
     assert len(decode_batches(result["Records"])) == 3, "a cut batch at the end does not count"
 
 
-def test_E1_T32_only_the_first_partition_with_data_may_exceed(
-    connection: Connection, make_topic: Any
-) -> None:
+def test_only_the_first_partition_with_data_may_exceed(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(3)
     for partition in (1, 2):
         fill(connection, topic, 2, size=5000, partition=partition)
@@ -74,7 +72,7 @@ def test_E1_T32_only_the_first_partition_with_data_may_exceed(
 
 
 @pytest.mark.parametrize("offset", [1, 2, 4])
-def test_E3_T28_an_offset_inside_a_batch_brings_the_whole_batch(
+def test_an_offset_inside_a_batch_brings_the_whole_batch(
     offset: int, connection: Connection, topic: str
 ) -> None:
     fill(connection, topic, 1, values=5)
@@ -83,7 +81,7 @@ def test_E3_T28_an_offset_inside_a_batch_brings_the_whole_batch(
     assert [each.offset for each in batches[0].records] == list(range(5))
 
 
-def test_E4_T29_nothing_new_is_empty_and_not_null(connection: Connection, topic: str) -> None:
+def test_nothing_new_is_empty_and_not_null(connection: Connection, topic: str) -> None:
     fill(connection, topic, 1)
     result = fetch(connection, topic, 1, MaxWaitMs=0)
     assert (result["Records"], result["AbortedTransactions"]) == (b"", None)
@@ -93,7 +91,7 @@ def test_E4_T29_nothing_new_is_empty_and_not_null(connection: Connection, topic:
     assert result["PreferredReadReplica"] == -1
 
 
-def test_E6_T31_out_of_range_exactly_outside_the_log(connection: Connection, topic: str) -> None:
+def test_out_of_range_exactly_outside_the_log(connection: Connection, topic: str) -> None:
     fill(connection, topic, 5)
     assert fetch(connection, topic, 5, MaxWaitMs=0)["ErrorCode"] == 0
     for offset in (6, 1000, -1, -2):
@@ -105,7 +103,7 @@ def test_E6_T31_out_of_range_exactly_outside_the_log(connection: Connection, top
     assert fetch(connection, topic, 3, MaxWaitMs=0)["ErrorCode"] == 0
 
 
-def test_T27_a_long_poll_ends_at_max_wait(connection: Connection, topic: str) -> None:
+def test_a_long_poll_ends_at_max_wait(connection: Connection, topic: str) -> None:
     started = time.monotonic()
     result = fetch(connection, topic, 0, MaxWaitMs=600)
     waited = time.monotonic() - started
@@ -113,7 +111,7 @@ def test_T27_a_long_poll_ends_at_max_wait(connection: Connection, topic: str) ->
     assert 0.5 < waited < 5
 
 
-def test_T27_a_long_poll_ends_with_the_first_record(connection: Connection, connect: Any, topic: str) -> None:
+def test_a_long_poll_ends_with_the_first_record(connection: Connection, connect: Any, topic: str) -> None:
     number = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=20_000))
     assert connection.is_silent(0.2)
     produce(connect(), topic, BatchPlan(values=[b"late"]))
@@ -122,7 +120,7 @@ def test_T27_a_long_poll_ends_with_the_first_record(connection: Connection, conn
     assert [each.value for each in decode_batches(result["Records"])[0].records] == [b"late"]
 
 
-def test_T27_min_bytes_holds_a_fetch_back(connection: Connection, connect: Any, topic: str) -> None:
+def test_min_bytes_holds_a_fetch_back(connection: Connection, connect: Any, topic: str) -> None:
     size = len(BatchPlan(values=[bytes(1000)]).encode())
     number = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=20_000, MinBytes=2 * size))
     produce(connect(), topic, BatchPlan(values=[bytes(1000)]))
@@ -132,7 +130,7 @@ def test_T27_min_bytes_holds_a_fetch_back(connection: Connection, connect: Any, 
     assert len(decode_batches(result["Records"])) == 2
 
 
-def test_E8_an_error_ends_a_long_poll_at_once(connection: Connection, make_topic: Any) -> None:
+def test_an_error_ends_a_long_poll_at_once(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(2)
     started = time.monotonic()
     body = fetch_body(topic, 0, MaxWaitMs=15_000)
@@ -144,7 +142,7 @@ def test_E8_an_error_ends_a_long_poll_at_once(connection: Connection, make_topic
     assert errors == {0: 0, 1: ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
-def test_E8_an_unknown_topic_is_answered_beside_the_others(
+def test_an_unknown_topic_is_answered_beside_the_others(
     connection: Connection, topic: str, unique: Any
 ) -> None:
     fill(connection, topic, 1)
@@ -174,7 +172,7 @@ def session(
     return connection.call("Fetch", 12, body | more)
 
 
-def test_E9_E10_sessions_bring_only_what_changed(connection: Connection, make_topic: Any) -> None:
+def test_sessions_bring_only_what_changed(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(2)
     fill(connection, topic, 1)
     wanted = fetch_body(topic, 0)["Topics"]
@@ -202,11 +200,11 @@ def test_E9_E10_sessions_bring_only_what_changed(connection: Connection, make_to
     assert gone["ErrorCode"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_E9_without_a_session_there_is_no_id(connection: Connection, topic: str) -> None:
+def test_without_a_session_there_is_no_id(connection: Connection, topic: str) -> None:
     assert session(connection, fetch_body(topic, 0)["Topics"], 0, -1)["SessionId"] == 0
 
 
-def test_E11_session_errors_are_top_level(connection: Connection, topic: str) -> None:
+def test_session_errors_are_top_level(connection: Connection, topic: str) -> None:
     unknown = session(connection, [], 123456789, 1)
     assert unknown["ErrorCode"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (unknown["SessionId"], unknown["Responses"]) == (0, [])
@@ -216,7 +214,7 @@ def test_E11_session_errors_are_top_level(connection: Connection, topic: str) ->
     assert (wrong["SessionId"], wrong["Responses"]) == (0, [])
 
 
-def test_E13_unknown_topic_ids_and_forgetting_strangers(connection: Connection, topic: str) -> None:
+def test_unknown_topic_ids_and_forgetting_strangers(connection: Connection, topic: str) -> None:
     def by_id(wanted: uuid.UUID) -> list[dict[str, Any]]:
         (asked,) = fetch_body(topic, 0)["Topics"]
         return [{"TopicId": wanted, "Partitions": asked["Partitions"]}]
@@ -232,7 +230,7 @@ def test_E13_unknown_topic_ids_and_forgetting_strangers(connection: Connection, 
     assert connection.call("Fetch", 13, body)["ErrorCode"] == 0
 
 
-def test_E14_leader_epochs_of_a_fetch(connection: Connection, topic: str) -> None:
+def test_leader_epochs_of_a_fetch(connection: Connection, topic: str) -> None:
     fill(connection, topic, 1)
     epoch = metadata(connection, topic)["Partitions"][0]["LeaderEpoch"]
     for current, expected in (
@@ -247,7 +245,7 @@ def test_E14_leader_epochs_of_a_fetch(connection: Connection, topic: str) -> Non
         assert epoch_end(connection, topic, epoch, current)["ErrorCode"] == expected
 
 
-def test_E15_the_last_fetched_epoch_is_looked_at(connection: Connection, topic: str) -> None:
+def test_the_last_fetched_epoch_is_looked_at(connection: Connection, topic: str) -> None:
     """That of the log is fine; one that never was is out of range. Divergence itself needs a restart."""
     fill(connection, topic, 3)
     epoch = metadata(connection, topic)["Partitions"][0]["LeaderEpoch"]
@@ -270,7 +268,7 @@ def epoch_end(
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_E24_T34_epochs_and_their_ends(version: int, connection: Connection, topic: str) -> None:
+def test_epochs_and_their_ends(version: int, connection: Connection, topic: str) -> None:
     """An unknown epoch is -1/-1 without an error, so that nobody takes it for a truncation."""
     fill(connection, topic, 4)
     epoch = metadata(connection, topic)["Partitions"][0]["LeaderEpoch"]
@@ -284,7 +282,7 @@ def test_E24_T34_epochs_and_their_ends(version: int, connection: Connection, top
 
 @pytest.mark.parametrize("version", range(1, 12))
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_E18_E19_E20_T33_list_offsets_at_every_version(
+def test_list_offsets_at_every_version(
     version: int, isolation: int, connection: Connection, topic: str
 ) -> None:
     fill(connection, topic, 5, values=2)
@@ -301,7 +299,7 @@ def test_E18_E19_E20_T33_list_offsets_at_every_version(
     assert at(NOW_MS + 4001) == (0, -1, -1)
 
 
-def test_T33_the_epoch_is_the_records_and_minus_one_without_one(connection: Connection, topic: str) -> None:
+def test_the_epoch_is_the_records_and_minus_one_without_one(connection: Connection, topic: str) -> None:
     fill(connection, topic, 2)
     epoch = metadata(connection, topic)["Partitions"][0]["LeaderEpoch"]
     assert list_offset_result(connection, topic, 0, NOW_MS)["LeaderEpoch"] == epoch
@@ -309,7 +307,7 @@ def test_T33_the_epoch_is_the_records_and_minus_one_without_one(connection: Conn
     assert list_offset_result(connection, topic, 0, NOW_MS + 10**9)["LeaderEpoch"] == -1
 
 
-def test_T33_a_time_within_a_batch_finds_the_record(connection: Connection, topic: str) -> None:
+def test_a_time_within_a_batch_finds_the_record(connection: Connection, topic: str) -> None:
     """The first record at or after the time, out of order or not, compressed or not."""
     for codec in ("none", "gzip", "zstd"):
         plan = BatchPlan(values=[b"x"] * 4, timestamp_deltas=[0, 50, 20, 90], codec=codec)
@@ -318,14 +316,14 @@ def test_T33_a_time_within_a_batch_finds_the_record(connection: Connection, topi
     assert list_offset(connection, topic, 0, NOW_MS + 60)[1:] == (3, NOW_MS + 90)
 
 
-def test_T33_an_empty_topic(connection: Connection, topic: str) -> None:
+def test_an_empty_topic(connection: Connection, topic: str) -> None:
     assert list_offset(connection, topic, 0, LATEST) == (0, 0, -1)
     assert list_offset(connection, topic, 0, EARLIEST) == (0, 0, -1)
     assert list_offset(connection, topic, 0, 0) == (0, -1, -1)
     assert list_offset(connection, topic, 0, MAX_TIMESTAMP) == (0, -1, -1)
 
 
-def test_E21_special_timestamps_by_version(connection: Connection, topic: str) -> None:
+def test_special_timestamps_by_version(connection: Connection, topic: str) -> None:
     for delta in (5, 9, 7):
         produce(connection, topic, BatchPlan(base_timestamp_ms=NOW_MS + delta))
     assert list_offset(connection, topic, 0, MAX_TIMESTAMP, 7) == (0, 1, NOW_MS + 9)
@@ -336,7 +334,7 @@ def test_E21_special_timestamps_by_version(connection: Connection, topic: str) -
         assert list_offset(connection, topic, 0, timestamp, oldest)[0] == 0
 
 
-def test_E22_a_partition_twice_is_refused(connection: Connection, topic: str) -> None:
+def test_a_partition_twice_is_refused(connection: Connection, topic: str) -> None:
     asked = [{"PartitionIndex": 0, "CurrentLeaderEpoch": -1, "Timestamp": LATEST}] * 2
     body = {"ReplicaId": -1, "IsolationLevel": 0, "Topics": [{"Name": topic, "Partitions": asked}]}
     reply = connection.call("ListOffsets", 7, body)
@@ -344,7 +342,7 @@ def test_E22_a_partition_twice_is_refused(connection: Connection, topic: str) ->
     assert set(results) == {ErrorCode.INVALID_REQUEST}
 
 
-def test_E26_other_isolation_levels_are_an_error_and_no_more(connection: Connection, topic: str) -> None:
+def test_other_isolation_levels_are_an_error_and_no_more(connection: Connection, topic: str) -> None:
     reply = connection.call("Fetch", 12, fetch_body(topic, 0, IsolationLevel=7, MaxWaitMs=0))
     errors = [each["ErrorCode"] for of_topic in reply["Responses"] for each in of_topic["Partitions"]]
     assert set(errors) == {ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -361,7 +359,7 @@ def delete_records(connection: Connection, topic: str, offset: int, version: int
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_E27_delete_records(version: int, connection: Connection, topic: str) -> None:
+def test_delete_records(version: int, connection: Connection, topic: str) -> None:
     fill(connection, topic, 6)
     assert delete_records(connection, topic, 2, version) == (0, 2)
     assert list_offset(connection, topic, 0, EARLIEST)[1] == 2
@@ -374,7 +372,7 @@ def test_E27_delete_records(version: int, connection: Connection, topic: str) ->
     assert [batch.base_offset for batch in fetch_batches(connection, topic, 6)] == [6]
 
 
-def test_E27_T46_delete_records_of_a_compacted_topic(connection: Connection, make_topic: Any) -> None:
+def test_delete_records_of_a_compacted_topic(connection: Connection, make_topic: Any) -> None:
     compacted = make_topic(configs={"cleanup.policy": "compact"})
     assert delete_records(connection, compacted, 0) == (ErrorCode.POLICY_VIOLATION, -1)
     both = make_topic(configs={"cleanup.policy": "compact,delete"})
@@ -382,7 +380,7 @@ def test_E27_T46_delete_records_of_a_compacted_topic(connection: Connection, mak
     assert delete_records(connection, both, 1) == (0, 1)
 
 
-def test_T46_a_changed_cleanup_policy_leaves_the_topic_readable(connection: Connection, topic: str) -> None:
+def test_a_changed_cleanup_policy_leaves_the_topic_readable(connection: Connection, topic: str) -> None:
     produce(connection, topic, BatchPlan(values=[b"before"], keys=[b"k"]))
     change = {"Name": "cleanup.policy", "ConfigOperation": 0, "Value": "compact"}
     resource = {"ResourceType": 2, "ResourceName": topic, "Configs": [change]}

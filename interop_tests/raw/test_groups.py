@@ -63,7 +63,7 @@ def fetch_offset(connection: Connection, group: str, topic: str, version: int = 
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_F1_find_coordinator(version: int, connection: Connection, group: str) -> None:
+def test_find_coordinator(version: int, connection: Connection, group: str) -> None:
     """The error message of success is "NONE" in v1-v3, empty from v4."""
     if version < 4:
         found = connection.call("FindCoordinator", version, {"Key": group, "KeyType": 0})
@@ -79,7 +79,7 @@ def test_F1_find_coordinator(version: int, connection: Connection, group: str) -
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_F4_the_member_id_handshake(version: int, make_member: MakeMember) -> None:
+def test_the_member_id_handshake(version: int, make_member: MakeMember) -> None:
     member = make_member(client_id="reader")
     reply = member.join(version)
     assert reply["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED
@@ -92,7 +92,7 @@ def test_F4_the_member_id_handshake(version: int, make_member: MakeMember) -> No
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_F4_old_versions_join_at_once(version: int, make_member: MakeMember) -> None:
+def test_old_versions_join_at_once(version: int, make_member: MakeMember) -> None:
     """Versions 0 and 1 are what old librdkafka, Sarama and kafka-python send."""
     member = make_member()
     reply = member.join(version)
@@ -103,7 +103,7 @@ def test_F4_old_versions_join_at_once(version: int, make_member: MakeMember) -> 
     assert member.heartbeat(version=0) == 0
 
 
-def test_F5_a_static_member_replaces_itself_and_fences_the_old(make_member: MakeMember, topic: str) -> None:
+def test_a_static_member_replaces_itself_and_fences_the_old(make_member: MakeMember, topic: str) -> None:
     first = make_member(instance="box")
     assert first.join()["ErrorCode"] == 0, "no member-id handshake"
     assert first.member_id.startswith("box-")
@@ -116,7 +116,7 @@ def test_F5_a_static_member_replaces_itself_and_fences_the_old(make_member: Make
     assert first.sync()["ErrorCode"] == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_F6_a_static_rejoin_of_the_leader_does_not_rebalance(make_member: MakeMember) -> None:
+def test_a_static_rejoin_of_the_leader_does_not_rebalance(make_member: MakeMember) -> None:
     leader = make_member(instance="leader")
     other = make_member(instance="other")
     settle([leader, other])
@@ -146,14 +146,14 @@ def test_F6_a_static_rejoin_of_the_leader_does_not_rebalance(make_member: MakeMe
     ],
     ids=["short-session", "long-session", "no-group", "no-protocols"],
 )
-def test_F7_joins_that_are_refused(options: dict[str, Any], error: int, make_member: MakeMember) -> None:
+def test_joins_that_are_refused(options: dict[str, Any], error: int, make_member: MakeMember) -> None:
     reply = make_member(**options).join()
     assert reply["ErrorCode"] == error
     assert reply["ProtocolName"] is None, "errors of v7 and later have no protocol name"
     assert reply["Members"] == []
 
 
-def test_F7_F10_joins_that_do_not_fit_the_group(make_member: MakeMember) -> None:
+def test_joins_that_do_not_fit_the_group(make_member: MakeMember) -> None:
     settle([make_member()])
     stranger = make_member()
     stranger.member_id = "nobody-knows-me"
@@ -166,7 +166,7 @@ def test_F7_F10_joins_that_do_not_fit_the_group(make_member: MakeMember) -> None
     assert (reply["ErrorCode"], reply["ProtocolName"]) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
-def test_F8_the_first_join_waits_for_others(make_member: MakeMember) -> None:
+def test_the_first_join_waits_for_others(make_member: MakeMember) -> None:
     """group.initial.rebalance.delay.ms lets members that come together be one generation."""
     members = [make_member(), make_member()]
     numbers = begin_together(members)
@@ -174,7 +174,7 @@ def test_F8_the_first_join_waits_for_others(make_member: MakeMember) -> None:
     assert {reply["GenerationId"] for reply in replies} == {1}
 
 
-def test_F9_who_waits_in_a_join_outlives_its_session(make_member: MakeMember) -> None:
+def test_who_waits_in_a_join_outlives_its_session(make_member: MakeMember) -> None:
     """The session starts with the answer to the join; until then the member cannot heartbeat."""
     silent = make_member(session_timeout_ms=30_000, rebalance_timeout_ms=7500)
     settle([silent])
@@ -186,7 +186,7 @@ def test_F9_who_waits_in_a_join_outlives_its_session(make_member: MakeMember) ->
     assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_F10_only_the_leader_sees_the_members(make_member: MakeMember) -> None:
+def test_only_the_leader_sees_the_members(make_member: MakeMember) -> None:
     members = [make_member(protocols={"range": subscription(user_data=b"%d" % each)}) for each in range(3)]
     settle(members)
     leaders = [member for member in members if member.is_leader]
@@ -199,7 +199,7 @@ def test_F10_only_the_leader_sees_the_members(make_member: MakeMember) -> None:
             assert member.members == []
 
 
-def test_F11_rejoins(make_member: MakeMember) -> None:
+def test_rejoins(make_member: MakeMember) -> None:
     member = make_member()
     member.receive_join(member.begin())
     assert member.generation == 1
@@ -208,7 +208,7 @@ def test_F11_rejoins(make_member: MakeMember) -> None:
     assert member.join()["GenerationId"] == 2, "a rejoin of the leader is a rebalance"
 
 
-def test_F11_a_follower_rejoining_unchanged_disturbs_nobody(make_member: MakeMember) -> None:
+def test_a_follower_rejoining_unchanged_disturbs_nobody(make_member: MakeMember) -> None:
     members = [make_member(), make_member()]
     settle(members)
     (follower,) = [member for member in members if not member.is_leader]
@@ -225,7 +225,7 @@ def test_F11_a_follower_rejoining_unchanged_disturbs_nobody(make_member: MakeMem
     assert follower.receive_join(number)["GenerationId"] == generation + 1
 
 
-def test_F12_T38_the_protocol_is_common_to_all_and_has_most_votes(make_member: MakeMember) -> None:
+def test_the_protocol_is_common_to_all_and_has_most_votes(make_member: MakeMember) -> None:
     mine = subscription()
     members = [
         make_member(protocols={"only-a": mine, "range": mine, "roundrobin": mine}),
@@ -238,7 +238,7 @@ def test_F12_T38_the_protocol_is_common_to_all_and_has_most_votes(make_member: M
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_F13_T37_assignments_reach_their_members_whole(version: int, make_member: MakeMember) -> None:
+def test_assignments_reach_their_members_whole(version: int, make_member: MakeMember) -> None:
     members = [make_member(), make_member()]
     plans = {0: bytes(range(256)) * 200, 1: b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"}
     assert settle(members, plans) == [plans[0], plans[1]]
@@ -249,7 +249,7 @@ def test_F13_T37_assignments_reach_their_members_whole(version: int, make_member
             assert (reply["ProtocolType"], reply["ProtocolName"]) == ("consumer", "range")
 
 
-def test_F13_syncs_that_are_refused(make_member: MakeMember) -> None:
+def test_syncs_that_are_refused(make_member: MakeMember) -> None:
     members = [make_member(), make_member()]
     settle(members)
     member = members[0]
@@ -263,13 +263,13 @@ def test_F13_syncs_that_are_refused(make_member: MakeMember) -> None:
     assert member.sync()["ErrorCode"] == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_F13_T37_who_is_not_in_the_plan_gets_empty_bytes(make_member: MakeMember) -> None:
+def test_who_is_not_in_the_plan_gets_empty_bytes(make_member: MakeMember) -> None:
     member = make_member()
     member.receive_join(member.begin())
     assert member.sync({"stranger": b"not yours"})["Assignment"] == b""
 
 
-def test_F13_followers_wait_for_the_leader(make_member: MakeMember) -> None:
+def test_followers_wait_for_the_leader(make_member: MakeMember) -> None:
     members = [make_member(), make_member()]
     settle(members)
     numbers = [members[0].send_join()]
@@ -288,7 +288,7 @@ def test_F13_followers_wait_for_the_leader(make_member: MakeMember) -> None:
     assert follower.receive_sync(waiting)["Assignment"] == b"at last"
 
 
-def test_F14_T38_members_that_join_and_never_sync_are_put_out(
+def test_members_that_join_and_never_sync_are_put_out(
     make_member: MakeMember, connection: Connection
 ) -> None:
     lazy = make_member(rebalance_timeout_ms=1000)
@@ -306,7 +306,7 @@ def test_F14_T38_members_that_join_and_never_sync_are_put_out(
     wait_until(lambda: len(describe(connection, eager.group)["Members"]) == 1, "one member is left", 15)
 
 
-def test_F15_heartbeats(make_member: MakeMember) -> None:
+def test_heartbeats(make_member: MakeMember) -> None:
     member = make_member()
     assert member.heartbeat(MemberId="x", GenerationId=1) == ErrorCode.UNKNOWN_MEMBER_ID
     member.receive_join(member.begin())
@@ -335,7 +335,7 @@ def test_a_silent_member_is_put_out_after_its_session(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_F16_leaving(version: int, make_member: MakeMember, connection: Connection) -> None:
+def test_leaving(version: int, make_member: MakeMember, connection: Connection) -> None:
     member = make_member()
     settle([member])
     reply = member.leave(version)
@@ -351,7 +351,7 @@ def test_F16_leaving(version: int, make_member: MakeMember, connection: Connecti
         assert reply["ErrorCode"] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_F16_a_static_member_is_removed_by_its_name(make_member: MakeMember, connection: Connection) -> None:
+def test_a_static_member_is_removed_by_its_name(make_member: MakeMember, connection: Connection) -> None:
     member = make_member(instance="box")
     settle([member])
     members = [{"MemberId": "", "GroupInstanceId": name, "Reason": None} for name in ("box", "no-such-box")]
@@ -364,13 +364,13 @@ def test_F16_a_static_member_is_removed_by_its_name(make_member: MakeMember, con
     assert describe(connection, member.group)["GroupState"] == "Empty"
 
 
-def test_F36_a_pending_member_may_leave(make_member: MakeMember) -> None:
+def test_a_pending_member_may_leave(make_member: MakeMember) -> None:
     member = make_member()
     assert member.join()["ErrorCode"] == ErrorCode.MEMBER_ID_REQUIRED
     assert member.leave()["Members"][0]["ErrorCode"] == 0
 
 
-def test_F17_commits_without_membership(make_member: MakeMember, connection: Connection, topic: str) -> None:
+def test_commits_without_membership(make_member: MakeMember, connection: Connection, topic: str) -> None:
     simple = make_member()
     assert simple.commit(topic, 5) == 0
     assert fetch_offset(connection, simple.group, topic)["CommittedOffset"] == 5
@@ -382,16 +382,14 @@ def test_F17_commits_without_membership(make_member: MakeMember, connection: Con
     assert simple.commit(topic, 8) == 0, "the group is empty again"
 
 
-def test_F17_the_empty_group_id_may_commit(
-    make_member: MakeMember, connection: Connection, topic: str
-) -> None:
+def test_the_empty_group_id_may_commit(make_member: MakeMember, connection: Connection, topic: str) -> None:
     coordinator(connection, "")
     assert make_member(group="").commit(topic, 3) == 0
     assert fetch_offset(connection, "", topic)["CommittedOffset"] == 3
     assert "" in [each["GroupId"] for each in connection.call("ListGroups", 4, {})["Groups"]]
 
 
-def test_F18_commits_while_the_group_rebalances(make_member: MakeMember, topic: str) -> None:
+def test_commits_while_the_group_rebalances(make_member: MakeMember, topic: str) -> None:
     member = make_member()
     member.receive_join(member.begin())
     assert member.commit(topic, 1) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -405,7 +403,7 @@ def test_F18_commits_while_the_group_rebalances(make_member: MakeMember, topic: 
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_F19_T35_commits_and_their_metadata(
+def test_commits_and_their_metadata(
     version: int, make_member: MakeMember, connection: Connection, topic: str, unique: Any
 ) -> None:
     member = make_member()
@@ -421,9 +419,7 @@ def test_F19_T35_commits_and_their_metadata(
     assert member.commit(unique("nowhere"), 1, "", version) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_F19_F21_commit_and_fetch_by_topic_id(
-    make_member: MakeMember, connection: Connection, topic: str
-) -> None:
+def test_commit_and_fetch_by_topic_id(make_member: MakeMember, connection: Connection, topic: str) -> None:
     from uuid import uuid4
 
     from interop_tests.harness.raw_kafka import topic_id
@@ -450,7 +446,7 @@ def test_F19_F21_commit_and_fetch_by_topic_id(
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_F20_F22_no_offset_is_not_an_error(
+def test_no_offset_is_not_an_error(
     version: int, make_member: MakeMember, connection: Connection, topic: str
 ) -> None:
     group = make_member().group
@@ -461,7 +457,7 @@ def test_F20_F22_no_offset_is_not_an_error(
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_F20_F21_all_topics_of_a_group(
+def test_all_topics_of_a_group(
     version: int, make_member: MakeMember, connection: Connection, make_topic: Any
 ) -> None:
     member, topics = make_member(), sorted([make_topic(), make_topic()])
@@ -478,7 +474,7 @@ def test_F20_F21_all_topics_of_a_group(
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_F23_an_unknown_group_is_dead(version: int, connection: Connection, group: str) -> None:
+def test_an_unknown_group_is_dead(version: int, connection: Connection, group: str) -> None:
     found = describe(connection, group, version)
     assert found["GroupState"] == "Dead"
     assert found["ErrorCode"] == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
@@ -486,7 +482,7 @@ def test_F23_an_unknown_group_is_dead(version: int, connection: Connection, grou
         assert found["ErrorMessage"]
 
 
-def test_F24_what_describe_groups_shows(make_member: MakeMember, connection: Connection) -> None:
+def test_what_describe_groups_shows(make_member: MakeMember, connection: Connection) -> None:
     mine = subscription(user_data=b"mine")
     protocols = {"range": mine, "roundrobin": subscription()}
     member = make_member(protocols=protocols, client_id="shown", instance="box")
@@ -510,7 +506,7 @@ def test_F24_what_describe_groups_shows(make_member: MakeMember, connection: Con
     )
 
 
-def test_F25_T47_listing_groups(make_member: MakeMember, connection: Connection, topic: str) -> None:
+def test_listing_groups(make_member: MakeMember, connection: Connection, topic: str) -> None:
     member = make_member()
 
     def listed(version: int, **filters: Any) -> list[dict[str, Any]]:
@@ -536,7 +532,7 @@ def test_F25_T47_listing_groups(make_member: MakeMember, connection: Connection,
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_F26_deleting_groups(
+def test_deleting_groups(
     version: int, make_member: MakeMember, connection: Connection, topic: str, unique: Any
 ) -> None:
     member, missing = make_member(), unique("missing")
@@ -554,7 +550,7 @@ def test_F26_deleting_groups(
     assert fetch_offset(connection, member.group, topic)["CommittedOffset"] == -1
 
 
-def test_F26_deleting_offsets(
+def test_deleting_offsets(
     make_member: MakeMember, connection: Connection, make_topic: Any, unique: Any
 ) -> None:
     topic, other = make_topic(), make_topic()
@@ -578,7 +574,7 @@ def test_F26_deleting_offsets(
     assert delete(unique("missing"))[0] == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_T37_a_second_member_joins_while_the_first_is_stable(make_member: MakeMember) -> None:
+def test_a_second_member_joins_while_the_first_is_stable(make_member: MakeMember) -> None:
     first = make_member()
     settle([first])
     second = make_member()
@@ -594,7 +590,7 @@ def test_T37_a_second_member_joins_while_the_first_is_stable(make_member: MakeMe
     assert second.receive_sync(waiting)["Assignment"] == b"two"
 
 
-def test_T38_who_does_not_rejoin_in_time_is_put_out(make_member: MakeMember) -> None:
+def test_who_does_not_rejoin_in_time_is_put_out(make_member: MakeMember) -> None:
     """The rebalance waits for known members up to the longest rebalance timeout, and goes on without them."""
     first = make_member(rebalance_timeout_ms=1000)
     silent = make_member(rebalance_timeout_ms=1500)

@@ -39,14 +39,14 @@ def endpoints(connection: Connection) -> set[tuple[str, int]]:
     return {(each["Host"], each["Port"]) for each in (*brokers, *cluster)}
 
 
-def test_T20_C14_each_listener_names_its_own_address(two_listeners: tuple[BrokerProcess, int]) -> None:
+def test_each_listener_names_its_own_address(two_listeners: tuple[BrokerProcess, int]) -> None:
     broker, port = two_listeners
     with Connection(broker.bootstrap) as inside, Connection(f"127.0.0.1:{port}") as outside:
         assert endpoints(inside) == {("127.0.0.1", broker.port)}
         assert endpoints(outside) == {(ADVERTISED_HOST, 443)}
 
 
-def test_C14_the_coordinator_is_named_by_the_listener_that_was_asked(
+def test_the_coordinator_is_named_by_the_listener_that_was_asked(
     two_listeners: tuple[BrokerProcess, int],
 ) -> None:
     _, port = two_listeners
@@ -60,7 +60,7 @@ def test_C14_the_coordinator_is_named_by_the_listener_that_was_asked(
         assert (found["ErrorCode"], found["Host"], found["Port"]) == (0, ADVERTISED_HOST, 443)
 
 
-def test_A20_an_idle_connection_is_closed_and_a_busy_one_kept(make_broker: MakeBroker) -> None:
+def test_an_idle_connection_is_closed_and_a_busy_one_kept(make_broker: MakeBroker) -> None:
     broker = make_broker({"connections.max.idle.ms": str(IDLE_MS)})
     with Connection(broker.bootstrap) as idle, Connection(broker.bootstrap) as busy:
         deadline = time.monotonic() + 15

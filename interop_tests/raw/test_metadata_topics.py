@@ -48,7 +48,7 @@ def delete(connection: Connection, *topics: dict[str, Any], version: int = 6) ->
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_C1_all_topics_or_none(version: int, connection: Connection, topic: str) -> None:
+def test_all_topics_or_none(version: int, connection: Connection, topic: str) -> None:
     every = connection.call("Metadata", version, {"Topics": [] if version == 0 else None})
     assert topic in [each["Name"] for each in every["Topics"]]
     if version > 0:
@@ -56,7 +56,7 @@ def test_C1_all_topics_or_none(version: int, connection: Connection, topic: str)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_T5_T7_T18_metadata_at_every_version_is_whole(
+def test_metadata_at_every_version_is_whole(
     version: int, connection: Connection, make_topic: Any, bootstrap: str
 ) -> None:
     """Every id named is in the broker list with one reachable endpoint; all partitions are there."""
@@ -84,9 +84,7 @@ def test_T5_T7_T18_metadata_at_every_version_is_whole(
             assert other.call("ApiVersions", 0, {})["ErrorCode"] == 0
 
 
-def test_T15_C2_C3_a_missing_topic_is_made_when_both_sides_allow_it(
-    connection: Connection, unique: Any
-) -> None:
+def test_a_missing_topic_is_made_when_both_sides_allow_it(connection: Connection, unique: Any) -> None:
     """The first answer says that it is not there yet; its partitions are the broker's num.partitions."""
     name = unique("auto")
     asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": True}
@@ -109,7 +107,7 @@ def test_T15_C2_C3_a_missing_topic_is_made_when_both_sides_allow_it(
     assert len(found["Partitions"]) == int(setting["Value"])
 
 
-def test_C3_a_missing_topic_is_not_made_unless_asked(connection: Connection, unique: Any) -> None:
+def test_a_missing_topic_is_not_made_unless_asked(connection: Connection, unique: Any) -> None:
     name = unique("never")
     assert metadata(connection, name)["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     time.sleep(0.5)
@@ -117,7 +115,7 @@ def test_C3_a_missing_topic_is_not_made_unless_asked(connection: Connection, uni
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "ü"])
-def test_C3_C19_bad_names(name: str, connection: Connection) -> None:
+def test_bad_names(name: str, connection: Connection) -> None:
     asked = {"Topics": [{"Name": name}], "AllowAutoTopicCreation": True}
     assert (
         connection.call("Metadata", 12, asked)["Topics"][0]["ErrorCode"] == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -125,7 +123,7 @@ def test_C3_C19_bad_names(name: str, connection: Connection) -> None:
     assert create(connection, creatable(name))[0]["ErrorCode"] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_C4_topics_by_id(connection: Connection, topic: str) -> None:
+def test_topics_by_id(connection: Connection, topic: str) -> None:
     wanted = topic_id(connection, topic)
     assert wanted != ZERO_UUID
     reply = connection.call("Metadata", 12, {"Topics": [{"TopicId": wanted, "Name": None}]})
@@ -137,27 +135,27 @@ def test_C4_topics_by_id(connection: Connection, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_C5_ids_before_their_version_are_refused(version: int, connection: Connection) -> None:
+def test_ids_before_their_version_are_refused(version: int, connection: Connection) -> None:
     asked = {"Topics": [{"TopicId": uuid.uuid4(), "Name": "x"}], "AllowAutoTopicCreation": False}
     reply = connection.call("Metadata", version, asked)
     assert (reply["Brokers"], reply["ClusterId"]) == ([], None)
     assert [each["ErrorCode"] for each in reply["Topics"]] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_C6_neither_name_nor_id_does_no_harm(connection: Connection) -> None:
+def test_neither_name_nor_id_does_no_harm(connection: Connection) -> None:
     reply = connection.call("Metadata", 12, {"Topics": [{"TopicId": ZERO_UUID, "Name": None}]})
     assert [each["ErrorCode"] for each in reply["Topics"]] == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert cluster(connection)["Brokers"]
 
 
-def test_C7_the_controller_named_takes_admin_calls(connection: Connection, unique: Any) -> None:
+def test_the_controller_named_takes_admin_calls(connection: Connection, unique: Any) -> None:
     reply = cluster(connection)
     (controller,) = [each for each in reply["Brokers"] if each["NodeId"] == reply["ControllerId"]]
     with Connection(f"{controller['Host']}:{controller['Port']}") as other:
         assert create(other, creatable(unique("via-controller")))[0]["ErrorCode"] == 0
 
 
-def test_T16_C10_leader_epochs_agree_everywhere(connection: Connection, topic: str) -> None:
+def test_leader_epochs_agree_everywhere(connection: Connection, topic: str) -> None:
     produced = BatchPlan(values=[b"x"])
     produce(connection, topic, produced)
     (partition,) = metadata(connection, topic)["Partitions"]
@@ -168,7 +166,7 @@ def test_T16_C10_leader_epochs_agree_everywhere(connection: Connection, topic: s
     assert list_offset_result(connection, topic, 0, 0)["LeaderEpoch"] == epoch
 
 
-def test_T17_C11_a_topic_made_again_has_a_new_id(connection: Connection, unique: Any) -> None:
+def test_a_topic_made_again_has_a_new_id(connection: Connection, unique: Any) -> None:
     name = unique("again")
     first = create(connection, creatable(name))[0]["TopicId"]
     assert first == topic_id(connection, name)
@@ -181,7 +179,7 @@ def test_T17_C11_a_topic_made_again_has_a_new_id(connection: Connection, unique:
     assert old["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_C12_T47_authorized_operations_only_when_asked(connection: Connection, topic: str) -> None:
+def test_authorized_operations_only_when_asked(connection: Connection, topic: str) -> None:
     asked = {"Topics": [{"Name": topic}], "AllowAutoTopicCreation": False}
     reply = connection.call("Metadata", 8, asked)
     assert reply["ClusterAuthorizedOperations"] == NOT_ASKED
@@ -198,23 +196,21 @@ def test_C12_T47_authorized_operations_only_when_asked(connection: Connection, t
     assert described["ClusterAuthorizedOperations"] > 0
 
 
-def test_C12_metadata_v13_has_a_top_level_error(connection: Connection) -> None:
+def test_metadata_v13_has_a_top_level_error(connection: Connection) -> None:
     assert cluster(connection, 13)["ErrorCode"] == 0
 
 
-def test_C13_no_rack_is_null(connection: Connection) -> None:
+def test_no_rack_is_null(connection: Connection) -> None:
     assert [broker["Rack"] for broker in cluster(connection)["Brokers"]] == [None]
 
 
-def test_C14_T20_the_endpoint_given_is_reachable_by_the_address_asked(
-    connection: Connection, bootstrap: str
-) -> None:
+def test_the_endpoint_given_is_reachable_by_the_address_asked(connection: Connection, bootstrap: str) -> None:
     (broker,) = cluster(connection)["Brokers"]
     assert f"{broker['Host']}:{broker['Port']}" == bootstrap
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_C15_C16_create_topics_at_every_version(version: int, connection: Connection, unique: Any) -> None:
+def test_create_topics_at_every_version(version: int, connection: Connection, unique: Any) -> None:
     name = unique("made")
     (made,) = create(connection, creatable(name, 2, configs={"retention.ms": "1000"}), version=version)
     assert (made["Name"], made["ErrorCode"], made["ErrorMessage"]) == (name, 0, None)
@@ -230,14 +226,14 @@ def test_C15_C16_create_topics_at_every_version(version: int, connection: Connec
         assert made["TopicId"] == topic_id(connection, name)
 
 
-def test_C16_validate_only_makes_nothing(connection: Connection, unique: Any) -> None:
+def test_validate_only_makes_nothing(connection: Connection, unique: Any) -> None:
     name = unique("thought")
     (made,) = create(connection, creatable(name), validate=True)
     assert made["ErrorCode"] == 0
     assert metadata(connection, name)["ErrorCode"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_C17_T46_refusals_are_per_topic(connection: Connection, unique: Any, topic: str) -> None:
+def test_refusals_are_per_topic(connection: Connection, unique: Any, topic: str) -> None:
     """librdkafka's own test 0081: good and bad in one request."""
     broker_id = cluster(connection)["Brokers"][0]["NodeId"]
     assigned = [{"PartitionIndex": 0, "BrokerIds": [broker_id]}]
@@ -278,27 +274,27 @@ def test_C17_T46_refusals_are_per_topic(connection: Connection, unique: Any, top
     wait_until(lambda: metadata(connection, good)["ErrorCode"] == 0, f"{good} is in the metadata")
 
 
-def test_C17_a_name_twice_in_one_request(connection: Connection, unique: Any) -> None:
+def test_a_name_twice_in_one_request(connection: Connection, unique: Any) -> None:
     name = unique("twice")
     results = create(connection, creatable(name), creatable(name))
     assert {(each["Name"], each["ErrorCode"]) for each in results} == {(name, ErrorCode.INVALID_REQUEST)}
 
 
-def test_C18_minus_one_means_the_brokers_default(connection: Connection, unique: Any) -> None:
+def test_minus_one_means_the_brokers_default(connection: Connection, unique: Any) -> None:
     (made,) = create(connection, creatable(unique("defaults"), -1, -1))
     assert made["ErrorCode"] == 0
     assert made["NumPartitions"] >= 1
     assert made["ReplicationFactor"] == 1
 
 
-def test_C19_dots_and_underscores_collide(connection: Connection, unique: Any) -> None:
+def test_dots_and_underscores_collide(connection: Connection, unique: Any) -> None:
     stem = unique("collide").replace("-", "")
     assert create(connection, creatable(f"{stem}.x"))[0]["ErrorCode"] == 0
     assert create(connection, creatable(f"{stem}_x"))[0]["ErrorCode"] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_C20_delete_topics_at_every_version(
+def test_delete_topics_at_every_version(
     version: int, connection: Connection, make_topic: Any, unique: Any
 ) -> None:
     gone, missing = make_topic(), unique("missing")
@@ -313,7 +309,7 @@ def test_C20_delete_topics_at_every_version(
     wait_until(lambda: metadata(connection, gone)["ErrorCode"] == 3, "the topic is gone")
 
 
-def test_C20_delete_by_id_and_bad_requests(connection: Connection, topic: str) -> None:
+def test_delete_by_id_and_bad_requests(connection: Connection, topic: str) -> None:
     wanted = topic_id(connection, topic)
     (both,) = delete(connection, {"Name": topic, "TopicId": wanted})
     assert both["ErrorCode"] == ErrorCode.INVALID_REQUEST
@@ -326,7 +322,7 @@ def test_C20_delete_by_id_and_bad_requests(connection: Connection, topic: str) -
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_C21_T46_create_partitions_echoes_every_topic(
+def test_create_partitions_echoes_every_topic(
     version: int, connection: Connection, make_topic: Any, unique: Any
 ) -> None:
     """librdkafka's own tests 0044, 0069 and 0112."""
@@ -349,7 +345,7 @@ def test_C21_T46_create_partitions_echoes_every_topic(
     assert len(metadata(connection, same)["Partitions"]) == 2
 
 
-def test_C21_an_empty_assignment_list_is_not_null(connection: Connection, topic: str) -> None:
+def test_an_empty_assignment_list_is_not_null(connection: Connection, topic: str) -> None:
     reply = connection.call(
         "CreatePartitions",
         3,
@@ -362,7 +358,7 @@ def test_C21_an_empty_assignment_list_is_not_null(connection: Connection, topic:
     assert [each["ErrorCode"] for each in reply["Results"]] == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
 
 
-def test_T19_partitions_never_vanish_while_some_are_added(
+def test_partitions_never_vanish_while_some_are_added(
     connection: Connection, connect: Any, topic: str
 ) -> None:
     other = connect()
@@ -388,7 +384,7 @@ def test_T19_partitions_never_vanish_while_some_are_added(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_C22_describe_cluster(version: int, connection: Connection) -> None:
+def test_describe_cluster(version: int, connection: Connection) -> None:
     reply = connection.call("DescribeCluster", version, {"EndpointType": 1})
     assert reply["ErrorCode"] == 0
     assert [each["BrokerId"] for each in reply["Brokers"]] == [
@@ -402,7 +398,7 @@ def test_C22_describe_cluster(version: int, connection: Connection) -> None:
         assert refused["ErrorCode"] == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
-def test_C23_describe_topic_partitions_pages(connection: Connection, make_topic: Any) -> None:
+def test_describe_topic_partitions_pages(connection: Connection, make_topic: Any) -> None:
     names = sorted([make_topic(3), make_topic(3)])
     seen: list[tuple[str, int]] = []
     cursor = None
@@ -427,9 +423,7 @@ def test_C23_describe_topic_partitions_pages(connection: Connection, make_topic:
     assert seen == [(name, index) for name in names for index in range(3)]
 
 
-def test_C24_C25_admin_errors_are_never_not_controller(
-    connection: Connection, topic: str, unique: Any
-) -> None:
+def test_admin_errors_are_never_not_controller(connection: Connection, topic: str, unique: Any) -> None:
     errors = [
         create(connection, creatable(topic))[0]["ErrorCode"],
         delete(connection, {"Name": unique("missing")})[0]["ErrorCode"],

@@ -62,7 +62,7 @@ def test_every_codec_is_stored_as_sent(codec: str, version: int, connection: Con
     assert batch.size == len(plan.encode())
 
 
-def test_D1_produce_v13_goes_by_topic_id(connection: Connection, topic: str) -> None:
+def test_produce_v13_goes_by_topic_id(connection: Connection, topic: str) -> None:
     wanted = topic_id(connection, topic)
     body = produce_body(topic, BatchPlan())
     body["TopicData"][0].pop("Name")
@@ -82,19 +82,19 @@ def test_D1_produce_v13_goes_by_topic_id(connection: Connection, topic: str) -> 
     ],
     ids=["two", "none", "magic-1", "magic-0"],
 )
-def test_D2_one_batch_of_magic_2_a_partition(data: bytes, connection: Connection, topic: str) -> None:
+def test_one_batch_of_magic_2_a_partition(data: bytes, connection: Connection, topic: str) -> None:
     result = produce(connection, topic, data)
     assert result["ErrorCode"] == ErrorCode.INVALID_RECORD
     assert values(connection, topic) == []
 
 
-def test_D3_zstd_below_v7_is_refused(connection: Connection, topic: str) -> None:
+def test_zstd_below_v7_is_refused(connection: Connection, topic: str) -> None:
     result = produce(connection, topic, BatchPlan(codec="zstd"), version=6)
     assert result["ErrorCode"] == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert produce(connection, topic, BatchPlan(codec="zstd"), version=7)["ErrorCode"] == 0
 
 
-def test_D4_base_offset_log_append_time_and_log_start(connection: Connection, make_topic: Any) -> None:
+def test_base_offset_log_append_time_and_log_start(connection: Connection, make_topic: Any) -> None:
     topic = make_topic()
     produce(connection, topic, BatchPlan(values=[b"a"] * 3))
     result = produce(connection, topic, BatchPlan(values=[b"b"] * 2))
@@ -108,7 +108,7 @@ def test_D4_base_offset_log_append_time_and_log_start(connection: Connection, ma
     assert {each.timestamp_ms for each in batch.records} == {result["LogAppendTimeMs"]}
 
 
-def test_D5_T21_a_retried_batch_gets_its_first_offset(connection: Connection, topic: str) -> None:
+def test_a_retried_batch_gets_its_first_offset(connection: Connection, topic: str) -> None:
     number, epoch = producer_id(connection)
     plans = [
         BatchPlan(values=[b"%d" % each], producer_id=number, producer_epoch=epoch, base_sequence=each)
@@ -124,7 +124,7 @@ def test_D5_T21_a_retried_batch_gets_its_first_offset(connection: Connection, to
     assert values(connection, topic) == [b"%d" % each for each in range(7)]
 
 
-def test_D6_T22_a_gap_in_sequence_is_refused(connection: Connection, topic: str) -> None:
+def test_a_gap_in_sequence_is_refused(connection: Connection, topic: str) -> None:
     number, epoch = producer_id(connection)
     plan = BatchPlan(producer_id=number, producer_epoch=epoch, base_sequence=0)
     assert produce(connection, topic, plan)["ErrorCode"] == 0
@@ -134,14 +134,14 @@ def test_D6_T22_a_gap_in_sequence_is_refused(connection: Connection, topic: str)
     assert produce(connection, topic, stranger)["ErrorCode"] == 0, "an unknown producer may start anywhere"
 
 
-def test_D6_sequences_wrap_from_the_largest_to_zero(connection: Connection, topic: str) -> None:
+def test_sequences_wrap_from_the_largest_to_zero(connection: Connection, topic: str) -> None:
     number, epoch = producer_id(connection)
     last = BatchPlan(producer_id=number, producer_epoch=epoch, base_sequence=2**31 - 1)
     assert produce(connection, topic, last)["ErrorCode"] == 0
     assert produce(connection, topic, replace(last, base_sequence=0))["ErrorCode"] == 0
 
 
-def test_D7_T22_an_old_epoch_is_fenced_as_a_producer(connection: Connection, topic: str) -> None:
+def test_an_old_epoch_is_fenced_as_a_producer(connection: Connection, topic: str) -> None:
     number, _ = producer_id(connection)
     plan = BatchPlan(producer_id=number, producer_epoch=3, base_sequence=0)
     assert produce(connection, topic, plan)["ErrorCode"] == 0
@@ -151,12 +151,12 @@ def test_D7_T22_an_old_epoch_is_fenced_as_a_producer(connection: Connection, top
     assert produce(connection, topic, skipped)["ErrorCode"] == 45, "a new epoch starts at 0"
 
 
-def test_T21_init_producer_id_gives_each_its_own(connection: Connection) -> None:
+def test_init_producer_id_gives_each_its_own(connection: Connection) -> None:
     ids = [producer_id(connection)[0] for _ in range(50)]
     assert len(set(ids)) == 50
 
 
-def test_D8_T24_larger_than_max_message_bytes(connection: Connection, make_topic: Any) -> None:
+def test_larger_than_max_message_bytes(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(configs={"max.message.bytes": "1000"})
     exact = 1000 - len(BatchPlan(values=[b""]).encode())
     fits = next(
@@ -173,7 +173,7 @@ def test_D8_T24_larger_than_max_message_bytes(connection: Connection, make_topic
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_D9_T24_a_keyless_record_names_itself(codec: str, connection: Connection, make_topic: Any) -> None:
+def test_a_keyless_record_names_itself(codec: str, connection: Connection, make_topic: Any) -> None:
     topic = make_topic(configs={"cleanup.policy": "compact"})
     plan = BatchPlan(values=[b"a", b"b", b"c"], keys=[b"k", None, None], codec=codec)
     result = produce(connection, topic, plan, version=8)
@@ -183,7 +183,7 @@ def test_D9_T24_a_keyless_record_names_itself(codec: str, connection: Connection
     assert produce(connection, topic, plan, version=7)["ErrorCode"] == ErrorCode.INVALID_RECORD
 
 
-def test_D10_timestamps(connection: Connection, make_topic: Any) -> None:
+def test_timestamps(connection: Connection, make_topic: Any) -> None:
     topic = make_topic()
     now = int(time.time() * 1000)
     future = produce(connection, topic, BatchPlan(base_timestamp_ms=now + 2 * 3600_000))
@@ -195,7 +195,7 @@ def test_D10_timestamps(connection: Connection, make_topic: Any) -> None:
     assert produce(connection, stamped, BatchPlan(base_timestamp_ms=now + 10**9))["ErrorCode"] == 0
 
 
-def test_D10_a_wrong_max_timestamp_is_put_right(connection: Connection, topic: str) -> None:
+def test_a_wrong_max_timestamp_is_put_right(connection: Connection, topic: str) -> None:
     plan = BatchPlan(values=[b"a", b"b"], timestamp_deltas=[5, 9], max_timestamp_ms=1_600_000_000_000)
     assert produce(connection, topic, plan)["ErrorCode"] == 0
     (batch,) = fetch_batches(connection, topic)
@@ -218,7 +218,7 @@ def test_D10_a_wrong_max_timestamp_is_put_right(connection: Connection, topic: s
     ],
     ids=["too-many", "too-few", "offset-gap", "negative", "zero"],
 )
-def test_D11_counts_and_offsets_must_agree(
+def test_counts_and_offsets_must_agree(
     codec: str, change: dict[str, int], connection: Connection, topic: str
 ) -> None:
     plan = replace(BatchPlan(values=[b"a", b"b"], codec=codec), **change)
@@ -227,7 +227,7 @@ def test_D11_counts_and_offsets_must_agree(
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_D11_inner_offsets_must_be_consecutive(codec: str, connection: Connection, topic: str) -> None:
+def test_inner_offsets_must_be_consecutive(codec: str, connection: Connection, topic: str) -> None:
     """Kafka looks at them in compressed batches only, and answers with the general error."""
     records = encode_record(0, None, b"a") + encode_record(2, None, b"b")
     plan = BatchPlan(values=[b"a", b"b"], records=records, codec=codec)
@@ -255,7 +255,7 @@ BROKEN_RECORDS = {
         if (name, codec) != ("short-length", "lz4")
     ],
 )
-def test_D12_malformed_records_behind_a_good_crc(
+def test_malformed_records_behind_a_good_crc(
     name: str, codec: str, connection: Connection, topic: str
 ) -> None:
     plan = BatchPlan(values=[b"abc"], records=BROKEN_RECORDS[name], codec=codec)
@@ -263,7 +263,7 @@ def test_D12_malformed_records_behind_a_good_crc(
     assert values(connection, topic) == []
 
 
-def test_D12_a_wrong_crc_is_corrupt(connection: Connection, topic: str) -> None:
+def test_a_wrong_crc_is_corrupt(connection: Connection, topic: str) -> None:
     good = BatchPlan().encode()
     for data in (
         BatchPlan(crc=12345).encode(),
@@ -275,7 +275,7 @@ def test_D12_a_wrong_crc_is_corrupt(connection: Connection, topic: str) -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 10, 48, 2**31 - 1])
-def test_D12_a_wrong_batch_length(length: int, connection: Connection, topic: str) -> None:
+def test_a_wrong_batch_length(length: int, connection: Connection, topic: str) -> None:
     result = produce(connection, topic, BatchPlan(batch_length=length))
     refusals = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert result["ErrorCode"] in refusals
@@ -283,7 +283,7 @@ def test_D12_a_wrong_batch_length(length: int, connection: Connection, topic: st
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_D12_a_payload_that_does_not_decompress(codec: str, connection: Connection, topic: str) -> None:
+def test_a_payload_that_does_not_decompress(codec: str, connection: Connection, topic: str) -> None:
     whole = BatchPlan(values=[b"v" * 1000], codec=codec).encode()
     head, payload = bytearray(whole[:61]), whole[61:]
     broken = b"\xff" * len(payload)
@@ -295,7 +295,7 @@ def test_D12_a_payload_that_does_not_decompress(codec: str, connection: Connecti
     assert produce(connection, topic, BatchPlan())["ErrorCode"] == 0
 
 
-def test_D13_internal_topics_are_not_for_clients(connection: Connection, connect: Any, unique: Any) -> None:
+def test_internal_topics_are_not_for_clients(connection: Connection, connect: Any, unique: Any) -> None:
     from interop_tests.harness.groups import coordinator
 
     coordinator(connection, unique("group"))
@@ -304,12 +304,12 @@ def test_D13_internal_topics_are_not_for_clients(connection: Connection, connect
 
 
 @pytest.mark.parametrize("acks", [2, -2, 5])
-def test_D15_other_acks_are_refused(acks: int, connection: Connection, topic: str) -> None:
+def test_other_acks_are_refused(acks: int, connection: Connection, topic: str) -> None:
     assert produce(connection, topic, BatchPlan(), acks=acks)["ErrorCode"] == ErrorCode.INVALID_REQUIRED_ACKS
     assert values(connection, topic) == []
 
 
-def test_A16_D16_null_records_do_no_harm(connect: Any, topic: str) -> None:
+def test_null_records_do_no_harm(connect: Any, topic: str) -> None:
     """Kafka never answers them; an INVALID_RECORD is as good. Others are served either way."""
     connection = connect()
     number = connection.send("Produce", 9, produce_body(topic, None))
@@ -321,7 +321,7 @@ def test_A16_D16_null_records_do_no_harm(connect: Any, topic: str) -> None:
     assert produce(connect(), topic, BatchPlan())["BaseOffset"] == 0
 
 
-def test_D17_snappy_bare_and_framed(connection: Connection, topic: str) -> None:
+def test_snappy_bare_and_framed(connection: Connection, topic: str) -> None:
     record = encode_record(0, None, b"framed")
     block = compress("snappy", record)
     framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + struct.pack(">i", len(block)) + block
@@ -333,14 +333,14 @@ def test_D17_snappy_bare_and_framed(connection: Connection, topic: str) -> None:
     assert values(connection, topic) == [b"framed", b"bare"]
 
 
-def test_D18_log_append_time_is_the_topics_choice(connection: Connection, topic: str) -> None:
+def test_log_append_time_is_the_topics_choice(connection: Connection, topic: str) -> None:
     assert produce(connection, topic, BatchPlan(attributes=8))["ErrorCode"] == 0
     (batch,) = fetch_batches(connection, topic)
     assert batch.attributes & 8 == 0
     assert batch.records[0].timestamp_ms == BatchPlan().base_timestamp_ms
 
 
-def test_D19_a_partition_twice_in_one_request(connection: Connection, topic: str) -> None:
+def test_a_partition_twice_in_one_request(connection: Connection, topic: str) -> None:
     body = produce_body(topic, BatchPlan(values=[b"one"]))
     body["TopicData"] *= 2
     reply = connection.call("Produce", 9, body)
@@ -349,7 +349,7 @@ def test_D19_a_partition_twice_in_one_request(connection: Connection, topic: str
     assert values(connection, topic) == [b"one"]
 
 
-def test_T25_control_batches_from_clients_are_refused(connection: Connection, topic: str) -> None:
+def test_control_batches_from_clients_are_refused(connection: Connection, topic: str) -> None:
     """No client may write a transaction marker."""
     number, epoch = producer_id(connection)
     marker = BatchPlan(

@@ -130,7 +130,7 @@ def _body(acks: int) -> dict[str, Any]:
     return produce_body("kept", BatchPlan(values=[b"0"]), acks=acks)
 
 
-def test_E14_E15_E17_E24_T16_epochs_after_a_restart(make_broker: MakeBroker) -> None:
+def test_epochs_after_a_restart(make_broker: MakeBroker) -> None:
     """Each record keeps the epoch it was written in; a follower of the older epoch is told where it diverges."""
     broker = make_broker()
     create_topic(broker.bootstrap, "epochs")
@@ -262,7 +262,7 @@ def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> No
     member.close()
 
 
-def test_T41_the_coordinator_answers_from_the_first_second(make_broker: MakeBroker) -> None:
+def test_the_coordinator_answers_from_the_first_second(make_broker: MakeBroker) -> None:
     """While the offsets topic is made, the answer is the retriable COORDINATOR_NOT_AVAILABLE."""
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
@@ -279,7 +279,7 @@ def test_auto_creation_switched_off(make_broker: MakeBroker) -> None:
         assert connection.call("Metadata", 12, {"Topics": None})["Topics"] == []
 
 
-def test_F8_the_initial_delay_is_the_brokers_setting(make_broker: MakeBroker) -> None:
+def test_the_initial_delay_is_the_brokers_setting(make_broker: MakeBroker) -> None:
     broker = make_broker({"group.initial.rebalance.delay.ms": "1200"})
     with Connection(broker.bootstrap) as connection:
         coordinator(connection, "group")
@@ -291,7 +291,7 @@ def test_F8_the_initial_delay_is_the_brokers_setting(make_broker: MakeBroker) ->
     member.close()
 
 
-def test_F7_a_full_group_refuses(make_broker: MakeBroker) -> None:
+def test_a_full_group_refuses(make_broker: MakeBroker) -> None:
     """GROUP_MAX_SIZE_REACHED from group.max.size on."""
     broker = make_broker({"group.max.size": "1"})
     with Connection(broker.bootstrap) as connection:

@@ -65,7 +65,7 @@ def stored(bootstrap: str, topic: str) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize("strategy", ["error", "latest"])
-def test_T33_a_query_from_a_time_past_the_end(
+def test_a_query_from_a_time_past_the_end(
     strategy: str,
     spark: SparkSession,
     bootstrap: str,
@@ -133,7 +133,7 @@ def stream_free(spark: SparkSession, bootstrap: str, topic: str) -> list[tuple[i
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_T30_gaps_of_transaction_markers_are_no_loss(
+def test_gaps_of_transaction_markers_are_no_loss(
     isolation: str,
     spark: SparkSession,
     bootstrap: str,
@@ -285,7 +285,7 @@ def make_anew(connection: Connection, topic: str, partitions: int = 1) -> None:
 
 
 @pytest.mark.parametrize("loss", ["true", "false"])
-def test_T17_a_topic_deleted_and_made_anew_during_a_query(
+def test_a_topic_deleted_and_made_anew_during_a_query(
     loss: str,
     spark: SparkSession,
     bootstrap: str,

@@ -128,7 +128,7 @@ def wait_for_answers(watcher: Watcher, more: int = 5) -> None:
     )
 
 
-def test_T19_lists_are_whole_while_topics_are_made(
+def test_lists_are_whole_while_topics_are_made(
     broker: BrokerProcess | ExternalBroker, unique: Callable[[str], str]
 ) -> None:
     """From the first time that a broker knows a topic of many partitions it knows all of them."""
@@ -142,7 +142,7 @@ def test_T19_lists_are_whole_while_topics_are_made(
 
 @pytest.mark.needs_control
 @pytest.mark.parametrize("ending", ["kill", "stop"])
-def test_T19_lists_are_whole_from_the_first_answer_of_a_started_broker(
+def test_lists_are_whole_from_the_first_answer_of_a_started_broker(
     ending: str, make_broker: Callable[..., BrokerProcess]
 ) -> None:
     """A broker that comes back answers late rather than before it knows its topics."""
@@ -159,7 +159,7 @@ def test_T19_lists_are_whole_from_the_first_answer_of_a_started_broker(
 
 
 @pytest.mark.needs_control
-def test_T19_lists_are_whole_while_leaders_change(tmp_path: Path) -> None:
+def test_lists_are_whole_while_leaders_change(tmp_path: Path) -> None:
     """A partition without a leader is told as one, not left out; also by a node that has just come back."""
     cluster = Cluster(chosen_kind(), tmp_path, 3)
     cluster.start()

@@ -215,7 +215,7 @@ def test_a_belief_about_an_id_that_was_never_seen_is_no_hindrance(
 
 
 @pytest.mark.needs_control
-def test_T43_the_brokers_own_bound_of_timeouts(make_broker: MakeBroker) -> None:
+def test_the_brokers_own_bound_of_timeouts(make_broker: MakeBroker) -> None:
     broker = make_broker({"transaction.max.timeout.ms": "5000"})
     with Connection(broker.bootstrap) as connection:
         producer = Producer(connection, "tx", NEW).init(timeout_ms=5000)

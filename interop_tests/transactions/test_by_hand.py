@@ -70,9 +70,7 @@ def committed(connection: Connection, topic: str) -> list[bytes | None]:
     return values
 
 
-def test_T41_a_coordinator_is_found_and_answers_retriable_codes_only(
-    connection: Connection, unique: Any
-) -> None:
+def test_a_coordinator_is_found_and_answers_retriable_codes_only(connection: Connection, unique: Any) -> None:
     name = unique("tx")
     found = find_coordinator(connection, name)
     assert found["Port"] > 0
@@ -87,7 +85,7 @@ def test_T41_a_coordinator_is_found_and_answers_retriable_codes_only(
     assert seen <= {0, COORDINATOR_LOADING, 15, 16}
 
 
-def test_T12_the_feature_is_told_and_every_version_is_served(connection: Connection) -> None:
+def test_the_feature_is_told_and_every_version_is_served(connection: Connection) -> None:
     reply = connection.call("ApiVersions", 4, {"ClientSoftwareName": "interop", "ClientSoftwareVersion": "1"})
     finalized = {each["Name"]: each["MaxVersionLevel"] for each in reply["FinalizedFeatures"]}
     supported = {
@@ -120,7 +118,7 @@ def test_committed_and_aborted(
     assert list_offset(connection, topic, 0, -1)[1] == 12
 
 
-def test_T30_read_committed_stops_at_an_open_transaction_and_tells_what_was_aborted(
+def test_read_committed_stops_at_an_open_transaction_and_tells_what_was_aborted(
     connection: Connection, make_producer: MakeProducer, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -144,7 +142,7 @@ def test_T30_read_committed_stops_at_an_open_transaction_and_tells_what_was_abor
     assert read(connection, topic, 1)["LastStableOffset"] == 5
 
 
-def test_T30_a_parked_read_committed_fetch_wakes_for_the_marker_and_not_before(
+def test_a_parked_read_committed_fetch_wakes_for_the_marker_and_not_before(
     connect: Callable[..., Connection], make_producer: MakeProducer, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -208,7 +206,7 @@ def test_markers_carry_kafkas_bytes(
     assert len(record.value) == 6
 
 
-def test_T49_a_new_epoch_each_transaction(
+def test_a_new_epoch_each_transaction(
     connection: Connection, connect: Callable[..., Connection], unique: Any, make_topic: MakeTopic
 ) -> None:
     """A batch that was under way when its transaction ended cannot open the next one."""
@@ -225,7 +223,7 @@ def test_T49_a_new_epoch_each_transaction(
     assert list_offset(connection, topic, 0, -1)[1] == 2
 
 
-def test_T43_the_timeout_is_checked(connection: Connection, unique: Any) -> None:
+def test_the_timeout_is_checked(connection: Connection, unique: Any) -> None:
     name = unique("tx")
     find_coordinator(connection, name)
     for timeout_ms in (0, -1, 900_001):
@@ -284,7 +282,7 @@ def test_a_zombie_is_fenced(
     assert committed(connection, topic) == [b"heir's"]
 
 
-def test_T42_T43_an_end_again(make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol) -> None:
+def test_an_end_again(make_producer: MakeProducer, make_topic: MakeTopic, protocol: Protocol) -> None:
     """The same end is confirmed again with the same answer; the opposite one is refused."""
     topic = make_topic()
     producer = make_producer()
@@ -299,7 +297,7 @@ def test_T42_T43_an_end_again(make_producer: MakeProducer, make_topic: MakeTopic
         assert (first["ProducerId"], first["ProducerEpoch"]) == (producer.id, producer.epoch + 1)
 
 
-def test_T43_an_empty_transaction(make_producer: MakeProducer, protocol: Protocol) -> None:
+def test_an_empty_transaction(make_producer: MakeProducer, protocol: Protocol) -> None:
     """Of the new protocol: an abort of nothing gives a new epoch; the rest is refused."""
     producer = make_producer()
     assert producer.end(True)["ErrorCode"] == INVALID_TXN_STATE
@@ -360,7 +358,7 @@ def test_a_partition_that_was_not_added_is_not_written(
     assert list_offset(producer.connection, topic, 0, -1)[1] == 0
 
 
-def test_T25_writes_that_clients_may_not_make(
+def test_writes_that_clients_may_not_make(
     connection: Connection, make_producer: MakeProducer, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
@@ -579,7 +577,7 @@ def fetched_offset(connection: Connection, group: str, topic: str, stable: bool 
     return found["ErrorCode"], found["CommittedOffset"]
 
 
-def test_T36_offsets_count_with_their_transaction(
+def test_offsets_count_with_their_transaction(
     connection: Connection,
     make_producer: MakeProducer,
     make_topic: MakeTopic,

@@ -90,7 +90,7 @@ def read(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_T30_transactions_that_overlap(
+def test_transactions_that_overlap(
     seed: int, connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
     """Each time one ends: the last stable offset, and what a consumer sees from every offset in portions of every size."""
@@ -142,7 +142,7 @@ def test_T30_transactions_that_overlap(
     assert sum(len(each.records) for each in data) == len(history.records)
 
 
-def test_T30_only_stable_bytes_count_for_min_bytes(
+def test_only_stable_bytes_count_for_min_bytes(
     connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
     """A waiter of read_committed is not woken by what is not stable, however much of it there is, and then by the marker."""
@@ -164,7 +164,7 @@ def test_T30_only_stable_bytes_count_for_min_bytes(
     assert len(decode_batches(found["Records"])) == 23
 
 
-def test_T30_what_is_not_stable_is_an_empty_answer_in_time(
+def test_what_is_not_stable_is_an_empty_answer_in_time(
     connection: Connection, connect: Callable[..., Connection], make_topic: Any, unique: Any
 ) -> None:
     """At the last stable offset, and behind it, where a reader may have come with read_uncommitted."""

@@ -40,7 +40,7 @@ NOT_COORDINATOR, NOT_ENOUGH_REPLICAS, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS 
 
 
 @pytest.mark.needs_control
-def test_T21_the_first_producer_of_all_gets_an_id(make_broker: MakeBroker) -> None:
+def test_the_first_producer_of_all_gets_an_id(make_broker: MakeBroker) -> None:
     """Apache Kafka says once that it has no ids yet, and librdkafka then waits for a second; here the request waits."""
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
@@ -49,7 +49,7 @@ def test_T21_the_first_producer_of_all_gets_an_id(make_broker: MakeBroker) -> No
 
 
 @pytest.mark.needs_control
-def test_T41_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_broker: MakeBroker) -> None:
+def test_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_broker: MakeBroker) -> None:
     """The topic of transactions is not made before somebody looks for a coordinator; nothing else is told than to wait for it."""
     broker = make_broker()
     create_topic(broker.bootstrap, "t")
@@ -79,7 +79,7 @@ def test_T41_before_there_is_a_coordinator_every_answer_is_to_ask_again(make_bro
 
 
 @pytest.mark.parametrize("verb", [True, False], ids=["commit", "abort"])
-def test_T49_an_end_that_comes_late_does_not_tear_the_next_transaction(
+def test_an_end_that_comes_late_does_not_tear_the_next_transaction(
     connection: Connection, connect: Callable[..., Connection], unique: Any, make_topic: MakeTopic, verb: bool
 ) -> None:
     """The end was sent twice; its other copy comes in the midst of the next transaction."""
@@ -100,7 +100,7 @@ def test_T49_an_end_that_comes_late_does_not_tear_the_next_transaction(
 
 
 @pytest.mark.needs_control
-def test_T42_what_was_decided_is_carried_out_after_a_kill(
+def test_what_was_decided_is_carried_out_after_a_kill(
     make_broker: MakeBroker, unique: Any, protocol: Protocol
 ) -> None:
     """An answered end stands, its markers written or not; nobody is left in PrepareCommit for ever, or ended twice."""
@@ -138,7 +138,7 @@ def test_T42_what_was_decided_is_carried_out_after_a_kill(
             assert committed(connection, "t") == expected
 
 
-def test_T42_offsets_are_taken_while_the_group_rebalances(
+def test_offsets_are_taken_while_the_group_rebalances(
     bootstrap: str, connection: Connection, make_topic: MakeTopic, unique: Any
 ) -> None:
     """Of the generation that is, in each of its states; a commit without a transaction waits for the assignment."""
@@ -176,7 +176,7 @@ def test_T42_offsets_are_taken_while_the_group_rebalances(
 
 
 @pytest.mark.needs_control
-def test_T42_an_idle_id_expires_and_begins_anew(make_broker: MakeBroker, unique: Any) -> None:
+def test_an_idle_id_expires_and_begins_anew(make_broker: MakeBroker, unique: Any) -> None:
     # Long enough that none expires between two of the steps below.
     broker = make_broker(
         {
@@ -223,7 +223,7 @@ HISTORIES: dict[str, tuple[list[str | int], int]] = {
 
 
 @pytest.mark.needs_control
-def test_T36_offsets_are_the_same_after_the_log_is_read_again(
+def test_offsets_are_the_same_after_the_log_is_read_again(
     make_broker: MakeBroker, unique: Any, protocol: Protocol
 ) -> None:
     """Tombstones and commits among pending offsets: what the coordinator told is what its log says."""

@@ -65,7 +65,7 @@ def run_by_hand(connection: Connection, topic: str, name: str, protocol: Protoco
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_T12_the_level_is_what_clients_go_by(tools: KafkaTools, make_broker: MakeBroker, level: int) -> None:
+def test_the_level_is_what_clients_go_by(tools: KafkaTools, make_broker: MakeBroker, level: int) -> None:
     broker = make_broker()
     with Connection(broker.bootstrap) as connection:
         set_level(connection, level, SAFE)

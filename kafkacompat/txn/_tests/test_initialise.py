@@ -140,7 +140,7 @@ def test_an_id_that_nobody_has_used_is_anybodys(name: str) -> None:
     ("timeout_ms", "is_taken"),
     [(-1, False), (0, False), (1, True), (MAX_TIMEOUT_MS, True), (MAX_TIMEOUT_MS + 1, False)],
 )
-def test_T43_timeouts(timeout_ms: int, is_taken: bool) -> None:
+def test_timeouts(timeout_ms: int, is_taken: bool) -> None:
     machine = machine_of(values_in(S.EMPTY))
     outcome = initialised(machine, NO_EXPECTATION, timeout_ms)
     assert outcome == (Initialised(E.NONE, 7, 6) if is_taken else E.INVALID_TRANSACTION_TIMEOUT)
