@@ -202,9 +202,10 @@ def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> No
 
 
 def answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The answer once a damaged index is built anew: until then clients are told to ask again."""
+    """The answer once a damaged index is built anew and what a kill left is durable: until then clients are told to ask again."""
+    not_yet = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     found = wait_until(
-        lambda: answer if (answer := ask())["ErrorCode"] != ErrorCode.KAFKA_STORAGE_ERROR else None,
+        lambda: answer if (answer := ask())["ErrorCode"] not in not_yet else None,
         "indexes are built anew",
     )
     assert found["ErrorCode"] == 0, found

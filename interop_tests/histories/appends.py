@@ -34,6 +34,9 @@ IDS = tuple(f"appender-{number}" for number in range(1, 4))
 class Appender(Client):
     """Its name is its transactional id. A failure that is not abortable makes it anew, as an application is started again."""
 
+    sends_offsets = False
+    """Whether it is in `send_offsets_to_transaction`."""
+
     @contextmanager
     def life(self, process: str) -> Iterator[Callable[[], None]]:
         self.consumer = Consumer(
@@ -89,11 +92,14 @@ class Appender(Client):
             deliver(self.producer, TOPIC, item)
         ends = {entry[0]: entry[1] + 1 for entry in detail["polled"] if len(entry) == 3}
         if ends and not was_rebalanced:
-            self.producer.send_offsets_to_transaction(
-                [TopicPartition(TOPIC, int(name.rpartition("-")[2]), end) for name, end in ends.items()],
-                self.consumer.consumer_group_metadata(),
-                OPERATION_TIMEOUT_S,
-            )
+            offsets = [TopicPartition(TOPIC, int(name.rpartition("-")[2]), end) for name, end in ends.items()]
+            self.sends_offsets = True
+            try:
+                self.producer.send_offsets_to_transaction(
+                    offsets, self.consumer.consumer_group_metadata(), OPERATION_TIMEOUT_S
+                )
+            finally:
+                self.sends_offsets = False
         if was_rebalanced or self.chance.random() < ABORTED:
             # Some of what is aborted has reached the log.
             self.producer.flush(self.chance.choice((0, OPERATION_TIMEOUT_S)))
@@ -103,6 +109,22 @@ class Appender(Client):
         detail["committing"] = self.recorder.now()
         self._commit()
         done.ok(detail)
+
+    def hangs_by_itself(self) -> bool:
+        """librdkafka may wait for ever for a group coordinator that it has forgotten (its issues 5511 and 5456), because a node
+        was away for longer than its session. Whoever takes over the transactional id goes on."""
+        if not self.sends_offsets:
+            return False
+        heir = Producer(
+            self.librdkafka(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        )
+        try:
+            heir.init_transactions(2 * OPERATION_TIMEOUT_S)
+        except KafkaException as error:
+            self._all.log(f"{self.name} hangs, and its heir cannot go on: {error!r}")
+            return False
+        self._all.log(f"{self.name} hangs in send_offsets_to_transaction; its heir can go on")
+        return True
 
     def _poll(self, detail: dict[str, Any]) -> bool:
         """Whether the group was rebalanced after a record was polled: that record may be another member's now."""

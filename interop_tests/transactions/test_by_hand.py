@@ -636,6 +636,8 @@ def test_everything_survives_a_restart(make_broker: Any, unique: Any, protocol: 
         producer.connection = connection
         find_coordinator(connection, producer.transactional_id)
         producer.wait_for("Ongoing")
+        # What a kill left is read once it is durable.
+        wait_until(lambda: list_offset(connection, "t", 0, -1)[0] == 0, "the partition is served")
         assert read(connection, "t", 1)["LastStableOffset"] == 2
         producer.send("t", b"still open")
         producer.finish(True)
