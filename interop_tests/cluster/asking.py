@@ -25,7 +25,7 @@ def write(
     def probe() -> dict[str, Any] | None:
         leader = cluster.nodes[cluster.leader(topic, number)]
         try:
-            with Connection(leader.bootstrap, timeout_s=10) as connection:
+            with Connection(leader.bootstrap, timeout_s=20) as connection:
                 plan = BatchPlan(list(values))
                 result = produce(connection, topic, plan, number, acks, timeout_ms=timeout_ms)
         except OSError:
@@ -41,7 +41,7 @@ def values(cluster: Cluster, topic: str, number: int = 0) -> list[bytes | None]:
     def probe() -> list[list[bytes | None]] | None:
         leader = cluster.nodes[cluster.leader(topic, number)]
         found: list[bytes | None] = []
-        with Connection(leader.bootstrap, timeout_s=10) as connection:
+        with Connection(leader.bootstrap, timeout_s=20) as connection:
             code, end, _ = list_offset(connection, topic, number, -1)
             if code in OF_A_LEADER_TO_COME:
                 return None

@@ -221,7 +221,7 @@ class Cluster:
     def ask(self, question: Callable[[Connection], views.T]) -> views.T | None:
         return views.ask(self.brokers, question)
 
-    def wait(self, probe: Callable[[], views.T], what: str, timeout_s: float = 30.0) -> views.T:
+    def wait(self, probe: Callable[[], views.T], what: str, timeout_s: float = READY_TIMEOUT_S) -> views.T:
         """wait_until at a pace that leaves the nodes in peace."""
         return wait_until(probe, what, timeout_s, interval_s=0.1)
 
@@ -229,7 +229,7 @@ class Cluster:
         found = self.ask(lambda connection: views.partitions(connection, topic))
         return found.get(number) if found else None
 
-    def leader(self, topic: str, number: int = 0, timeout_s: float = 30.0) -> int:
+    def leader(self, topic: str, number: int = 0, timeout_s: float = READY_TIMEOUT_S) -> int:
         """The leader's id, waited for."""
 
         def probe() -> int:
@@ -246,7 +246,7 @@ class Cluster:
         """The quorum, waited for."""
         return self.wait(self.quorum, "the quorum can be described")
 
-    def active_controller(self, timeout_s: float = 30.0) -> int:
+    def active_controller(self, timeout_s: float = READY_TIMEOUT_S) -> int:
         """The active controller's id, waited for."""
 
         def probe() -> int:
@@ -265,7 +265,7 @@ class Cluster:
 
         self.wait(probe, f"brokers {node_ids} are there", timeout_s)
 
-    def wait_until_gone(self, node_id: int, timeout_s: float = 30.0) -> None:
+    def wait_until_gone(self, node_id: int, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Until no broker that serves lists this one."""
 
         def probe() -> bool:
@@ -339,7 +339,7 @@ class Cluster:
             "timeoutMs": 15000,
         }
         count = len(assignment) if assignment else partitions
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while True:
             reply = self.ask(lambda connection: connection.call("CreateTopics", 7, body, timeout_s=20))
             result = reply["Topics"][0] if reply else {"ErrorCode": None}

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 
 from interop_tests.cluster.clusters import Place
 from interop_tests.harness.kafka_jars import MissingTool, require_program
+from interop_tests.harness.ports import WORKER, WORKERS, turn
 
 NOBODYS_ADDRESS = "02:00:00:00:de:ad"
-COMMAND_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S = 30.0
+# Those of one worker: two would both find the same one free.
+SUBNETS = range(201 + turn(WORKER, WORKERS), 250, WORKERS)
 
 
 def ip(*words: str) -> str:
@@ -103,9 +106,7 @@ class Network:
 
     def _make_bridge(self) -> None:
         routes = ip("route")
-        self._subnet = next(
-            f"10.{second}.77" for second in range(201, 250) if f"10.{second}.77." not in routes
-        )
+        self._subnet = next(f"10.{each}.77" for each in SUBNETS if f"10.{each}.77." not in routes)
         ip("link", "add", self._bridge, "type", "bridge")
         ip("addr", "add", f"{self._subnet}.254/24", "dev", self._bridge)
         ip("link", "set", self._bridge, "up")

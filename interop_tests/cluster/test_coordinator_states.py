@@ -97,7 +97,7 @@ def test_every_state_survives_its_coordinator(
         """A record of one transaction: its partition is added by the coordinator or by the leader."""
         home = producer.connection
         if not protocol.adds:
-            wait_until(lambda: producer.add(topic) == 0, "the partition is added", 10)
+            wait_until(lambda: producer.add(topic) == 0, "the partition is added")
         producer.connection = connections.to(cluster.leader(topic))
         result: dict[str, Any] = {}
 
@@ -105,7 +105,7 @@ def test_every_state_survives_its_coordinator(
             result.update(producer.produce(topic, value))
             return result["ErrorCode"] not in (CONCURRENT, 19)
 
-        wait_until(sent, "the batch is taken", 10)
+        wait_until(sent, "the batch is taken")
         assert result["ErrorCode"] == 0
         producer.connection = home
 
@@ -163,7 +163,7 @@ def test_every_state_survives_its_coordinator(
         reply.update(init_producer_id(empty.connection, empty.transactional_id))
         return reply["ErrorCode"] not in NOBODY_YET
 
-    wait_until(initialised, "the id is initialised", 30)
+    wait_until(initialised, "the id is initialised")
     assert (reply["ErrorCode"], reply["ProducerId"]) == (0, empty.id)
     assert reply["ProducerEpoch"] == asked_with["Empty"] + 1
 
@@ -184,7 +184,6 @@ def test_every_state_survives_its_coordinator(
                 and found["LastStableOffset"] == found["HighWatermark"]
             ),
             f"all markers of {topic} are written",
-            30,
         )
         values = committed(leader, topic)
         assert len(values) == len(set(values))
@@ -236,7 +235,7 @@ def test_repeated_batches_are_known_to_the_next_leader(
         given.update(connections.to(first).call("InitProducerId", 4, body))
         return given["ErrorCode"] == 0
 
-    wait_until(ask, "there is a producer id", 30)
+    wait_until(ask, "there is a producer id")
     plan = BatchPlan(
         producer_id=given["ProducerId"], producer_epoch=0, base_timestamp_ms=time.time_ns() // 1_000_000
     )

@@ -87,8 +87,8 @@ def fill(bootstrap: str, topic: str) -> None:
         producer.produce(topic, b"." * FILLING_BYTES + b":0:%d" % number, partition=0)
         producer.poll(0)
         if number % 2000 == 0:
-            producer.flush(30)
-    assert producer.flush(30) == 0
+            producer.flush(60)
+    assert producer.flush(60) == 0
 
 
 def test_a_partition_moves_between_three_directories_under_load(

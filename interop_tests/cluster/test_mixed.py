@@ -164,7 +164,7 @@ class Commits:
     def _go_on(self) -> None:
         with closing_consumer(self._bootstrap, **{"group.id": self._partition.topic}) as consumer:
             if self._count:
-                (found,) = consumer.committed([self._partition], timeout=20)
+                (found,) = consumer.committed([self._partition], timeout=COORDINATOR_S)
                 # One more than known, where the answer to a commit was lost.
                 assert found.offset in (self._count, self._count + 1)
             to_be = TopicPartition(self._partition.topic, 0, self._count + 1)
@@ -271,7 +271,7 @@ def transactional(cluster: Cluster, name: str) -> Producer:
     """librdkafka's producer, which adds partitions to its transactions itself."""
     settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "log_level": 0}
     producer = Producer({**settings, "reconnect.backoff.max.ms": 500, "socket.timeout.ms": 5000})
-    producer.init_transactions(30)
+    producer.init_transactions(COORDINATOR_S)
     return producer
 
 
@@ -290,7 +290,7 @@ def committed(cluster: Cluster, topic: str) -> list[bytes]:
     with closing_consumer(cluster.bootstrap, **options) as consumer:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(2)])
         ended: set[int] = set()
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + COORDINATOR_S
         while len(ended) < 2:
             assert time.monotonic() < deadline, (ended, len(found))
             for message in consumer.consume(500, 0.2):
@@ -314,10 +314,10 @@ def transactions_hold(cluster: Cluster, tools: KafkaTools, unique: Unique) -> No
             producer.begin_transaction()
             values = produce(producer, topic, f"{name}:{turn}")
             if turn % 2:
-                assert producer.flush(20) == 0
-                producer.abort_transaction(20)
+                assert producer.flush(COORDINATOR_S) == 0
+                producer.abort_transaction(COORDINATOR_S)
             else:
-                producer.commit_transaction(20)
+                producer.commit_transaction(COORDINATOR_S)
                 expected += values
         tools.run(
             "ProducerPerformance",
@@ -571,9 +571,9 @@ def test_transactions_survive_coordinators_of_either_kind(
         producer = transactional(our_quorum, name)
         producer.begin_transaction()
         expected += produce(producer, topic, f"{name}:before")
-        assert producer.flush(20) == 0
+        assert producer.flush(COORDINATOR_S) == 0
         node.kill()
         expected += produce(producer, topic, f"{name}:after")
-        producer.commit_transaction(40)
+        producer.commit_transaction(COORDINATOR_S)
         our_quorum.mend()
     assert sorted(committed(our_quorum, topic)) == sorted(expected)

@@ -68,7 +68,6 @@ class Plan:
         return self._cluster.wait(
             lambda: (said := self.run("--verify", status=None)) and "in progress" not in said and said,
             "the move is complete",
-            40,
         )
 
 
@@ -123,7 +122,7 @@ def test_partitions_move_to_new_brokers(
     assert "leader.replication.throttled.replicas=0:1,0:2" in shown
     assert "follower.replication.throttled.replicas=0:4" in shown
     for work in works:
-        work.wait_for_progress(30)
+        work.wait_for_progress()
     # The small partitions share the throttle with the heavy one, which takes a minute at this rate.
     listed = tools.run(REASSIGN, "--bootstrap-server", grown.bootstrap, "--list").out
     assert f"{heavy}-0: replicas: 4,2,1. adding: 4. removing: 1." in listed, listed
@@ -142,7 +141,7 @@ def test_partitions_move_to_new_brokers(
         is_replicated_on(grown, name, number, *replicas)
     assert grown.leader(heavy) in (4, 2)
     for work in works:
-        work.wait_for_progress(30)
+        work.wait_for_progress()
     gaps = [work.stop() for work in works]
     for work, gap in zip(works, gaps, strict=True):
         measure(f"partitions moved, {work.name}", gap)
@@ -211,7 +210,7 @@ def test_a_broker_dies_in_the_middle_of_a_move(
     plan.run("--execute", "--throttle", str(SLOW_BYTES_PER_S))
     grown.nodes[4].kill()
     for work in works:
-        work.wait_for_progress(30)
+        work.wait_for_progress()
     found = grown.partition(heavy)
     assert found is not None
     assert set(found.replicas) == {4, 2, 1}, "the heavy one's move is under way"
@@ -222,7 +221,7 @@ def test_a_broker_dies_in_the_middle_of_a_move(
     is_replicated_on(grown, topic, 0, 4, 2)
     is_replicated_on(grown, heavy, 0, 4, 2)
     for work in works:
-        work.wait_for_progress(30)
+        work.wait_for_progress()
         work.stop()
         follower.wait_for(work)
     assert_exact(grown.bootstrap, topic, *works)

@@ -65,7 +65,6 @@ def others_lead(cluster: Cluster, topic: str, victim: int) -> None:
             and all(each.leader not in (-1, victim) for each in found.values())
         ),
         "the others lead",
-        30,
     )
 
 

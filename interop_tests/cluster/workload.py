@@ -22,7 +22,7 @@ from interop_tests.harness.waiting import wait_until
 
 PACE_S = 0.01
 STALL_TIMEOUT_S = 60.0
-READ_TIMEOUT_S = 40.0
+READ_TIMEOUT_S = 60.0
 # Of a hanging node; the clients' defaults of 30 s and more would hide how soon the cluster goes on.
 REQUEST_TIMEOUT_S = 5.0
 
@@ -236,7 +236,7 @@ class Follower:
 
     def stop(self) -> None:
         self._ended.set()
-        self._thread.join(30)
+        self._thread.join(STALL_TIMEOUT_S)
         assert not self._thread.is_alive(), "the consumer hangs"
 
     def _run(self) -> None:

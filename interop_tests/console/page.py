@@ -17,7 +17,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
 from interop_tests.harness.kafka_jars import MissingTool, require_program
-from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.waiting import TIMEOUT_S, wait_until
 
 ARGUMENTS = (
     "--headless=new",
@@ -76,7 +76,7 @@ class Page:
             with contextlib.suppress(StaleElementReferenceException):
                 return "\n".join(element.text for element in found)
 
-    def wait_for(self, selector: str, *words: str, timeout_s: float = 20.0) -> str:
+    def wait_for(self, selector: str, *words: str, timeout_s: float = TIMEOUT_S) -> str:
         """Wait until all words are to be read there."""
 
         def probe() -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-READY_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
 REQUEST_TIMEOUT_S = 20.0
 
 

@@ -108,13 +108,13 @@ def test_partitions_that_are_behind_are_marked(
         assert [row[0].split()[0] for row in page.rows("#nodes")] == ["1", "2", "3"]
         lost = next(id for id in cluster.nodes if id != cluster.active_controller())
         cluster.nodes[lost].kill()
-        page.wait_for("#health", "under-replicated", timeout_s=40)
+        page.wait_for("#health", "under-replicated")
         page.wait_for("#trouble", "shared-0", "shared-1", "under-replicated")
         page.wait_for("#nodes", "away")
         assert [row[2] for row in page.rows("#nodes")][lost - 1] == "away"
         assert "2 of 3" in page.text("#cluster-tiles")
         cluster.nodes[lost].start()
-        page.wait_for("#health", "healthy", timeout_s=40)
+        page.wait_for("#health", "healthy")
         assert page.boxes("#trouble-card") == []
     finally:
         cluster.close()

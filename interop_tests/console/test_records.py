@@ -202,15 +202,15 @@ def test_compaction_and_aborted_transactions_leave_gaps_that_are_stepped_over(
     producer = Producer(
         {"bootstrap.servers": shown_broker.bootstrap, "transactional.id": "t", "log_level": 0}
     )
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     for number in range(8):
         producer.begin_transaction()
         producer.produce(topic, f"v{number}".encode())
-        producer.flush(20)
+        producer.flush(60)
         if number % 2:
-            producer.abort_transaction(20)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
 
     def values(query: str) -> list[str]:
         page = console.get(f"/api/records?topic={topic}&{query}").json

@@ -9,17 +9,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from interop_tests.harness.raw_kafka import ErrorCode, fetch, list_offset, produce
 from interop_tests.harness.records import BatchPlan, decode_batches
+from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 
 BROKEN = (OSError, ConnectionClosed, Silence)
-WITHOUT_LEADER = (
+OF_A_LEADER_TO_COME = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
     6,  # NOT_LEADER_OR_FOLLOWER
+    78,  # OFFSET_NOT_AVAILABLE: its high watermark has not come to where it began to lead
 )
+T = TypeVar("T")
 Acknowledged = dict[tuple[int, int], bytes]
 """(partition, offset) -> value."""
 
@@ -49,7 +54,7 @@ class Writer:
 
     def stop(self) -> None:
         self._ended.set()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the writer hangs"
 
     def _run(self) -> None:
@@ -74,12 +79,20 @@ class Writer:
             self._ended.wait(0.02)
 
 
+def led(ask: Callable[[], T], code_of: Callable[[T], int], *not_yet: int) -> T:
+    """The answer of a broker that has taken up its partitions: one that has just started tells clients to ask again."""
+    found = wait_until(
+        lambda: [answer] if code_of(answer := ask()) not in (*OF_A_LEADER_TO_COME, *not_yet) else [],
+        "the partition is led",
+    )
+    return found[0]
+
+
 def read_all(bootstrap: str, topic: str, partition: int = 0, start: int = 0) -> dict[int, bytes | None]:
     """offset -> value of everything from an offset to the end."""
     found: dict[int, bytes | None] = {}
+    end = log_end(bootstrap, topic, partition)
     with Connection(bootstrap) as connection:
-        code, end, _ = list_offset(connection, topic, partition, -1)
-        assert code == ErrorCode.NONE, code
         offset = start
         while offset < end:
             result = fetch(connection, topic, offset, partition, partition_max_bytes=4 << 20)
@@ -106,6 +119,6 @@ def assert_kept(bootstrap: str, topic: str, acknowledged: Acknowledged) -> None:
 
 def log_end(bootstrap: str, topic: str, partition: int = 0) -> int:
     with Connection(bootstrap) as connection:
-        code, end, _ = list_offset(connection, topic, partition, -1)
+        code, end, _ = led(lambda: list_offset(connection, topic, partition, -1), lambda answer: answer[0])
     assert code == ErrorCode.NONE, code
     return end

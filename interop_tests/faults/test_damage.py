@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from interop_tests.faults.load import Acknowledged, assert_kept, log_end, now_ms, read_all
+from interop_tests.faults.load import Acknowledged, assert_kept, led, log_end, now_ms, read_all
 from interop_tests.harness.broker import APACHE, BrokerProcess
 from interop_tests.harness.raw_kafka import (
     ErrorCode,
@@ -25,7 +25,6 @@ from interop_tests.harness.raw_kafka import (
     produce,
 )
 from interop_tests.harness.records import BATCH_HEADER_SIZE, BatchPlan, decode_batches
-from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 pytestmark = pytest.mark.needs_control
@@ -191,6 +190,7 @@ def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> No
         file.seek(damaged.position + 8)
         file.write(struct.pack(">i", -7))
     broker.start()
+    assert log_end(broker.bootstrap, TOPIC) == BATCHES
     with Connection(broker.bootstrap) as connection:
         for offset in (damaged.base_offset, damaged.base_offset + 1):
             # Bytes or an error, but an answer.
@@ -203,11 +203,7 @@ def test_a_broken_length_in_a_clean_segment_ends_no_broker(filled: Filled) -> No
 
 def answered(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The answer once a damaged index is built anew and what a kill left is durable: until then clients are told to ask again."""
-    not_yet = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    found = wait_until(
-        lambda: answer if (answer := ask())["ErrorCode"] not in not_yet else None,
-        "indexes are built anew",
-    )
+    found = led(ask, lambda answer: answer["ErrorCode"], ErrorCode.KAFKA_STORAGE_ERROR)
     assert found["ErrorCode"] == 0, found
     return found
 
@@ -298,6 +294,7 @@ def test_a_segment_taken_away_leaves_the_others_served(filled: Filled) -> None:
     for suffix in (".log", ".index", ".timeindex"):
         gone.with_suffix(suffix).unlink()
     broker.start()
+    assert log_end(broker.bootstrap, TOPIC) == BATCHES
     with Connection(broker.bootstrap) as connection:
         result = fetch(connection, TOPIC, first_lost)
         assert result["ErrorCode"] == ErrorCode.NONE

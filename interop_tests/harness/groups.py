@@ -31,7 +31,7 @@ def coordinator(connection: Connection, group: str) -> int:
             return None
         return (found["NodeId"],)
 
-    return int(wait_until(ask, f"{group} has a coordinator", 30)[0])
+    return int(wait_until(ask, f"{group} has a coordinator")[0])
 
 
 def subscription(*topics: str, user_data: bytes = b"") -> bytes:

@@ -10,19 +10,24 @@ import socket
 LOWEST, END = 15_000, 32_000
 
 
+def turn(worker: str, workers: int) -> int:
+    """The number of a worker among so many."""
+    return int(worker.removeprefix("gw")) % workers
+
+
 def share(worker: str, workers: int) -> range:
     """The ports of one of pytest-xdist's workers, named gw0 and on: none takes that of another's server which is just down.
 
     A worker that stands in for one that died has a number beyond the others, and that one's ports.
     """
-    number = int(worker.removeprefix("gw")) % workers
+    number = turn(worker, workers)
     size = (END - LOWEST) // workers
     return range(LOWEST + number * size, LOWEST + (number + 1) * size)
 
 
-PORTS = share(
-    os.environ.get("PYTEST_XDIST_WORKER") or "gw0", int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or 1)
-)
+WORKER = os.environ.get("PYTEST_XDIST_WORKER") or "gw0"
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT") or 1)
+PORTS = share(WORKER, WORKERS)
 
 _given: set[int] = set()
 

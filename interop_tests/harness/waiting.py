@@ -7,9 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+TIMEOUT_S = 60.0
+"""Longer than anything takes that goes well, on a machine that is busy with other things: only a failure waits for so long."""
 
 
-def wait_until(probe: Callable[[], T], what: str, timeout_s: float = 15.0, interval_s: float = 0.05) -> T:
+def wait_until(
+    probe: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S, interval_s: float = 0.05
+) -> T:
     """Call probe until it returns something true and return that; AssertionError after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -25,7 +29,7 @@ def wait_without_error(
     probe: Callable[[], T],
     what: str,
     errors: tuple[type[BaseException], ...],
-    timeout_s: float = 15.0,
+    timeout_s: float = TIMEOUT_S,
     interval_s: float = 0.05,
 ) -> T:
     """Call probe until it no longer raises one of errors and return its value; AssertionError after timeout_s."""

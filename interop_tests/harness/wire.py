@@ -102,7 +102,7 @@ class Connection:
         """True if nothing comes and nobody hangs up for so long."""
         return not select.select([self.socket], [], [], seconds)[0]
 
-    def is_closed_by_peer(self, timeout_s: float = 10.0) -> bool:
+    def is_closed_by_peer(self, timeout_s: float = 30.0) -> bool:
         """True if the broker hangs up within the time; anything it sends first is an AssertionError."""
         if not select.select([self.socket], [], [], timeout_s)[0]:
             return False

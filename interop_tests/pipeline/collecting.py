@@ -15,7 +15,7 @@ from interop_tests.harness.waiting import wait_until
 
 TOPIC = "logs.raw"
 END_TIMEOUT_S = 60.0
-READ_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 60.0
 
 
 class CollectorRun:

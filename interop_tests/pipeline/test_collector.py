@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from interop_tests.harness.broker import BrokerProcess, chosen_kind
-from interop_tests.harness.waiting import wait_until
+from interop_tests.harness.waiting import TIMEOUT_S, wait_until
 from interop_tests.pipeline.collecting import Arrived, CollectorRun, by_event_id, count_arrived, read_lines
 
 pytestmark = pytest.mark.needs_control
@@ -55,7 +55,7 @@ class Here:
             line for line in read_lines(self._bootstrap) if line.headers["source"].startswith(self._source)
         ]
 
-    def wait_for(self, count: int, timeout_s: float = 30.0) -> None:
+    def wait_for(self, count: int, timeout_s: float = TIMEOUT_S) -> None:
         wait_until(lambda: self.count() >= count, f"{count} lines have arrived", timeout_s)
 
 
@@ -148,7 +148,7 @@ def test_copy_and_truncate_ships_each_line_under_one_event_id(
         server.serve(300)
         server.copy_and_truncate()
         server.serve(10)
-    here.wait_for(len(server.written), 30.0)
+    here.wait_for(len(server.written))
     assert collector.stop() == 0
     collector.ship_the_rest()
     assert Counter(by_event_id(here.lines()).values()) == Counter(server.written)
@@ -163,10 +163,10 @@ def test_odd_lines_arrive_as_they_are_and_a_stop_loses_nothing(
     (tmp_path / "a.log.2.gz").write_bytes(b"packed\n")
     (tmp_path / "a.log.d").mkdir()
     collector = make_collector("a.log*").begin()
-    here.wait_for(len(odd), 30.0)
+    here.wait_for(len(odd))
     with open(tmp_path / "a.log", "ab") as file:
         file.write(b"ed\nlast\n")
-    here.wait_for(len(odd) + 2, 30.0)
+    here.wait_for(len(odd) + 2)
     assert collector.stop() == 0
     collector.ship_the_rest()
     lines = sorted(here.lines(), key=lambda line: int(line.headers["position"]))
@@ -316,7 +316,7 @@ def test_a_collector_waits_for_its_broker_and_stops_when_told(
     server = WebServer(tmp_path)
     server.serve(10)
     collector = make_collector("access.log").begin()
-    here.wait_for(10, 30.0)
+    here.wait_for(10)
     broker.kill()
     server.serve(10)
     assert collector.process is not None
@@ -333,13 +333,13 @@ def test_a_broker_that_is_away_stops_the_reading_and_memory_stays_bounded(
     server = WebServer(tmp_path)
     server.serve(1000)
     collector = make_collector("access.log").begin()
-    here.wait_for(1000, 30.0)
+    here.wait_for(1000)
     broker.kill()
     server.serve(120_000)
     wait_until(
         lambda: "Connection refused" in collector.said(), "the collector says that nobody answers", 30.0
     )
-    wait_until(lambda: lag(collector) > 10_000_000, "the collector tells of its lag", 30.0)
+    wait_until(lambda: lag(collector) > 10_000_000, "the collector tells of its lag")
     assert collector.process is not None
     assert psutil.Process(collector.process.pid).memory_info().rss < MEMORY_BOUND_BYTES
     broker.start()

@@ -30,7 +30,7 @@ class DoomedMember:
             self.assigned = int(line.split()[1])
 
     def wait_for_partitions(self, minimum: int = 1) -> None:
-        wait_until(lambda: self.assigned >= minimum, "the member has partitions", 30)
+        wait_until(lambda: self.assigned >= minimum, "the member has partitions")
 
     def kill(self) -> None:
         self.process.kill()

@@ -353,16 +353,16 @@ def test_group_shares_partitions_over_joins_and_leaves_without_loss(
 
     send_to_all_partitions()
     members = [Member(make_consumer(settings), topic) for _ in range(2)]
-    wait_until(lambda: is_complete(members, 6), "two members share six partitions", 30)
+    wait_until(lambda: is_complete(members, 6), "two members share six partitions")
     members.append(Member(make_consumer(settings), topic))
-    wait_until(lambda: is_complete(members, 6), "three members share six partitions", 30)
+    wait_until(lambda: is_complete(members, 6), "three members share six partitions")
     if strategy == "cooperative-sticky":
         taken = [each for member in members for each in member.revocations]
         assert all(len(each) < 6 for each in taken[-2:]), "cooperative members keep what they may"
     send_to_all_partitions()
     gone = members.pop(0)
     gone.leave()
-    wait_until(lambda: is_complete(members, 6), "the two left share six partitions", 30)
+    wait_until(lambda: is_complete(members, 6), "the two left share six partitions")
     send_to_all_partitions()
     everyone = [gone, *members]
     wait_until(
@@ -389,12 +389,12 @@ def test_group_survives_the_loss_of_a_member(
         ),
         topic,
     )
-    wait_until(lambda: len(survivor.held) == 2, "both share", 30)
+    wait_until(lambda: len(survivor.held) == 2, "both share")
     for partition in range(4):
         send_all(make_producer(), topic, numbers(10), partition=partition)
     doomed.kill()
-    wait_until(lambda: len(survivor.held) == 4, "the survivor has all after the session timeout", 30)
-    wait_until(lambda: len(set(survivor.seen)) == 40, "nothing is lost", 30)
+    wait_until(lambda: len(survivor.held) == 4, "the survivor has all after the session timeout")
+    wait_until(lambda: len(set(survivor.seen)) == 40, "nothing is lost")
     survivor.leave()
 
 
@@ -408,11 +408,11 @@ def test_static_member_comes_back_to_its_partitions_without_a_rebalance(
         return Member(make_consumer(settings | {"enable.auto.offset.store": False}), topic)
 
     stays, returns = member("stays"), member("returns")
-    wait_until(lambda: is_complete([stays, returns], 4), "both share", 30)
+    wait_until(lambda: is_complete([stays, returns], 4), "both share")
     held, revocations = set(returns.held), len(stays.revocations)
     returns.leave()
     again = member("returns")
-    wait_until(lambda: again.held == held, "the same partitions are back", 15)
+    wait_until(lambda: again.held == held, "the same partitions are back")
     assert len(stays.revocations) == revocations, "the other member was not disturbed"
     stays.leave()
     again.leave()
@@ -426,7 +426,7 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
     settings = {"group.id": group, "group.instance.id": "only one"}
     first = make_consumer(settings)
     first.subscribe([topic])
-    wait_until(lambda: first.poll(0.1) is None and first.assignment(), "the first has the partition", 20)
+    wait_until(lambda: first.poll(0.1) is None and first.assignment(), "the first has the partition")
     second = make_consumer(settings)
     second.subscribe([topic])
 
@@ -436,7 +436,7 @@ def test_a_second_static_member_of_the_same_name_fences_the_first(
         error = message.error() if message is not None else None
         return error is not None and error.code() == KafkaError._FATAL and "fenced" in str(error)
 
-    wait_until(is_fenced, "the first is fenced", 20)
+    wait_until(is_fenced, "the first is fenced")
 
 
 def test_admin_topics(admin: AdminClient, unique: Any) -> None:

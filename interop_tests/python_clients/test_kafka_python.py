@@ -263,13 +263,13 @@ def test_group_shares_partitions_over_joins_and_leaves_without_loss(
     }
     send_all(producer, topic, 60)
     members = [Member(make_consumer(topic, **options)) for _ in range(2)]
-    wait_until(lambda: is_complete(members, 6), "two members share six partitions", 30)
+    wait_until(lambda: is_complete(members, 6), "two members share six partitions")
     members.append(Member(make_consumer(topic, **options)))
-    wait_until(lambda: is_complete(members, 6), "three members share six partitions", 30)
+    wait_until(lambda: is_complete(members, 6), "three members share six partitions")
     send_all(producer, topic, 60)
     gone = members.pop(0)
     gone.leave()
-    wait_until(lambda: is_complete(members, 6), "the two left share six partitions", 30)
+    wait_until(lambda: is_complete(members, 6), "the two left share six partitions")
     send_all(producer, topic, 60)
     everyone = [gone, *members]
     wait_until(
@@ -288,12 +288,12 @@ def test_group_survives_the_loss_of_a_member(
     survivor = Member(
         make_consumer(topic, group_id=group, session_timeout_ms=6000, heartbeat_interval_ms=500)
     )
-    wait_until(lambda: len(survivor.assignment) == 2, "both share", 30)
+    wait_until(lambda: len(survivor.assignment) == 2, "both share")
     send_all(make_producer(), topic, 40)
     doomed.kill()
-    wait_until(lambda: len(survivor.assignment) == 4, "the survivor has all after the session timeout", 30)
+    wait_until(lambda: len(survivor.assignment) == 4, "the survivor has all after the session timeout")
     # The lost member never committed, so the survivor reads its partitions from the start.
-    wait_until(lambda: len(set(survivor.seen)) == 40, "nothing is lost", 30)
+    wait_until(lambda: len(set(survivor.seen)) == 40, "nothing is lost")
     survivor.leave()
 
 
@@ -304,11 +304,11 @@ def test_static_member_comes_back_to_its_partitions_without_a_rebalance(
     options = {"group_id": group, "session_timeout_ms": 20000, "heartbeat_interval_ms": 300}
     stays = Member(make_consumer(topic, group_instance_id="stays", **options))
     returns = Member(make_consumer(topic, group_instance_id="returns", **options))
-    wait_until(lambda: is_complete([stays, returns], 4), "both share", 30)
+    wait_until(lambda: is_complete([stays, returns], 4), "both share")
     held, kept = set(returns.assignment), set(stays.assignment)
     returns.leave()
     again = Member(make_consumer(topic, group_instance_id="returns", **options))
-    wait_until(lambda: again.assignment == held, "the same partitions are back", 15)
+    wait_until(lambda: again.assignment == held, "the same partitions are back")
     assert stays.assignment == kept
     members = admin.describe_groups([group])[group]["members"]
     assert sorted(each["group_instance_id"] for each in members) == ["returns", "stays"]

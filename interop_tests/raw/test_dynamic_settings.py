@@ -184,7 +184,7 @@ def test_retention(node: Node, change: Change, own_topic: str, name: str, value:
         assert node.try_produce(own_topic, values=[bytes(600_000)], base_timestamp_ms=hour_ago) == 0
     assert list_offset(node.connection, own_topic, 0, -2)[1] == 0
     change(name, value)
-    wait_until(lambda: list_offset(node.connection, own_topic, 0, -2)[1] >= 2, "old segments are removed", 30)
+    wait_until(lambda: list_offset(node.connection, own_topic, 0, -2)[1] >= 2, "old segments are removed")
 
 
 def test_idempotent_producers_expire(node: Node, change: Change, own_topic: str) -> None:

@@ -24,6 +24,8 @@ from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LONG_MS = 60_000
+"""A fetch that waits for so long is not over before its connection has given up."""
 
 
 def fill(
@@ -106,38 +108,35 @@ def test_out_of_range_exactly_outside_the_log(connection: Connection, topic: str
 def test_a_long_poll_ends_at_max_wait(connection: Connection, topic: str) -> None:
     started = time.monotonic()
     result = fetch(connection, topic, 0, MaxWaitMs=600)
-    waited = time.monotonic() - started
+    assert time.monotonic() - started > 0.5
     assert (result["ErrorCode"], result["Records"]) == (0, b"")
-    assert 0.5 < waited < 5
 
 
 def test_a_long_poll_ends_with_the_first_record(connection: Connection, connect: Any, topic: str) -> None:
-    number = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=20_000))
+    number = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=LONG_MS))
     assert connection.is_silent(0.2)
     produce(connect(), topic, BatchPlan(values=[b"late"]))
-    reply = connection.receive("Fetch", 12, number, timeout_s=10)
+    reply = connection.receive("Fetch", 12, number)
     (result,) = reply["Responses"][0]["Partitions"]
     assert [each.value for each in decode_batches(result["Records"])[0].records] == [b"late"]
 
 
 def test_min_bytes_holds_a_fetch_back(connection: Connection, connect: Any, topic: str) -> None:
     size = len(BatchPlan(values=[bytes(1000)]).encode())
-    number = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=20_000, MinBytes=2 * size))
+    number = connection.send("Fetch", 12, fetch_body(topic, 0, MaxWaitMs=LONG_MS, MinBytes=2 * size))
     produce(connect(), topic, BatchPlan(values=[bytes(1000)]))
     assert connection.is_silent(0.3), "one batch is not enough"
     produce(connect(), topic, BatchPlan(values=[bytes(1000)]))
-    (result,) = connection.receive("Fetch", 12, number, timeout_s=10)["Responses"][0]["Partitions"]
+    (result,) = connection.receive("Fetch", 12, number)["Responses"][0]["Partitions"]
     assert len(decode_batches(result["Records"])) == 2
 
 
 def test_an_error_ends_a_long_poll_at_once(connection: Connection, make_topic: Any) -> None:
     topic = make_topic(2)
-    started = time.monotonic()
-    body = fetch_body(topic, 0, MaxWaitMs=15_000)
+    body = fetch_body(topic, 0, MaxWaitMs=LONG_MS)
     (first,) = body["Topics"][0]["Partitions"]
     body["Topics"][0]["Partitions"].append(first | {"Partition": 1, "FetchOffset": 1000})
     reply = connection.call("Fetch", 12, body)
-    assert time.monotonic() - started < 10
     errors = {each["PartitionIndex"]: each["ErrorCode"] for each in reply["Responses"][0]["Partitions"]}
     assert errors == {0: 0, 1: ErrorCode.OFFSET_OUT_OF_RANGE}
 

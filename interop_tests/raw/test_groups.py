@@ -300,10 +300,10 @@ def test_members_that_join_and_never_sync_are_put_out(
     reply = eager.receive_sync(waiting, timeout_s=15)
     if reply["ErrorCode"] == 0:
         assert eager.is_leader
-        wait_until(lambda: eager.heartbeat() != 0, "the lazy one is put out", 15)
+        wait_until(lambda: eager.heartbeat() != 0, "the lazy one is put out")
         reply = {"ErrorCode": eager.heartbeat()}
     assert reply["ErrorCode"] == ErrorCode.REBALANCE_IN_PROGRESS
-    wait_until(lambda: len(describe(connection, eager.group)["Members"]) == 1, "one member is left", 15)
+    wait_until(lambda: len(describe(connection, eager.group)["Members"]) == 1, "one member is left")
 
 
 def test_heartbeats(make_member: MakeMember) -> None:
@@ -329,7 +329,7 @@ def test_a_silent_member_is_put_out_after_its_session(
     member = make_member(session_timeout_ms=6000)
     settle([member])
     started = time.monotonic()
-    wait_until(lambda: describe(connection, member.group)["GroupState"] == "Empty", "the session is over", 20)
+    wait_until(lambda: describe(connection, member.group)["GroupState"] == "Empty", "the session is over")
     assert time.monotonic() - started > 4
     assert member.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
 

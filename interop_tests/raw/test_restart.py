@@ -256,7 +256,7 @@ def test_members_of_a_group_go_on_after_a_restart(make_broker: MakeBroker) -> No
             member.connection = Connection(broker.bootstrap)
             return False
 
-    wait_until(is_known, "the member is known again", 20)
+    wait_until(is_known, "the member is known again")
     assert member.sync()["Assignment"] == b"plan 0"
     assert member.commit("kept", 4) == 0
     member.close()

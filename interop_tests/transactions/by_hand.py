@@ -59,7 +59,7 @@ def find_coordinator(connection: Connection, transactional_id: str) -> dict[str,
         assert found["ErrorCode"] == 0, found
         return found
 
-    return wait_until(ask, "there is a transaction coordinator", 30)
+    return wait_until(ask, "there is a transaction coordinator")
 
 
 class Producer:
@@ -80,7 +80,7 @@ class Producer:
             reply = init_producer_id(self.connection, self.transactional_id, timeout_ms=timeout_ms)
             return None if reply["ErrorCode"] in (LOADING, NOT_AVAILABLE, CONCURRENT, 16) else reply
 
-        reply = wait_until(ask, "the producer is initialised", 30)
+        reply = wait_until(ask, "the producer is initialised")
         assert reply["ErrorCode"] == 0, reply
         self.id, self.epoch = reply["ProducerId"], reply["ProducerEpoch"]
         self.sequences.clear()
@@ -130,14 +130,14 @@ class Producer:
     def send(self, topic: str, *values: bytes, partition: int = 0) -> int:
         """As a client does it, the partition added before if need be; the offset."""
         if not self.protocol.adds:
-            wait_until(lambda: self.add(topic, partition) == 0, "the partition is added", 10)
+            wait_until(lambda: self.add(topic, partition) == 0, "the partition is added")
         result: dict[str, Any] = {}
 
         def sent() -> bool:
             result.update(self.produce(topic, *values, partition=partition))
             return result["ErrorCode"] not in (CONCURRENT, 19)
 
-        wait_until(sent, "the batch is taken", 10)
+        wait_until(sent, "the batch is taken")
         assert result["ErrorCode"] == 0, result
         return int(result["BaseOffset"])
 
@@ -163,7 +163,7 @@ class Producer:
             reply.update(self.end(commit))
             return reply["ErrorCode"] not in (CONCURRENT, LOADING, NOT_AVAILABLE)
 
-        wait_until(ended, "the transaction ends", 10)
+        wait_until(ended, "the transaction ends")
         assert reply["ErrorCode"] == 0, reply
         if self.protocol.adds:
             if (reply["ProducerId"], reply["ProducerEpoch"]) != (self.id, self.epoch):
@@ -180,5 +180,5 @@ class Producer:
 
     def wait_for(self, *states: str) -> str:
         return wait_until(
-            lambda: state if (state := self.state()) in states else None, f"the transaction is {states}", 30
+            lambda: state if (state := self.state()) in states else None, f"the transaction is {states}"
         )

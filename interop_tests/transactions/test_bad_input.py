@@ -209,7 +209,7 @@ def test_a_belief_about_an_id_that_was_never_seen_is_no_hindrance(
         reply.update(init_producer_id(connection, name, producer_id=12, epoch=3))
         return reply["ErrorCode"] not in (14, 15, 16)
 
-    wait_until(ask, "the coordinator serves", 30)
+    wait_until(ask, "the coordinator serves")
     assert (reply["ErrorCode"], reply["ProducerEpoch"]) == (0, 0)
     assert reply["ProducerId"] != 12
 
@@ -351,7 +351,7 @@ def test_one_request_of_good_and_bad_batches(
     good = [(topic, 0), (topic, 2)]
     if not protocol.adds:
         for name, number in [*good, (topic, 1), (compacted, 0)]:
-            wait_until(lambda name=name, number=number: producer.add(name, number) == 0, "it is added", 10)
+            wait_until(lambda name=name, number=number: producer.add(name, number) == 0, "it is added")
     keyless = producer.batch(compacted, b"first", b"second")
     keyless.keys = [b"key", None]
     parts = [
@@ -439,7 +439,7 @@ def test_a_keyless_record_takes_no_sequence_and_leaves_the_transaction_open(
 
     def send(*keys: bytes | None) -> int:
         if not protocol.adds:
-            wait_until(lambda: producer.add(topic) == 0, "it is added", 10)
+            wait_until(lambda: producer.add(topic) == 0, "it is added")
         plan = producer.batch(topic, *[b"value"] * len(keys))
         plan.keys = list(keys)
         (code,) = produced(producer, [(topic, 0, plan)], protocol.produce, producer.transactional_id).values()
@@ -501,7 +501,7 @@ def test_the_brokers_own_question_about_several_transactions(
     """Each is answered by itself: one that is refused changes nothing for the others."""
     topic = make_topic(partitions=2)
     good, fenced = (Producer(connect(), unique("tx"), OLD).init() for _ in range(2))
-    wait_until(lambda: good.add(topic) == 0, "it is added", 10)
+    wait_until(lambda: good.add(topic) == 0, "it is added")
     unknown = unique("never-seen")
 
     def asked(verify_only: bool) -> dict[str, dict[int, int]]:
@@ -552,7 +552,7 @@ def test_offsets_are_added_before_any_group_was_there(make_broker: MakeBroker) -
         assert add_offsets(producer, "group") == 0
         assert producer.state() == "Ongoing"
         coordinator(connection, "group")
-        wait_until(lambda: commit_offsets(producer, "group", "t", 5) == 0, "the commit is taken", 10)
+        wait_until(lambda: commit_offsets(producer, "group", "t", 5) == 0, "the commit is taken")
         producer.finish(True)
         producer.wait_for("CompleteCommit")
         assert fetched_offset(connection, "group", "t") == (0, 5)

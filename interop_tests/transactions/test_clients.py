@@ -16,7 +16,7 @@ from interop_tests.harness.stable import wait_until_stable
 from interop_tests.harness.waiting import wait_until
 
 MakeTopic = Callable[..., str]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 def confluent_producer(bootstrap: str, transactional_id: str, **settings: Any) -> Producer:

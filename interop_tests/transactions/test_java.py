@@ -48,7 +48,7 @@ def test_java_producer_commits_one_transaction_after_another(
         return found
 
     # The markers are written a moment before that is noted.
-    wait_until(lambda: described()["TransactionState"] == "CompleteCommit", "the transaction is complete", 30)
+    wait_until(lambda: described()["TransactionState"] == "CompleteCommit", "the transaction is complete")
     assert described()["TransactionalId"] == name
     ids = [row for row in rows(tools, bootstrap, "list") if row["TransactionalId"] == name]
     assert [row["TransactionState"] for row in ids] == ["CompleteCommit"]
@@ -109,7 +109,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
         )
         assert output.status == 0, output
         wait_until(
-            lambda: fetch(connection, "t", 0, IsolationLevel=1)["LastStableOffset"] == 2, "it is aborted", 10
+            lambda: fetch(connection, "t", 0, IsolationLevel=1)["LastStableOffset"] == 2, "it is aborted"
         )
         assert list_offset(connection, "t", 0, -1, isolation=1)[1] == 2
 

@@ -123,7 +123,7 @@ def test_transactions_that_overlap(
                 offset = producers[writer].send(topic, *values)
             history.write(offset, values, writer)
         end = min(history.open_since.values(), default=end_of_log())
-        wait_until(lambda end=end: stable() == end, f"the last stable offset is {end}", 10)
+        wait_until(lambda end=end: stable() == end, f"the last stable offset is {end}")
         for start in {0, chance.randrange(end + 1)}:
             assert read(connection, topic, start, end, chance.choice([1, 300, 1 << 20])) == history.visible(
                 start, end
@@ -133,7 +133,7 @@ def test_transactions_that_overlap(
         producers[writer].wait_for("CompleteAbort")
         history.end(writer, False)
     end = end_of_log()
-    wait_until(lambda: stable() == end, "everything is stable", 10)
+    wait_until(lambda: stable() == end, "everything is stable")
     for start in range(end):
         assert read(connection, topic, start, end, 200) == history.visible(start, end)
     uncommitted = fetch(connection, topic, 0)

@@ -105,7 +105,7 @@ class Side:
         self.producers = {name: Producer(self.connection, name, NEW) for name in NAMES}
         find_coordinator(self.connection, NAMES[0])
         for producer in self.producers.values():
-            wait_until(lambda producer=producer: self._init(producer), "the coordinator serves", 30)
+            wait_until(lambda producer=producer: self._init(producer), "the coordinator serves")
 
     def _init(self, producer: Producer) -> bool:
         producer.init()

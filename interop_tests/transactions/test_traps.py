@@ -134,7 +134,7 @@ def test_what_was_decided_is_carried_out_after_a_kill(
                 assert max(ends) <= end
                 return min(ends) == end
 
-            wait_until(is_whole, "every partition has its marker", 30)
+            wait_until(is_whole, "every partition has its marker")
             assert committed(connection, "t") == expected
 
 
@@ -156,7 +156,7 @@ def test_offsets_are_taken_while_the_group_rebalances(
         settle([first])
         assert commit(first, 1) == 0
         joining = second.begin()
-        wait_until(lambda: first.heartbeat() == REBALANCE_IN_PROGRESS, "the group rebalances", 10)
+        wait_until(lambda: first.heartbeat() == REBALANCE_IN_PROGRESS, "the group rebalances")
         assert commit(first, 2) == 0
         assert first.commit(topic, 9) == 0
         old = first.generation
@@ -190,7 +190,7 @@ def test_an_idle_id_expires_and_begins_anew(make_broker: MakeBroker, unique: Any
         idle.send("t", b"idle")
         idle.finish(True)
         busy.send("t", b"open")
-        wait_until(lambda: idle.describe()["ErrorCode"] == ID_NOT_FOUND, "the id has expired", 30)
+        wait_until(lambda: idle.describe()["ErrorCode"] == ID_NOT_FOUND, "the id has expired")
         assert busy.state() == "Ongoing"
         assert idle.end(True)["ErrorCode"] == INVALID_PRODUCER_ID_MAPPING
         assert idle.produce("t", b"more")["ErrorCode"] == INVALID_PRODUCER_ID_MAPPING
@@ -239,8 +239,8 @@ def test_offsets_are_the_same_after_the_log_is_read_again(
 
     def stage(producer: Producer, group: str, offset: int) -> None:
         if not protocol.adds:
-            wait_until(lambda: add_offsets(producer, group) == 0, "the offsets are added", 10)
-        wait_until(lambda: commit_offsets(producer, group, "t", offset) == 0, "the commit is taken", 10)
+            wait_until(lambda: add_offsets(producer, group) == 0, "the offsets are added")
+        wait_until(lambda: commit_offsets(producer, group, "t", offset) == 0, "the commit is taken")
 
     def told(connection: Connection) -> dict[str, tuple[int, int]]:
         return {group: fetched_offset(connection, group, "t", stable=False) for group in HISTORIES}

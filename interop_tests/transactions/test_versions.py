@@ -25,7 +25,7 @@ RECORDS = 300
 
 def set_level(connection: Connection, level: int, kind: int) -> None:
     assert update_features(connection, 2, (FEATURE, level, kind))["ErrorCode"] == 0
-    wait_until(lambda: finalized(connection).get(FEATURE, 0) == level, f"{FEATURE} is {level}", 20)
+    wait_until(lambda: finalized(connection).get(FEATURE, 0) == level, f"{FEATURE} is {level}")
 
 
 def run_java(tools: KafkaTools, bootstrap: str, topic: str, name: str) -> None:
@@ -47,9 +47,9 @@ def run_librdkafka(bootstrap: str, topic: str, name: str) -> None:
         producer.produce(topic, b"%d" % number)
         if number % 2:
             producer.flush()
-            producer.abort_transaction(30)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(30)
+            producer.commit_transaction(60)
 
 
 def run_by_hand(connection: Connection, topic: str, name: str, protocol: Protocol) -> list[int]:
