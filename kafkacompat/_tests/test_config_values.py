@@ -65,7 +65,7 @@ def test_definitions_are_those_of_kafka_4_3() -> None:
 
 
 def test_every_line_of_help_belongs_to_a_setting() -> None:
-    path = Path(__file__).parent.parent / "settings" / "documentation.tsv"
+    path = Path(__file__).parent.parent / "config" / "tables" / "documentation.tsv"
     tables = {"broker": broker_keys(), "topic": topic_keys(), "group": group_keys()}
     rows = [line.split("\t") for line in path.read_text("utf-8").splitlines()[1:]]
     for kind, name, text in rows:

@@ -1,6 +1,6 @@
 """Every setting's definition: name, type, default, bounds, and whether and where it may change while running.
 
-Duty: read the tables in kafkacompat/settings once, parse a setting's text, render its value. Must not
+Duty: read the tables in config/tables once, parse a setting's text, render its value. Must not
 know: the node's own values. Follows Kafka 4.3's ConfigDef; names, types and defaults are those of a 4.3.0
 broker. A setting is honoured when settings/documentation.tsv has a line for it: what has an effect is what is
 explained.
@@ -145,7 +145,7 @@ OWN_TABLE = "own-broker-configs.tsv"
 
 
 def _table(name: str) -> list[list[str]]:
-    text = (Path(__file__).parent.parent / "settings" / name).read_text("utf-8")
+    text = (Path(__file__).parent / "tables" / name).read_text("utf-8")
     return [line.split("\t") for line in text.splitlines()[1:] if line]
 
 
