@@ -325,3 +325,8 @@ class PartitionCore:
     def offsets_are_available(self) -> bool:
         """False right after an election, until the high watermark has caught up with the epoch's start."""
         return self.log.high_watermark >= self.epoch_start_offset
+
+    def cannot_be_read_yet(self) -> bool:
+        """A kill left this log, and for a moment, until it is durable, nothing in it counts as committed: whoever was answered by
+        its high watermark would be told that it ends there."""
+        return not self.log.is_anchored and not self.offsets_are_available()

@@ -265,8 +265,7 @@ class FetchEngine:
         if not core.is_leader and parameters.version >= FIRST_VERSION_WITH_RACK:
             return core.fence(asked.current_leader_epoch)
         error = core.check_leader(asked.current_leader_epoch)
-        if error is NONE and not core.log.is_anchored and not core.offsets_are_available():
-            # A kill left this log, and for a moment nothing in it counts as committed: an empty answer would say that it ends here.
+        if error is NONE and core.cannot_be_read_yet():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return error
 

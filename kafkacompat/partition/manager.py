@@ -261,7 +261,7 @@ class PartitionManager:
         if core is None:
             return OffsetLookup(self._absent(partition))
         question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id)
-        if core.is_leader and replica_id < 0 and not core.offsets_are_available():
+        if core.is_leader and replica_id < 0 and core.cannot_be_read_yet():
             anchored = self._anchoring.answers.get(partition)
             if anchored is not None:
                 # A moment after a start. Not every client asks again for an offset that is not available.

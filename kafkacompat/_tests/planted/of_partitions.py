@@ -15,8 +15,15 @@ BUGS = (
     PlantedBug(
         "a log that a kill left reads as empty until it is durable",
         "partition/fetch.py",
-        "if error is NONE and not core.log.is_anchored and not core.offsets_are_available():",
+        "if error is NONE and core.cannot_be_read_yet():",
         "if False:",
+        ("partition/_tests/test_anchoring.py",),
+    ),
+    PlantedBug(
+        "a log that a kill left tells of its offsets before it is durable",
+        "partition/manager.py",
+        "and replica_id < 0 and core.cannot_be_read_yet():",
+        "and False:",
         ("partition/_tests/test_anchoring.py",),
     ),
     PlantedBug(
