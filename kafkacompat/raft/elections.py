@@ -22,6 +22,9 @@ from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
 from kafkacompat.raft.votes import grants_unattached_vote, has_log_at_least
 from kafkacompat.wire.errors import ErrorCode
 
+EPOCHS_MISSED_MAX = 1_000_000
+"""Elections that others may have held without this node. Whoever speaks of more would have the epochs run out, of 32 bits."""
+
 
 class Lesson(Enum):
     """What is left to do with a response once its leader and epoch have been looked at."""
@@ -96,7 +99,7 @@ def handle_vote_request(state: QuorumState, request_id: int, request: VoteReques
     if request.epoch < state.epoch:
         _answer_vote(state, request_id, ErrorCode.FENCED_LEADER_EPOCH, False)
         return
-    if request.candidate.id < 0:
+    if request.candidate.id < 0 or request.epoch > state.epoch + EPOCHS_MISSED_MAX:
         _answer_vote(state, request_id, ErrorCode.INVALID_REQUEST, False)
         return
     if request.epoch > state.epoch:
@@ -264,7 +267,8 @@ def _take_epoch(
     if request.epoch < state.epoch:
         _answer_epoch(state, request_id, ErrorCode.FENCED_LEADER_EPOCH)
         return False
-    if request.leader_id < 0 or request.leader_id == state.node_id:
+    is_leap = request.epoch > state.epoch + EPOCHS_MISSED_MAX
+    if is_leap or request.leader_id < 0 or request.leader_id == state.node_id:
         _answer_epoch(state, request_id, ErrorCode.INVALID_REQUEST)
         return False
     follow_or_unattach(state, request.epoch, request.leader_id, request.leader_endpoints)

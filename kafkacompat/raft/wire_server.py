@@ -35,6 +35,8 @@ from kafkacompat.wire.messages.vote_request import VoteRequest
 
 TOPIC_IDS_SINCE = 13
 """Fetch version that names topics by id only."""
+FETCH_LEADER_SINCE = 12
+"""Fetch version from which raft can say who leads, where logs part, and which snapshot to take; no node uses an older one."""
 FETCH_ENDPOINTS_SINCE = 17
 """Fetch version from which Kafka's raft names the leader's address."""
 ENDPOINTS_SINCE = 1
@@ -225,10 +227,14 @@ def _encode_fetch(
         error_code=response.error,
         high_watermark=response.high_watermark,
         log_start_offset=response.log_start_offset,
-        current_leader=fetch_response.LeaderIdAndEpoch(
-            leader_id=response.leader_id, leader_epoch=response.epoch
-        ),
         records=records,
+    )
+    if api_version < FETCH_LEADER_SINCE:
+        return fetch_response.FetchResponse(
+            responses=[fetch_response.FetchableTopicResponse(topic=METADATA_TOPIC, partitions=[partition])]
+        )
+    partition.current_leader = fetch_response.LeaderIdAndEpoch(
+        leader_id=response.leader_id, leader_epoch=response.epoch
     )
     if response.diverging is not None:
         partition.diverging_epoch = fetch_response.EpochEndOffset(

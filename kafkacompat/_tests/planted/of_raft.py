@@ -6,6 +6,27 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a candidate of the last epoch there is is believed, and nobody can be elected any more",
+        "raft/elections.py",
+        "if request.candidate.id < 0 or request.epoch > state.epoch + EPOCHS_MISSED_MAX:",
+        "if request.candidate.id < 0:",
+        ("raft/_tests/test_votes.py",),
+    ),
+    PlantedBug(
+        "a leader of the last epoch there is is believed, and nobody can be elected any more",
+        "raft/elections.py",
+        "if is_leap or request.leader_id < 0",
+        "if request.leader_id < 0",
+        ("raft/_tests/test_quorum.py",),
+    ),
+    PlantedBug(
+        "a fetch of the metadata that is too old to be told its leader is not answered",
+        "raft/wire_server.py",
+        "if api_version < FETCH_LEADER_SINCE:",
+        "if False:",
+        ("raft/_tests/test_wire_mapping.py",),
+    ),
+    PlantedBug(
         "an unexpected error in a half-done step of the quorum is passed over",
         "raft/event_pump.py",
         "            call()\n        except Exception as problem:\n            self.halt(problem)",

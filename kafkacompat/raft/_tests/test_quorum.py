@@ -388,6 +388,17 @@ def test_a_node_that_lost_its_disk_waits_for_a_leader_other_than_its_former_self
     assert node.ask(begin).error is ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize("request_class", [BeginQuorumEpochRequest, EndQuorumEpochRequest])
+def test_a_leader_of_an_epoch_that_leaves_none_for_others_is_not_believed(request_class: Any) -> None:
+    node = following()
+    of_request = {
+        BeginQuorumEpochRequest: BeginQuorumEpochRequest(key(1), 2, 2**31 - 1, address(2)),
+        EndQuorumEpochRequest: EndQuorumEpochRequest(2, 2**31 - 1, (), address(2)),
+    }
+    assert node.ask(of_request[request_class]).error is ErrorCode.INVALID_REQUEST
+    assert node.core.epoch == EPOCH
+
+
 def test_begin_is_believed_before_its_voter_key_is_looked_at() -> None:
     node = following()
     answer = node.ask(BeginQuorumEpochRequest(key(2), 2, EPOCH + 1, address(2)))

@@ -10,6 +10,7 @@ import pytest
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft._tests.quorum_support import NONE, Node, address, key, voter
 from kafkacompat.raft.election_state import ElectionState
+from kafkacompat.raft.elections import EPOCHS_MISSED_MAX
 from kafkacompat.raft.log_shape import LogShape
 from kafkacompat.raft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
 from kafkacompat.raft.roles import Role
@@ -116,6 +117,15 @@ def test_the_log_decides(pre_vote: bool, last_epoch: int, last_offset: int, gran
     """Epoch first, then end offset."""
     answer = vote(unattached(), pre_vote=pre_vote, last_epoch=last_epoch, last_offset=last_offset)
     assert answer.granted is granted
+
+
+@pytest.mark.parametrize("pre_vote", [True, False])
+def test_a_candidate_of_an_epoch_that_leaves_none_for_others_is_not_believed(pre_vote: bool) -> None:
+    node = unattached()
+    answer = vote(node, pre_vote=pre_vote, epoch=2**31 - 1)
+    assert (answer.error, answer.granted) == (ErrorCode.INVALID_REQUEST, False)
+    assert node.core.epoch == EPOCH
+    assert vote(node, epoch=EPOCH + EPOCHS_MISSED_MAX).granted
 
 
 def test_a_granted_vote_is_durable_before_its_answer() -> None:

@@ -93,6 +93,16 @@ def test_an_answer_comes_out_as_it_went_in(asked: core.Request, response: core.R
         assert received.epoch == response.epoch
 
 
+def test_a_fetch_too_old_for_raft_is_answered_without_what_it_cannot_hold() -> None:
+    message, _ = wire_client.encode_request(REQUESTS[3])
+    for response in (each for asked, each in RESPONSES_OF if asked is REQUESTS[3]):
+        for version in range(4, 12):
+            (topic,) = carried(
+                wire_server.encode_response(message, response, version, LISTENER), version
+            ).responses
+            assert topic.partitions[0].error_code == response.error  # type: ignore[union-attr]  # a fetch's
+
+
 def test_the_leaders_address_is_only_told_of_the_asked_listener() -> None:
     message, _ = wire_client.encode_request(REQUESTS[0])
     response = core.VoteResponse(NONE, 7, 1, True, (("OTHER", "127.0.0.1", 1),))
