@@ -22,8 +22,9 @@ from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Steps, at_once
+from kafkacompat.machine.steps import Steps
 from kafkacompat.ports import Random
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class ActiveController:
     def _activate(self) -> None:
         machine = self._machine
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
-        if activation and not at_once(machine.append_or_resign(activation)):
+        if activation and not all_steps(machine.append_or_resign(activation)):
             # A sole voter whose disk is full: nothing may come before these records.
             self._liveness.try_again(self._activate)
             return

@@ -22,9 +22,10 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
 from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepper, Steps, at_once, pieces
+from kafkacompat.machine.steps import RECORDS_A_STEP, Stepper, Steps, pieces
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.packing import PackedValues
+from kafkacompat.stepping import all_steps
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
@@ -166,7 +167,7 @@ class MetadataMachine:
         NotController when this node is not active, or is so no more because its log takes no records; OSError where nobody else
         could lead. Nothing of the records stays then.
         """
-        at_once(self._append_in_steps(records))
+        all_steps(self._append_in_steps(records))
 
     def _append_in_steps(self, records: Sequence[MetadataRecord]) -> Steps[None]:
         if not self.is_active:
@@ -229,7 +230,7 @@ class MetadataMachine:
 
         Fails with NotController when leadership is lost before: the outcome is unknown.
         """
-        return at_once(self.submit_in_steps(result))
+        return all_steps(self.submit_in_steps(result))
 
     def submit_in_steps(
         self, result: Result[MetadataRecord, T], *, is_atomic: bool = True

@@ -1,13 +1,15 @@
 """Long work in steps: a generator that yields wherever others may come in between, and who drives it.
 
-Duty: nothing but turns. A step is bounded by counts that the work itself keeps, far below the 20 ms that one step may take.
-Knows no work.
+Duty: nothing but turns of one work, which yields nothing; `stepping` is for works that wait for jobs and share the turns. A step is
+bounded by counts that the work itself keeps, far below the 20 ms that one step may take. Knows no work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+from kafkacompat.stepping import all_steps
 
 if TYPE_CHECKING:
     from kafkacompat.ports import TimerHandle, Timers
@@ -25,15 +27,6 @@ RECORD_COST = SCANNED_A_STEP // RECORDS_A_STEP
 """What a record counts among those that are only looked at."""
 
 
-def at_once(steps: Steps[T]) -> T:
-    """Without anybody in between."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # what the generator returns
-
-
 class Stepped(Generic[P, T]):
     """Decorates a generator function: called, it does all at once, for callers that hold nobody up; `in_steps` is the generator."""
 
@@ -43,7 +36,7 @@ class Stepped(Generic[P, T]):
         self.__name__ = function.__name__
 
     def __call__(self, *arguments: P.args, **options: P.kwargs) -> T:
-        return at_once(self.in_steps(*arguments, **options))
+        return all_steps(self.in_steps(*arguments, **options))
 
 
 def pieces(items: Sequence[T], size: int = RECORDS_A_STEP) -> list[Sequence[T]]:
@@ -89,7 +82,7 @@ class Stepper:
                 if self._work is work:
                     self._timer = self._timers.call_after(0, self._step)
                 return
-            value = at_once(work)
+            value = all_steps(work)
         except StopIteration as end:
             value = end.value
         except Exception as error:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kafkacompat.machine.steps import RECORDS_A_STEP, Steps, at_once
+from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
 from kafkacompat.raft import control_records
 from kafkacompat.raft.packing import MAX_BATCH_BYTES, PackedValues
 from kafkacompat.raft.voters import Voter
@@ -24,6 +24,7 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed, walk_records
+from kafkacompat.stepping import all_steps
 from kafkacompat.wire.errors import WireError
 
 CONTROL_RECORDS_MOST = 1000
@@ -147,7 +148,7 @@ def batch_records(data: memoryview, header: BatchHeader) -> Iterator[Record]:
 
 def parse_snapshot(data: bytes) -> SnapshotContent:
     """BrokenSnapshot when header or footer are missing or a batch is damaged."""
-    return at_once(parse_in_steps(data))
+    return all_steps(parse_in_steps(data))
 
 
 def parse_in_steps(data: bytes) -> Steps[SnapshotContent]:
