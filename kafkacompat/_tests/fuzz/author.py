@@ -11,11 +11,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from kafkacompat.api.registry import Entry
-from kafkacompat.wire.apis import request_class
+from kafkacompat.ids import METADATA_TOPIC
+from kafkacompat.wire.apis import APIS, request_class
 from kafkacompat.wire.codec import encode, message_classes, specification
 from kafkacompat.wire.definition import FieldSpec, StructSpec
 from kafkacompat.wire.frames import request_header_bytes
 from kafkacompat.wire.message import Message, Struct
+from kafkacompat.wire.messages.default_principal_data import DefaultPrincipalData
+from kafkacompat.wire.principal import encode_principal
 
 from .batches import BatchAuthor
 from .choices import Choices, happens, one_of
@@ -44,6 +47,9 @@ WEIGHTS = {
     "ListOffsets": 3,
     "OffsetFetch": 3,
     "IncrementalAlterConfigs": 3,
+    "Envelope": 8,
+    "BrokerRegistration": 4,
+    "BrokerHeartbeat": 4,
 }
 """How often beside the others, which have 2."""
 CHANGES_OTHERS = {
@@ -57,9 +63,23 @@ CHANGES_OTHERS = {
     "DeleteGroups",
     "OffsetDelete",
     "ElectLeaders",
+    "AlterPartition",
+    "AssignReplicasToDirs",
 }
 """Not of what the well-behaved client needs."""
+FROM_BROKERS = {
+    "UnregisterBroker",
+    "BrokerRegistration",
+    "BrokerHeartbeat",
+    "AlterPartition",
+    "AssignReplicasToDirs",
+}
+"""Not in the name of the node itself: whoever speaks to a controller as its broker can have it fenced."""
+OF_QUORUM = {"Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "DescribeQuorum"}
+"""On controller listeners they are about the metadata log."""
 OWN_BROKER = 1
+EPOCHS_BETWEEN = 10_000
+"""More than a node elects itself for in an episode."""
 FIELDS_MAX = 400
 """Of a request, each drawn by itself."""
 REPEATS_MAX = (*(1_000,) * 30, 100_000)
@@ -115,7 +135,10 @@ class Request(NamedTuple):
 
 
 class Author:
-    def __init__(self, choices: Choices, entries: Sequence[Entry]) -> None:
+    def __init__(
+        self, choices: Choices, entries: Sequence[Entry], of_controllers: Sequence[Entry] = ()
+    ) -> None:
+        """What broker listeners and controller listeners serve."""
         self.memory = Memory()
         self.protected_ids: set[bytes] = set()
         self.mangled_in_256 = 8
@@ -123,20 +146,25 @@ class Author:
         self._choices = choices
         self._values = Values(choices, self.memory)
         self._batches = BatchAuthor(choices, self.memory)
-        self._entries = [entry for entry in entries for _ in range(WEIGHTS.get(entry.name, 2))]
+        self._entries = weighed(entries)
+        self._of_controllers = weighed(of_controllers)
+        self._forwarded = [each for each in of_controllers if APIS[each.key].forwardable]
         self._correlation_id = 0
         self._producer: ProducerKnown | None = None
         self._member: MemberKnown | None = None
         self._sequences: list[tuple[tuple[int, int, str, int], int]] = []
+        self._is_of_quorum = False
+        self._epoch = 0
         self._now_ms = 0
         self._budget = self._repeats = 0
 
-    def request(self, now_ms: int) -> Request:
+    def request(self, now_ms: int, *, to_controller: bool = False) -> Request:
         choices, memory = self._choices, self.memory
-        entry = one_of(choices, self._entries)
+        entry = one_of(choices, self._of_controllers if to_controller else self._entries)
         version = entry.min_version + choices.below(entry.max_version - entry.min_version + 1)
         if happens(choices, 80):
             version = entry.max_version
+        self._is_of_quorum = to_controller and entry.name in OF_QUORUM
         self._now_ms = now_ms
         self._budget = FIELDS_MAX
         self._repeats = one_of(choices, REPEATS_MAX)
@@ -240,8 +268,11 @@ class Author:
             return told
         if field.is_array:
             return self._element(plan)
-        if field.kind == "string" and plan.pool and plan.pool[0] == "t0" and happens(self._choices, 40):
-            return WITNESSED_TOPIC
+        if field.kind == "string" and plan.pool and plan.pool[0] == "t0":
+            if self._is_of_quorum and not happens(self._choices, 16):
+                return METADATA_TOPIC
+            if happens(self._choices, 40):
+                return WITNESSED_TOPIC
         return self._values.draw(plan.pool, field, version)
 
     def _element(self, plan: FieldPlan) -> Any:
@@ -275,10 +306,38 @@ class Author:
     def _adjust(self, entry: Entry, message: Any) -> None:
         if entry.name == PRODUCE:
             self._fill_records(message)
-        elif entry.name == "UnregisterBroker" and message.broker_id == OWN_BROKER:
+        elif entry.name == "Envelope":
+            self._wrap(message)
+        elif entry.name in FROM_BROKERS and message.broker_id == OWN_BROKER:
             message.broker_id = OWN_BROKER + 1
+        elif entry.name == "ControllerRegistration" and message.controller_id == OWN_BROKER:
+            message.controller_id = OWN_BROKER + 1
+        elif entry.name in ("BeginQuorumEpoch", "EndQuorumEpoch"):
+            self._name_leader(message)
         if entry.name in CHANGES_OTHERS:
             spare(message, self.protected_ids)
+
+    def _name_leader(self, message: Any) -> None:
+        """Never two of one epoch: a node that hears of that has reason to halt, for one of them wrote what the other did not."""
+        for topic in message.topics:
+            for partition in topic.partitions:
+                self._epoch += EPOCHS_BETWEEN
+                if partition.leader_epoch not in (-1, 0, 2**31 - 1):
+                    partition.leader_epoch = self._epoch
+
+    def _wrap(self, envelope: Any) -> None:
+        """A client's request that a broker passes on."""
+        choices = self._choices
+        if happens(choices, 230):
+            entry = one_of(choices, self._forwarded)
+            version = entry.min_version + choices.below(entry.max_version - entry.min_version + 1)
+            inner: Any = self._struct(plan_of(entry.key, version), version)
+            self._adjust(entry, inner)
+            envelope.request_data = self.framed(entry, version, inner).frame
+        if happens(choices, 230):
+            envelope.request_principal = encode_principal(DefaultPrincipalData(type="User", name="fuzz"))
+        if happens(choices, 230):
+            envelope.client_host_address = one_of(choices, (bytes((127, 0, 0, 1)), bytes(16)))
 
     def _fill_records(self, message: Any) -> None:
         named = {topic_id: name for name, topic_id in self.memory.topics.items()}
@@ -299,6 +358,10 @@ class Author:
                 if producer is not None and following >= 0:
                     key = (producer.producer_id, producer.epoch, name, partition.index)
                     self._sequences.append((key, following))
+
+
+def weighed(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries for _ in range(WEIGHTS.get(entry.name, 2))]
 
 
 def spare(struct: Struct, protected_ids: set[bytes]) -> None:

@@ -12,7 +12,9 @@ from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Dispatcher
 from kafkacompat.net.failures import ConnectionLost
+from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.ports import Buffer, ProbeResult
+from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.files import FileDisk, SimulatedFile
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, Timer
 from kafkacompat.sim.scheduler import Scheduler
@@ -117,6 +119,22 @@ class Time:
 
         self._scheduler.after(SYNC_US, finish)
         return answer
+
+
+class FullPool:
+    """A pool that now and then has no room for a job, as that of cold reads may."""
+
+    def __init__(self, workers: Time, chance: Chance) -> None:
+        self._workers = workers
+        self._chance = chance
+        self.is_full_in_8 = 0
+
+    def submit(self, function: Callable[[], T]) -> Deferred[T]:
+        if self._chance.randrange(8) >= self.is_full_in_8:
+            return self._workers.submit(function)
+        refused: Deferred[T] = Deferred()
+        refused.fail(WorkersBusy("no room for another job"))
+        return refused
 
 
 class NoChannel:

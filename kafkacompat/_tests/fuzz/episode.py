@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from kafkacompat.api.registry import ENTRIES
+from kafkacompat.api.registry import CONTROLLER_ENTRIES, ENTRIES
 
 from .author import Author, Request
 from .choices import Choices, happens, one_of
 from .judge import check_closed, read_answer
-from .node import Finding, FuzzedConnection, FuzzedNode
+from .node import BROKER, CONTROLLER, Finding, FuzzedConnection, FuzzedNode
 from .watch import Watch
 from .witness import Witness
 
 CONNECTIONS = 5
+TO_CONTROLLER = 3
+"""The number of the connection that is to the controller's listener, in every other episode."""
+BUSY_IN_8 = 1
+"""Of the cold reads."""
 PAUSES_MS = (0, 0, 0, 0, 1, 1, 5, 20, 100, 1_000, 7_000)
 QUIET_WITHIN_MS = 200_000
 """What waits by a client's wish is over by then, or waits for another client."""
@@ -41,8 +45,10 @@ class Tally:
 class Client:
     """A hostile one: one connection, and what it waits for."""
 
-    def __init__(self, connection: FuzzedConnection) -> None:
+    def __init__(self, connection: FuzzedConnection, number: int, is_controllers: bool) -> None:
         self.connection = connection
+        self.number = number
+        self.is_controllers = is_controllers
         self.waiting: deque[Request] = deque()
 
 
@@ -57,7 +63,8 @@ class Episode:
         self.node = FuzzedNode(seed)
         self.node.watch = watch
         self._witness = Witness(self.node)
-        self._author = Author(choices, ENTRIES)
+        self._author = Author(choices, ENTRIES, CONTROLLER_ENTRIES)
+        self._asks_controller = happens(choices, 128)
         self._clients: list[Client] = []
         self._told: deque[str] = deque(maxlen=TOLD)
 
@@ -81,10 +88,12 @@ class Episode:
         author.memory.topics["witnessed"] = witness.topic_id
         witness.look()
         self._check()
+        node.reads.is_full_in_8 = BUSY_IN_8
         for _ in range(self._requests):
             if self._choices.is_over:
                 break
             self._ask()
+        node.reads.is_full_in_8 = 0
         self._settle()
         witness.look()
         self._check()
@@ -103,7 +112,8 @@ class Episode:
     def _ask(self) -> None:
         choices, node = self._choices, self.node
         client = self._client()
-        request = self._author.request(1_700_000_000_000 + node.scheduler.now_us // 1000)
+        now_ms = 1_700_000_000_000 + node.scheduler.now_us // 1000
+        request = self._author.request(now_ms, to_controller=client.is_controllers)
         self._told.append(str(request))
         node.doing = request.entry.name
         client.waiting.append(request)
@@ -120,10 +130,13 @@ class Episode:
 
     def _client(self) -> Client:
         number = self._choices.below(CONNECTIONS)
-        if number >= len(self._clients):
-            self._clients.append(Client(self.node.connect()))
-            return self._clients[-1]
-        return self._clients[number]
+        for client in self._clients:
+            if client.number == number:
+                return client
+        is_controllers = self._asks_controller and number == TO_CONTROLLER
+        client = Client(self.node.connect(CONTROLLER if is_controllers else BROKER), number, is_controllers)
+        self._clients.append(client)
+        return client
 
     def _take(self, client: Client) -> None:
         """The answers that are there."""

@@ -51,7 +51,15 @@ def search(seconds: int, corpus: Path | None) -> None:
     except ModuleNotFoundError:
         sys.exit("atheris is not installed: it has wheels for Linux on x86_64 only")
     with atheris.instrument_imports(include=[f"kafkacompat.{name}" for name in INSTRUMENTED]):
+        from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS
+
         from .episode import Tally
+
+        for table in (BROKER_APIS, CONTROLLER_APIS):
+            for entry in table.entries:
+                table.load(
+                    entry.key
+                )  # which comes with the first request otherwise, too late to be instrumented
     tally = Tally()
     arguments = [
         sys.argv[0],

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from traceback import format_exception
 from typing import Any
 
@@ -28,7 +29,7 @@ from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS
 from kafkacompat.sim.scheduler import Scheduler
 from kafkacompat.wire.errors import WireError
 
-from .doors import CountingDisk, FrameNetwork, FrameServer, Time
+from .doors import CountingDisk, FrameNetwork, FrameServer, FullPool, Time
 from .watch import Watch
 
 NODE_ID = 1
@@ -182,6 +183,7 @@ class FuzzedNode(logging.Handler):
         )
         self._time: Time
         self._network: FrameNetwork
+        self.reads: FullPool
         self.server: KafkaRaftServer
 
     # What is unexpected.
@@ -275,6 +277,7 @@ class FuzzedNode(logging.Handler):
         """Until it serves; a finding if it does not within a minute of its time."""
         self._time = Time(self.scheduler, self.step, self.disk.work)
         self._network = FrameNetwork(self._time)
+        self.reads = FullPool(self._time, self._random)
         self.server = KafkaRaftServer(
             NodeDoors(
                 config=self._config,
@@ -282,7 +285,7 @@ class FuzzedNode(logging.Handler):
                 timers=self._time,
                 random=self._random,
                 disk=self.disk,
-                workers=WorkerPools.of_one(self._time),
+                workers=replace(WorkerPools.of_one(self._time), reads=self.reads),
                 network=self._network,
                 monotonic_s=self._time.monotonic_s,
                 keep=lambda: None,
