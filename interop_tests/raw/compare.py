@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -36,57 +36,65 @@ SHOWN = 1500
 """Characters of an answer."""
 
 
-def compare(sides: Sequence[Side], seed: int, requests: int) -> int:
-    """How many answers differ. Ends where the sides have learned so different things that they are asked other things."""
+def compare(sides: Sequence[Side], seed: int, requests: int, tell: Callable[[str], None]) -> int:
+    """How many requests were sent. Ends where the sides are asked different things, by reason of what was told before."""
     chance = random.Random(seed)
-    different = 0
     for count in range(requests):
         number = chance.randrange(CONNECTIONS)
         now_ms = time.time_ns() // 1_000_000
         asked = [side.author.request(now_ms) for side in sides]
         if len({repr(Unnamed().value("", each.message)) for each in asked}) > 1:
-            print(f"request {count} is another for each of them")
-            break
+            tell(f"{count}: another request for each of them: {asked[0]}\n  {asked[1]}")
+            return count
         answers = answers_of(sides, number, asked)
         ours, theirs = (side.names.canonical(answer) for side, answer in zip(sides, answers, strict=True))
         if ours != theirs:
-            different += 1
-            print(
+            tell(
                 f"{count}: {asked[0]}\n  ours   {str(ours)[:SHOWN]}\n  theirs {str(theirs)[:SHOWN]}",
-                flush=True,
             )
         for side, request, answer in zip(sides, asked, answers, strict=True):
             if answer in (CLOSED, WAITS):
                 side.hang_up(number)
-            else:
+            elif ours == theirs:
+                # What only one of them says would make the next requests different ones.
                 side.author.learn(request, answer)
             side.settle(request.entry.name)
-    return different
+    return requests
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--api", action="append", help="only this one; again for more")
-    options = parser.parse_args()
-    entries = [
-        each
-        for each in ENTRIES
-        if each.name in (options.api or {each.name}) and each.name not in NOT_COMPARED
-    ]
+def differences(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Iterator[str]:
+    """Of two brokers that are started for it."""
+    entries = [each for each in ENTRIES if (not apis or each.name in apis) and each.name not in NOT_COMPARED]
+    told: list[str] = []
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
         sides = []
         for kind in (KAFKACOMPAT, APACHE):
             broker = BrokerProcess(kind, folder / kind, SETTINGS)
             stack.callback(broker.kill)
             broker.start()
-            sides.append(Side(kind, broker.bootstrap, options.seed, entries))
+            sides.append(Side(kind, broker.bootstrap, seed, entries))
             stack.callback(sides[-1].close)
-        different = compare(sides, options.seed, options.requests)
-    print(f"{different} answers differ")
-    return 1 if different else 0
+        sent = compare(sides, seed, requests, told.append)
+    yield from told
+    if sent < requests:
+        yield f"{sent} of {requests} requests were sent"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, default=1, help="so many, from that one on")
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--api", action="append", default=[], help="only this one; again for more")
+    options = parser.parse_args()
+    count = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        with tempfile.TemporaryDirectory(prefix="compare-") as folder:
+            for each in differences(Path(folder), seed, options.requests, options.api):
+                count += 1
+                print(f"seed {seed}, {each}", flush=True)
+    print(f"{count} differences")
+    return 1 if count else 0
 
 
 if __name__ == "__main__":
