@@ -24,6 +24,26 @@ Steps: TypeAlias = Generator[Job | Deferred[Any] | None, Any, T]
 """Yields None between two steps of the loop, or a job, or what comes later, whose value it is sent; a failure is thrown into it."""
 
 
+class Pace:
+    """How much of a step is done, in whatever the work counts. One pace goes with a work from loop to loop, each of which may be
+    short, and the step long all the same."""
+
+    __slots__ = ("_done", "_most")
+
+    def __init__(self, most: int) -> None:
+        """`most`: of one step."""
+        self._most = most
+        self._done = 0
+
+    def is_over(self, more: int = 1) -> bool:
+        """Whether the step is, with these done as well; the next one begins then."""
+        self._done += more
+        if self._done < self._most:
+            return False
+        self._done = 0
+        return True
+
+
 class Overloaded(Exception):
     """Too much work waits already."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import STEPS_S, Overloaded, Stepping, all_steps, driven
+from kafkacompat.stepping import STEPS_S, Overloaded, Pace, Stepping, all_steps, driven
 
 
 class Machinery:
@@ -153,3 +153,9 @@ def test_work_that_is_driven_waits_for_what_comes_later_only() -> None:
 
     with pytest.raises(KeyError):
         driven(fails()).result()
+
+
+def test_a_step_is_over_when_as_much_is_done_whichever_loop_did_it() -> None:
+    pace = Pace(10)
+    assert [pace.is_over(4), pace.is_over(4), pace.is_over(4)] == [False, False, True]
+    assert [pace.is_over() for _ in range(10)] == [False] * 9 + [True]

@@ -13,7 +13,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTransaction
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
@@ -44,7 +44,7 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
     version = context.api_version
-    pace = _Pace()
+    pace = Pace(PARTITIONS_A_STEP)
     if version >= BATCHED_SINCE:
         answers = []
         for each in request.transactions:
@@ -73,23 +73,8 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_topics)
 
 
-class _Pace:
-    """What has been done in a step, whichever transaction it was for: each may name few partitions."""
-
-    def __init__(self) -> None:
-        self._done = 0
-
-    def is_over(self, partitions: int) -> bool:
-        """With these so many more."""
-        self._done += partitions
-        if self._done < PARTITIONS_A_STEP:
-            return False
-        self._done = 0
-        return True
-
-
 def _asked(
-    node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool, pace: _Pace
+    node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool, pace: Pace
 ) -> Steps[Deferred[Codes]]:
     named: set[TopicPartition] = set()
     refused: dict[TopicPartition, ErrorCode] = {}
@@ -130,21 +115,31 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 
 
 def _results(
-    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: _Pace
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: Pace
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    results = []
+    """Each partition that is named, once."""
+    named: dict[str, dict[int, None]] = {}
     for topic in topics:
-        partitions: list[AddPartitionsToTxnPartitionResult] = []
+        of_topic = named.setdefault(topic.name, {})
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
-            for index in indexes:
-                code = without_fenced(codes[TopicPartition(topic.name, index)], version, FENCED_SINCE)
-                partitions.append(
-                    AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-                )
+            of_topic.update(dict.fromkeys(indexes))
             if pace.is_over(len(indexes)):
                 yield None
-        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+        if pace.is_over(TOPIC_COST):
+            yield None
+    results = []
+    for name, of_topic in named.items():
+        partitions: list[AddPartitionsToTxnPartitionResult] = []
+        for index in of_topic:
+            code = without_fenced(codes[TopicPartition(name, index)], version, FENCED_SINCE)
+            partitions.append(
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            )
+            if pace.is_over(1):
+                yield None
+        if partitions:
+            results.append(AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions))
         if pace.is_over(TOPIC_COST):
             yield None
     return results
@@ -158,7 +153,7 @@ def error_response(
     topics = request.v3_and_below_topics
     codes = {TopicPartition(topic.name, index): code for topic in topics for index in topic.partitions}
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=all_steps(_results(topics, codes, version, _Pace()))
+        results_by_topic_v3_and_below=all_steps(_results(topics, codes, version, Pace(PARTITIONS_A_STEP)))
     )
 
 

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
-from kafkacompat.api.long_requests import EncodedAnswer, RequestSteps, answer_in_steps, go_on, is_long
+from kafkacompat.api.long_requests import (
+    EncodedAnswer,
+    LongAnswer,
+    RequestSteps,
+    answer_in_steps,
+    as_deferred,
+    go_on,
+    is_long,
+)
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
@@ -34,6 +42,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, Opening
     from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.net.dispatcher import ConnectionInfo, Reply
+    from kafkacompat.stepping import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +77,7 @@ class Route:
         "prefix",
         "slices",
         "version",
+        "waits_at_will",
         "waits_for_opening",
     )
 
@@ -79,6 +89,7 @@ class Route:
         self.error_response = handler.error_response
         self.blocks = handler.blocks
         self.waits_for_opening = handler.waits_for_opening
+        self.waits_at_will = handler.waits_at_will
         self.ends_with_connection = handler.ends_with_connection
         self.slices = handler.slices
         self.long = handler.long
@@ -169,21 +180,29 @@ class ApiDispatcher:
         reply.when_abandoned = gone
         self._parked[connection_id] = reply
 
-        def decoded(done: Deferred[tuple[Any, int]]) -> None:
-            self._parked.pop(connection_id, None)
+        def carried_out() -> Steps[None]:
+            """Others have their turn when it is answered, or rests."""
             try:
-                answer = self._handle(connection, header, route, done.result()[0], is_large=True)
+                request, _ = yield from steps
+                self._parked.pop(connection_id, None)
+                answer = self._handle(connection, header, route, request, is_large=True)
             except Exception as error:
+                self._parked.pop(connection_id, None)
                 reply.fail(error)
                 return
             if not isinstance(answer, Pending):
                 reply.resolve(answer)
                 return
             answer.reply.pass_to(reply)
+            del request
+            handled = self._parked.get(connection_id)
             if is_gone:
                 self._let_go(connection_id)
+            if isinstance(handled, LongAnswer):
+                yield handled.resting()
 
-        self._stepping.decoding.submit(steps).on_done(decoded)
+        at_will = route.waits_at_will
+        (self._stepping.large_at_will if at_will else self._stepping.large).submit(carried_out())
         return Pending(reply, True)
 
     def _handle(
@@ -209,9 +228,7 @@ class ApiDispatcher:
             if route.waits_for_opening and self._opening is not None and not self._opening.is_open:
                 answer = self._opening.hold(partial(called, route.function, self._node, context, request))
             elif (
-                (route.may_be_long and is_long(route, self._node, request))
-                # Produces have steps of their own.
-                or (is_large and route.key != PRODUCE)
+                is_large or (route.may_be_long and is_long(route, self._node, request))
             ) and self._stepping is not None:
                 answer = answer_in_steps(self._stepping.handling, route, self._node, context, request)
             else:
@@ -276,7 +293,7 @@ class ApiDispatcher:
 
     def _pending(self, route: Route, context: RequestContext, request: Any, answer: Deferred[Any]) -> Pending:
         reply: Deferred[Reply | None] = Deferred()
-        blocks = route.blocks or type(answer) is HoldingDeferred
+        blocks = route.blocks or isinstance(answer, HoldingDeferred)
         # A request that lets others overtake it must not hold the receive buffer through its records.
         kept = request if blocks else None
 
@@ -315,8 +332,8 @@ def called(
         failed.fail(error)
         return failed
     if isinstance(answer, GeneratorType):
-        return driven(answer)
-    return answer if isinstance(answer, Deferred) else Deferred.of(answer)
+        return driven(answer).and_then(as_deferred)
+    return as_deferred(answer)
 
 
 def stand_in_for_failure(route: Route, context: RequestContext, request: Any) -> Message | NoResponse:

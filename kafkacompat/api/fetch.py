@@ -159,4 +159,4 @@ def error_response(request: FetchRequest, code: ErrorCode, version: int) -> Fetc
     )
 
 
-HANDLER = Handler(1, 4, 18, handle, error_response, ends_with_connection=True)
+HANDLER = Handler(1, 4, 18, handle, error_response, ends_with_connection=True, waits_at_will=True)

@@ -103,6 +103,8 @@ class Handler:
     """Whether a parked answer stops its connection from being read (all but Produce, as in Kafka)."""
     waits_for_opening: bool = False
     """Whether its answer rests on who takes part in the cluster, so that it waits while this broker does not yet."""
+    waits_at_will: bool = False
+    """Whether its client says how long its answer may take: by a time of its own, or by what other members of its group do."""
     ends_with_connection: bool = False
     """Whether the steps that its function gives are given up when nobody waits for the answer any more."""
     advertised_min_version: int | None = None

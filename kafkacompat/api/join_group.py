@@ -39,4 +39,11 @@ def _error_response(request: JoinGroupRequest, code: ErrorCode, version: int) ->
     return _shaped(JoinGroupResponse(error_code=code, protocol_name=None), version)
 
 
-HANDLER = Handler(key=KEY, min_version=0, max_version=9, function=join_group, error_response=_error_response)
+HANDLER = Handler(
+    key=KEY,
+    min_version=0,
+    max_version=9,
+    function=join_group,
+    error_response=_error_response,
+    waits_at_will=True,
+)

@@ -15,7 +15,7 @@ from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -52,48 +52,37 @@ def in_steps(
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)
     mentions: Counter[tuple[str, int]] = Counter()
-    counted = 0
+    pace = Pace(COUNTED_A_STEP)
     for topic in request.topics:
         for start in range(0, len(topic.partitions), COUNTED_A_STEP):
-            if counted >= COUNTED_A_STEP:
-                counted = 0
-                yield None
             asked = topic.partitions[start : start + COUNTED_A_STEP]
             mentions.update([(topic.name, one.partition_index) for one in asked])
-            counted += len(asked)
-        counted += 1
-        if counted >= COUNTED_A_STEP:
-            counted = 0
+            if pace.is_over(len(asked)):
+                yield None
+        if pace.is_over():  # many may name no partition
             yield None
     topics = []
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
-    looked_up = told = 0
+    lookups = Pace(LOOKED_UP_A_STEP)
 
     def abandon() -> None:
         for search in searches:
             search.abandon()
 
+    def pause(room: Deferred[None] | None) -> Steps[None]:
+        try:
+            yield room
+        except GeneratorExit:
+            abandon()
+            raise
+
     for topic in request.topics:
-        told += 1
-        if told >= COUNTED_A_STEP:  # many may name no partition
-            told = 0
-            try:
-                yield None
-            except GeneratorExit:
-                abandon()
-                raise
+        if pace.is_over():
+            yield from pause(None)
         answers: list[ListOffsetsPartitionResponse] = []
         # A partition named twice is refused, and in the answer once.
         for one in {one.partition_index: one for one in topic.partitions}.values():
-            if looked_up >= LOOKED_UP_A_STEP:
-                looked_up = 0
-                try:
-                    yield node.partitions.search_room() if is_paced else None
-                except GeneratorExit:
-                    abandon()
-                    raise
-            looked_up += 1
             found: OffsetLookup | Deferred[OffsetLookup]
             if mentions[topic.name, one.partition_index] > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
@@ -107,6 +96,8 @@ def in_steps(
                 # What is searched for is filled in when it is there; the rest is as of now.
                 searches.append(found)
                 waits.append(found.then(partial(_fill, answer, version)))
+            if lookups.is_over():
+                yield from pause(node.partitions.search_room() if is_paced else None)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
     if not waits:

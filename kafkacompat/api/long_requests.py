@@ -10,11 +10,12 @@ from copy import copy
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import HandlerFunction, NoResponse, Slices
+from kafkacompat.api.handler import HandlerFunction, HoldingDeferred, NoResponse, Slices
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import Stepping, Steps, all_steps, driven
+from kafkacompat.stepping import Pace, Stepping, Steps, all_steps, driven
 from kafkacompat.wire.codec import encoded_element, steps_encoder
 from kafkacompat.wire.errors import EncodeError
+from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,23 +25,29 @@ if TYPE_CHECKING:
     from kafkacompat.api.handler import Message
     from kafkacompat.ports import Timers, Workers
 
-LARGE_REQUESTS_AT_ONCE = 4
-"""What is decoded of a request takes some hundred bytes for an element."""
+LARGE_REQUESTS_AT_ONCE = 2
+"""From where they are decoded to where they are answered. Request and answer take some hundred bytes for an element each."""
 NAMED_A_STEP = 10_000
 """Elements of which it is seen in one step whether they are there already; a third of a microsecond each."""
+FREED_A_STEP = 5_000
+"""Elements, up to half a microsecond each."""
+FREED_WITH_ARRAYS_COST = 5
+"""Of an element in which there are arrays."""
 ONE_A_CONNECTION = 1 << 30
 """Their number is the bound: a connection is not read while it waits."""
 
 
 class RequestSteps:
-    """Large requests, of which few are decoded at a time; what is handled in steps may wait for others, and holds up nobody."""
+    """Large requests, of which few are carried out at a time; what is handled in steps may wait for others, and holds up nobody."""
 
-    __slots__ = ("decoding", "handling")
+    __slots__ = ("handling", "large", "large_at_will")
 
     def __init__(
         self, timers: Timers, workers: Workers, monotonic: Callable[[], float] | None = None
     ) -> None:
-        self.decoding = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+        self.large = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+        self.large_at_will = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
+        """Those that wait as their clients like have places of their own: what the others wait for, replicas say, are fetches."""
         self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
 
 
@@ -53,13 +60,17 @@ class EncodedAnswer:
         self.parts = parts
 
 
-class LongAnswer(Deferred[Any]):
-    """Of a request in steps. When nobody wants it any more, what its steps wait for is told."""
+class LongAnswer(HoldingDeferred[Any]):
+    """Of a request in steps, whose bytes are in use until then. When nobody wants it any more, what its steps wait for is told."""
 
-    __slots__ = ("_waits_for", "is_abandoned")
+    __slots__ = ("_rests", "_waits_for", "held", "is_abandoned", "waits_at_will")
 
     def __init__(self) -> None:
         super().__init__()
+        self._rests: Deferred[None] = Deferred()
+        self.waits_at_will = False
+        self.held: list[Message] = []
+        """The request and its response, where they may be long: to free what they are made of takes as long as to make it."""
         self._waits_for: Deferred[Any] | None = None
         self.is_abandoned = False
         self.when_abandoned = self._tell
@@ -68,12 +79,27 @@ class LongAnswer(Deferred[Any]):
         """Of which the steps make this one's value; None when it is there."""
         self._waits_for = answer
         if answer is not None and self.is_abandoned:
-            answer.abandon()
+            self._let_go(answer)
+        if answer is not None and not answer.done and self.waits_at_will:
+            self.rest()
+
+    def resting(self) -> Deferred[None]:
+        """When nothing is done for it any more, or not before what its client lets it wait for."""
+        return self._rests
+
+    def rest(self) -> None:
+        if not self._rests.done:
+            self._rests.resolve(None)
 
     def _tell(self) -> None:
         self.is_abandoned = True
         if self._waits_for is not None:
-            self._waits_for.abandon()
+            self._let_go(self._waits_for)
+
+    def _let_go(self, answer: Deferred[Any]) -> None:
+        if answer.when_abandoned is not None:  # then it may never come
+            answer.abandon()
+            self.rest()
 
 
 def partitions_asked(node: Any, request: Any) -> int:
@@ -92,13 +118,23 @@ def answer_in_steps(
 def go_on(stepping: RequestSteps | None, route: Route, steps: Steps[Any]) -> Any:
     """What a handler's steps give. The first is done now, which is all of many; then it is their value itself."""
     if stepping is None:
-        return driven(steps)
+        later = driven(steps)
+        if later.done:
+            return later.result()
+        held: HoldingDeferred[Any] = HoldingDeferred()
+        later.and_then(as_deferred).pass_to(held)
+        return held
     try:
         pause = next(steps)
     except StopIteration as end:
         return end.value
     answer = LongAnswer()
     return _submitted(stepping.handling, answer, _told(answer, route, _watched(answer, route, steps, pause)))
+
+
+def as_deferred(answer: Any) -> Deferred[Any]:
+    """What a handler's steps have given."""
+    return answer if isinstance(answer, Deferred) else Deferred.of(answer)
 
 
 def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> LongAnswer:
@@ -110,15 +146,55 @@ def _submitted(stepping: Stepping, answer: LongAnswer, steps: Steps[Any]) -> Lon
             answer.fail(error)
         else:
             answer.resolve(value)
+        answer.rest()
+        if answer.held:
+            stepping.submit(freed([value for each in answer.held for value in arrays_of(each)]))
+            answer.held = []
 
     stepping.submit(steps).on_done(done)
     return answer
+
+
+def arrays_of(message: Any) -> list[list[Any]]:
+    """Copies: what is let go of here may be kept elsewhere."""
+    values = [getattr(message, name) for name in array_names(type(message))]
+    return [value.copy() for value in values if value]
+
+
+@remembered
+def array_names(kind: type) -> tuple[str, ...]:
+    """Of the fields of a kind of struct, those that are arrays."""
+    annotations = getattr(vars(kind).get("__init__"), "__annotations__", {})
+    return tuple(
+        name for name in getattr(kind, "__slots__", ()) if str(annotations.get(name)).startswith("list[")
+    )
+
+
+def freed(arrays: list[list[Any]]) -> Steps[None]:
+    """Lets go of their elements, and of those of the arrays in them, in steps; most of them nobody else has any more."""
+    pace = Pace(FREED_A_STEP)
+    while arrays:
+        items = arrays.pop()
+        within: list[list[Any]] = []
+        cost = FREED_WITH_ARRAYS_COST
+        if array_names(type(items[-1])):
+            within = arrays_of(items.pop())
+        else:
+            cost = min(len(items), FREED_A_STEP)
+            del items[-cost:]
+        if items:
+            arrays.append(items)
+        arrays += within
+        if pace.is_over(cost):
+            yield None
 
 
 def _handled(
     later: LongAnswer, route: Route, node: Any, context: RequestContext, request: Any
 ) -> Steps[EncodedAnswer | NoResponse]:
     answer: Any
+    later.held.append(request)
+    later.waits_at_will = route.waits_at_will
     if route.slices is not None:
         answer = yield from _in_slices(route, route.slices, node, context, request)
     elif route.long is not None:
@@ -143,6 +219,8 @@ def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer |
         later.wait_for(None)
     if isinstance(answer, NoResponse):
         return answer
+    if later.held:
+        later.held.append(answer)
     return (yield from encoded_in_steps(route, answer))
 
 

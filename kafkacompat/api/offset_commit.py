@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import PIECE, in_pieces, named_in
+from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_commit_response import (
@@ -30,8 +30,8 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 def offset_commit(
     node: Node, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred[Any] | Steps[Any]:
-    if named_in(request.topics) > PIECE:
-        return in_pieces(offset_commit, node, context, request)
+    if named_in(request.topics) > COMMITTED_PIECE:
+        return in_pieces(offset_commit, node, context, request, COMMITTED_PIECE)
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     image = node.image
     good: list[OffsetCommitRequestTopic] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import ZERO_UUID
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -25,6 +25,8 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.stepping import Steps
@@ -44,19 +46,16 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     version = context.api_version
     image = node.image
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
+    pace = Pace(STEP)
     if version >= FIRST_BATCHED_VERSION:
-        # Who is named twice is answered once, as with Kafka's clients, which keep the answers in a map.
-        groups = list({group.group_id: group for group in request.groups}.values())
+        groups = yield from _each_once(request.groups, pace)
     else:
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]  # type: ignore[arg-type]  # both have a name and partitions
     answers: list[OffsetFetchResponseGroup] = []
-    done = 0
     for group in groups:
-        done += GROUP_UNITS
-        if done >= STEP:
-            done = 0
+        if pace.is_over(GROUP_UNITS):
             yield None
-        asked, unknown = yield from _asked(image, group, by_id)
+        asked, unknown = yield from _asked(image, group, by_id, pace)
         part = OffsetFetchRequest(groups=[asked], require_stable=request.require_stable)
         answer = node.groups.offset_fetch(part, context)
         (told,) = (answer.result() if answer.done else (yield answer)).groups
@@ -69,25 +68,35 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
     return OffsetFetchResponse(groups=answers)
 
 
+def _each_once(
+    groups: Sequence[OffsetFetchRequestGroup], pace: Pace
+) -> Steps[Iterable[OffsetFetchRequestGroup]]:
+    """Who is named twice is answered once, as with Kafka's clients, which keep the answers in a map."""
+    found: dict[str, OffsetFetchRequestGroup] = {}
+    for group in groups:
+        found[group.group_id] = group
+        if pace.is_over():
+            yield None
+    return found.values()
+
+
 def _asked(
-    image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool
+    image: MetadataImage, group: OffsetFetchRequestGroup, by_id: bool, pace: Pace
 ) -> Steps[tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]]:
     """What is asked of the coordinator: every topic once, with name and id, and each partition once. Topics whose id nobody knows
     are answered here."""
     if group.topics is None:
         return group, []
     indexes: dict[str | bytes, dict[int, None]] = {}
-    done = 0
     for topic in group.topics:
         of_topic = indexes.setdefault(topic.topic_id if by_id else topic.name, {})
         for start in range(0, len(topic.partition_indexes), STEP):
             some = topic.partition_indexes[start : start + STEP]
             of_topic.update(dict.fromkeys(some))
-            done += len(some)
-            if done >= STEP:
-                done = 0
+            if pace.is_over(len(some)):
                 yield None
-        done += 2
+        if pace.is_over(2):
+            yield None
     known: list[OffsetFetchRequestTopics] = []
     unknown: list[OffsetFetchResponseTopics] = []
     for key, of_topic in indexes.items():
@@ -100,9 +109,7 @@ def _asked(
         else:
             partitions = yield from _refused(list(of_topic), ErrorCode.UNKNOWN_TOPIC_ID)
             unknown.append(OffsetFetchResponseTopics(topic_id=bytes(key), partitions=partitions))  # type: ignore[arg-type]  # an id
-        done += 3
-        if done >= STEP:
-            done = 0
+        if pace.is_over(3):
             yield None
     return OffsetFetchRequestGroup(group_id=group.group_id, topics=known), unknown
 

@@ -7,11 +7,11 @@ version 0; using 0-2 closes the connection. KIP-98, KIP-951 (current leader), KI
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.endpoints import endpoints_of
-from kafkacompat.api.handler import Handler, HoldingDeferred, NoResponse
+from kafkacompat.api.handler import Handler, NoResponse
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
@@ -22,10 +22,16 @@ from kafkacompat.api.produce_answers import (
     when_all,
 )
 from kafkacompat.api.produce_portions import Appending
-from kafkacompat.api.transactional_produce import Verdicts, is_transactional, judge, producers_of
-from kafkacompat.deferred import Deferred
+from kafkacompat.api.transactional_produce import (
+    ProducerAndSequence,
+    Verdicts,
+    is_transactional,
+    judge,
+    producer_of,
+)
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce
+from kafkacompat.stepping import Pace, all_steps
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
@@ -36,6 +42,8 @@ from kafkacompat.wire.messages.produce_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.ports import Buffer
+    from kafkacompat.stepping import Steps
     from kafkacompat.wire.messages.produce_request import (
         PartitionProduceData,
         ProduceRequest,
@@ -43,23 +51,29 @@ if TYPE_CHECKING:
     )
 
 
-def holds_transactional(topics: Iterable[TopicProduceData]) -> bool:
-    for topic in topics:
-        for one in topic.partition_data:
-            if is_transactional(one.records):
-                return True
-    return False
+NAMED_A_STEP = 2000
+"""Partitions that one step looks at before anything is appended: 1 to 5 microseconds each, each time."""
 
 
-def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answer:
+def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answer | Steps[Any]:
     topics = request.topic_data
-    several = len(topics) > 1 or (len(topics) == 1 and len(topics[0].partition_data) != 1)
-    if several:
-        # Kafka answers partitions, and says nothing of topics without any, of which a request may name hundreds of thousands.
-        topics = without_repeats([topic for topic in topics if topic.partition_data])
-    if holds_transactional(topics):
-        return _handle_transactional(node, context, request, topics)
-    return _append(node, context, request, topics, several, None)
+    is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
+    if is_one and not is_transactional(topics[0].partition_data[0].records):
+        return _append(node, context, request, topics, False, None)
+    return _in_steps(node, context, request)
+
+
+def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> Steps[Any]:
+    """Several partitions, or a transaction's. The connection is not read until they are over, so that its batches stay in order."""
+    pace = Pace(NAMED_A_STEP)
+    request.topic_data = topics = yield from without_repeats(request.topic_data, pace)
+    batches = yield from _transactional_batches(node, topics, context.api_version, pace)
+    verdicts: Any = None
+    if batches is not None:
+        verdicts = yield from _judged(node, context, request, batches, pace)
+        if not isinstance(verdicts, Verdicts):
+            return verdicts
+    return _append(node, context, request, topics, True, verdicts)
 
 
 def _append(
@@ -122,71 +136,91 @@ def _append_only(
     return when_all(waits, response, {partition: answer}) if waits else response
 
 
-def _handle_transactional(
-    node: Node, context: RequestContext, request: ProduceRequest, topics: list[TopicProduceData]
-) -> Answer:
+def _judged(
+    node: Node,
+    context: RequestContext,
+    request: ProduceRequest,
+    batches: Mapping[TopicPartition, Buffer],
+    pace: Pace,
+) -> Steps[Any]:
+    """What is known of the transaction, or the answer that refuses the whole request."""
     version = context.api_version
-    request.topic_data = topics  # each partition once in what refuses all
     if request.transactional_id is None:
-        return error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, version)
-    batches = {
-        TopicPartition(name, one.index): one.records
-        for topic in topics
-        if (name := name_of(node, topic, version)) is not None
-        for one in topic.partition_data
-        if is_transactional(one.records)
-    }
-    producers = producers_of(batches)
+        return (yield from _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, pace))
+    producers: dict[TopicPartition, ProducerAndSequence] = {}
+    for partition, records in batches.items():
+        producer = producer_of(records)
+        if producer is not None:
+            producers[partition] = producer
+        if pace.is_over():
+            yield None
     if len({each[:2] for each in producers.values()}) > 1:
-        return error_response(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, version)
-    verdicts = judge(node, request.transactional_id, producers, version, request.timeout_ms)
-    if not isinstance(verdicts, Deferred):
-        return _append(node, context, request, topics, True, verdicts)
-    answer: Deferred[Any] = HoldingDeferred()
-
-    def judged(done: Deferred[Verdicts]) -> None:
-        try:
-            response = _append(node, context, request, topics, True, done.result())
-        except Exception as error:
-            answer.fail(error)
-            return
-        if isinstance(response, Deferred):
-            response.pass_to(answer)
-        else:
-            answer.resolve(response)
-
-    verdicts.on_done(judged)
-    return answer
+        return (yield from _refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING, pace))
+    return (yield from judge(node, request.transactional_id, producers, version, request.timeout_ms, pace))
 
 
-def without_repeats(topics: Iterable[TopicProduceData]) -> list[TopicProduceData]:
-    """Each partition once, its last mention counting, as Kafka's map does."""
+def _transactional_batches(
+    node: Node, topics: list[TopicProduceData], version: int, pace: Pace
+) -> Steps[dict[TopicPartition, Buffer] | None]:
+    """Of topics that are known; None where no batch is a transaction's."""
+    found: dict[TopicPartition, Buffer] = {}
+    is_any = False
+    for topic in topics:
+        name = name_of(node, topic, version)
+        for one in topic.partition_data:
+            if is_transactional(one.records):
+                is_any = True
+                if name is not None:
+                    found[TopicPartition(name, one.index)] = one.records
+            if pace.is_over():
+                yield None
+    return found if is_any else None
+
+
+def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[list[TopicProduceData]]:
+    """Each partition once, its last mention counting, as Kafka's map does.
+
+    Kafka answers partitions, and says nothing of topics without any, of which a request may name hundreds of thousands.
+    """
     by_topic: dict[Any, tuple[TopicProduceData, dict[int, PartitionProduceData]]] = {}
     for topic in topics:
-        _, partitions = by_topic.setdefault((topic.name, topic.topic_id), (topic, {}))
-        for one in topic.partition_data:
-            partitions[one.index] = one
+        if topic.partition_data:
+            _, partitions = by_topic.setdefault((topic.name, topic.topic_id), (topic, {}))
+            for one in topic.partition_data:
+                partitions[one.index] = one
+                if pace.is_over():
+                    yield None
+        elif pace.is_over():
+            yield None
+    found = []
     for topic, partitions in by_topic.values():
         topic.partition_data = list(partitions.values())
-    return [topic for topic, _ in by_topic.values()]
+        found.append(topic)
+        if pace.is_over():
+            yield None
+    return found
 
 
 def error_response(request: ProduceRequest, code: ErrorCode, version: int) -> ProduceResponse | NoResponse:
+    return all_steps(_refused(request, code, Pace(NAMED_A_STEP)))
+
+
+def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Steps[ProduceResponse | NoResponse]:
     if request.acks == 0:
         return NoResponse.CLOSE
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1)
-                    for one in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
+    responses = []
+    for topic in request.topic_data:
+        answers = []
+        for one in topic.partition_data:
+            answers.append(PartitionProduceResponse(index=one.index, error_code=code, base_offset=-1))
+            if pace.is_over():
+                yield None
+        responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+        )
+    return ProduceResponse(responses=responses)
 
 
-HANDLER = Handler(0, 3, 13, handle, error_response, blocks=False, advertised_min_version=0)
+HANDLER = Handler(
+    0, 3, 13, handle, error_response, blocks=False, advertised_min_version=0, waits_at_will=True
+)

@@ -21,7 +21,7 @@ from kafkacompat.api.produce_answers import (
     waits_for,
     when_all,
 )
-from kafkacompat.api.transactional_produce import Verdicts, is_transactional, producers_of
+from kafkacompat.api.transactional_produce import Verdicts, is_transactional, producer_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce
@@ -214,7 +214,7 @@ class Appending:
                 terms is None
                 and not verdicts.trusts
                 and is_transactional(records)
-                and producers_of({partition: records})
+                and producer_of(records) is not None
                 and node.partitions.log(partition) is not None
             ):
                 # It came to be led or known here while the coordinator was asked about the others, which does not know of it.

@@ -32,4 +32,5 @@ HANDLER = Handler(
     max_version=5,
     function=sync_group,
     error_response=top_level_error(SyncGroupResponse),
+    waits_at_will=True,
 )

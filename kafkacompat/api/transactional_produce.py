@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.api.handler import HoldingDeferred
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.ports import LogRefused, TransactionTerms
@@ -20,6 +19,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.ports import Buffer
+    from kafkacompat.stepping import Pace, Steps
 
 ABORTABLE_SINCE = 11
 """From this version of Produce on the client knows TRANSACTION_ABORTABLE."""
@@ -40,6 +40,8 @@ _RETRIABLE_HERE = frozenset(
 the coordinator does not know another one of the request yet; Kafka passes it on, and producers give the transaction up."""
 
 
+JUDGED_COST = 5
+"""Of a partition whose log is asked, beside one that is only looked at."""
 ATTRIBUTES_LOW_AT = 22
 MAGIC_AT = 16
 TRANSACTIONAL_BIT = 0x10
@@ -73,22 +75,18 @@ def is_transactional(records: Any) -> bool:
     )
 
 
-def producers_of(batches: Mapping[TopicPartition, Buffer]) -> dict[TopicPartition, ProducerAndSequence]:
-    """Of transactional batches. Those without a header that can be read are left to validation, which refuses each for itself;
-    those of no producer open no transaction."""
-    found = {}
-    for partition, records in batches.items():
-        if len(records) < HEADER_SIZE:
-            continue
-        try:
-            header = parse_header(records)
-        except BatchCorrupt:
-            continue
-        if header.producer_id >= 0:
-            found[partition] = ProducerAndSequence(
-                header.producer_id, header.producer_epoch, header.base_sequence
-            )
-    return found
+def producer_of(records: Buffer) -> ProducerAndSequence | None:
+    """Of a transactional batch. One without a header that can be read is left to validation, which refuses it for itself; one of no
+    producer opens no transaction."""
+    if len(records) < HEADER_SIZE:
+        return None
+    try:
+        header = parse_header(records)
+    except BatchCorrupt:
+        return None
+    if header.producer_id < 0:
+        return None
+    return ProducerAndSequence(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
 def judge(
@@ -97,7 +95,8 @@ def judge(
     producers: Mapping[TopicPartition, ProducerAndSequence],
     version: int,
     timeout_ms: int,
-) -> Verdicts | Deferred[Verdicts]:
+    pace: Pace,
+) -> Steps[Verdicts]:
     """`producers`: of all of them one id and epoch."""
     adds = version >= ADDS_SINCE
     if not adds and not node.dynamic.bool("transaction.partition.verification.enable"):
@@ -106,6 +105,8 @@ def judge(
     asked: list[TopicPartition] = []
     now_ms = node.clock.now_ms()
     for partition, (producer_id, epoch, sequence) in producers.items():
+        if pace.is_over(JUDGED_COST):
+            yield None
         log = node.partitions.log(partition)
         if log is None:
             continue  # refused by the append, also if it has come to be led here by then
@@ -122,7 +123,7 @@ def judge(
     owner = producers[asked[0]][:2]
     question = _Question(node, transactional_id, owner, asked, adds, version, timeout_ms, verdicts)
     question.ask()
-    return verdicts if question.answer.done else question.answer
+    return question.answer.result() if question.answer.done else (yield question.answer)
 
 
 class _Question:
@@ -160,7 +161,7 @@ class _Question:
         self._verdicts = verdicts
         patience_ms = min(CONCURRENT_RETRIED_MAX_MS, timeout_ms) if adds else 0
         self._deadline_ms = node.clock.monotonic_ms() + patience_ms
-        self.answer: Deferred[Verdicts] = HoldingDeferred()
+        self.answer: Deferred[Verdicts] = Deferred()
 
     def ask(self) -> None:
         self._node.transactions.verifier.ask(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import PIECE, in_pieces, named_in
+from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.txn_offset_commit_response import (
     TxnOffsetCommitResponse,
@@ -29,8 +29,8 @@ KEY = 28
 def handle(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Deferred[Any] | Steps[Any]:
-    if named_in(request.topics) > PIECE:
-        return in_pieces(handle, node, context, request)
+    if named_in(request.topics) > COMMITTED_PIECE:
+        return in_pieces(handle, node, context, request, COMMITTED_PIECE)
     good: list[TxnOffsetCommitRequestTopic] = []
     refused: dict[str, list[TxnOffsetCommitResponsePartition]] = {}
     for topic in request.topics:

@@ -29,6 +29,7 @@ from kafkacompat.controller.eligible import EVERY_TOPIC, clearing
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.refusals import told
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.machine.result import Result
 from kafkacompat.machine.steps import Stepped, Steps
@@ -64,9 +65,9 @@ class ConfigRefused(Exception):
     """One resource's refusal."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
-        super().__init__(f"{code.name}: {message}")
+        super().__init__(code.name)
         self.code = code
-        self.message = message
+        self.message = told(message)
 
 
 @dataclass(frozen=True, slots=True)

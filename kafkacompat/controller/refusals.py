@@ -25,13 +25,22 @@ _RESPONSES = {
 CONTROLLER_REGISTRATION = 70
 
 
+TEXT_MAX = 8_000
+"""Characters of a text: what names of a request are put into has room in a string of the protocol, 32,767 bytes."""
+
+
+def told(text: str | None) -> str | None:
+    """As much of a refusal's text as an answer can hold."""
+    return text if text is None or len(text) <= TEXT_MAX else text[:TEXT_MAX]
+
+
 class BrokerRefused(Exception):
     """A request of a broker or controller is refused as a whole, with Kafka's error code."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = message[:TEXT_MAX]
 
 
 def refused_response(request: Message, code: ErrorCode, message: str | None = None) -> Message:

@@ -7,8 +7,7 @@ take chance from outside. Must not know versions, raft or replies in flight.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.controller.brokers import default_directory, is_active
@@ -17,11 +16,13 @@ from kafkacompat.controller.features import elr_enabled, metadata_version, parti
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.placement import PlacementRefused, place_partitions
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.refusals import told
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.ids import METADATA_TOPIC, Uuid
 from kafkacompat.machine.result import Result
 from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.ports import Random
+from kafkacompat.stepping import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
@@ -36,6 +37,8 @@ from kafkacompat.wire.messages.partition_record import PartitionRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 
 MAX_PARTITIONS_PER_REQUEST = 10_000
+NAMED_A_STEP = 5_000
+"""Topics of which no more than the name is looked at, or settings: up to 2 us each."""
 TOPICS_A_STEP = 100
 """Whatever becomes of them: up to 100 us each."""
 MAX_TOPIC_NAME_LENGTH = 249
@@ -48,9 +51,9 @@ class Refused(Exception):
     """One topic's refusal, at the level where the protocol puts it."""
 
     def __init__(self, code: ErrorCode, message: str | None) -> None:
-        super().__init__(f"{code.name}: {message}")
+        super().__init__(code.name)
         self.code = code
-        self.message = message
+        self.message = told(message)
 
 
 def topic_name_flaw(name: str) -> str | None:
@@ -77,21 +80,31 @@ class _Placed:
 def create_topics(
     image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest
 ) -> Steps[Result[MetadataRecord, CreateTopicsResponse]]:
-    names = [topic.name for topic in request.topics]
-    repeated = {name for name, count in Counter(names).items() if count > 1}
-    wanted = [
-        topic for topic in request.topics if topic.name not in repeated and topic.name != METADATA_TOPIC
-    ]
-    total = sum(_asked_partitions(topic, settings) for topic in wanted)
-    records: list[MetadataRecord] = []
-    results: list[CreatableTopicResult] = []
+    pace = Pace(NAMED_A_STEP)
+    times = yield from _times_named(request.topics, pace)
+    total = 0
+    for topic in request.topics:
+        if times[topic.name] == 1 and topic.name != METADATA_TOPIC:
+            total += _asked_partitions(topic, settings)
+        if pace.is_over():
+            yield
     if total > MAX_PARTITIONS_PER_REQUEST:
         text = "Excessively large number of partitions per request."
-        every = [_refused_topic(name, ErrorCode.POLICY_VIOLATION, text) for name in dict.fromkeys(names)]
-        return Result((), CreateTopicsResponse(topics=every))
-    normalized = {name.replace(".", "_"): name for name in image.topics if "." in name or "_" in name}
+        return (yield from _all_refused(times, text, pace))
+    normalized: dict[str, str] = {}
+    for name in image.topics:
+        if "." in name or "_" in name:
+            normalized[name.replace(".", "_")] = name
+        if pace.is_over():
+            yield
+    records: list[MetadataRecord] = []
+    results: list[CreatableTopicResult] = []
     made = begun = 0
-    for topic in wanted:
+    for topic in request.topics:
+        if times[topic.name] > 1 or topic.name == METADATA_TOPIC:
+            if pace.is_over():
+                yield
+            continue
         if len(records) - made >= RECORDS_A_STEP or begun >= TOPICS_A_STEP:
             made, begun = len(records), 0
             yield
@@ -102,17 +115,40 @@ def create_topics(
             result = _refused_topic(topic.name, refusal.code, refusal.message)
         results.append(result)
         if len(records) > MAX_RECORDS_PER_OPERATION:
-            every = [
-                _refused_topic(name, ErrorCode.POLICY_VIOLATION, _TOO_LARGE) for name in dict.fromkeys(names)
-            ]
-            return Result((), CreateTopicsResponse(topics=every))
-    for name in sorted(repeated):
-        results.append(_refused_topic(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-    if METADATA_TOPIC in names and METADATA_TOPIC not in repeated:
-        text = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
-        results.append(_refused_topic(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, text))
+            return (yield from _all_refused(times, _TOO_LARGE, pace))
+    for name, count in times.items():
+        if count > 1:
+            results.append(_refused_topic(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif name == METADATA_TOPIC:
+            text = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+            results.append(_refused_topic(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, text))
+        if pace.is_over():
+            yield
     response = CreateTopicsResponse(topics=results)
     return Result(() if request.validate_only else tuple(records), response)
+
+
+def _times_named(
+    topics: Sequence[CreatableTopic | CreatePartitionsTopic], pace: Pace
+) -> Steps[Mapping[str, int]]:
+    """How often a request names each, in its order."""
+    times: dict[str, int] = {}
+    for topic in topics:
+        times[topic.name] = times.get(topic.name, 0) + 1
+        if pace.is_over():
+            yield
+    return times
+
+
+def _all_refused(
+    names: Iterable[str], text: str, pace: Pace
+) -> Steps[Result[MetadataRecord, CreateTopicsResponse]]:
+    every = []
+    for name in names:
+        every.append(_refused_topic(name, ErrorCode.POLICY_VIOLATION, text))
+        if pace.is_over():
+            yield
+    return Result((), CreateTopicsResponse(topics=every))
 
 
 def _refused_topic(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
@@ -144,14 +180,18 @@ def _create_topic(
     if flaw is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
     overrides: dict[str, str] = {}
-    nulls = [config.name for config in topic.configs if config.value is None]
+    nulls: list[str] = []
+    for position, config in enumerate(topic.configs, 1):
+        if config.value is None:
+            nulls.append(config.name)
+        else:
+            overrides[config.name] = config.value
+        if position % NAMED_A_STEP == 0:
+            yield
     if nulls:
         raise Refused(
             ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
         )
-    for config in topic.configs:
-        assert config.value is not None
-        overrides[config.name] = config.value
     try:
         check_topic_configs(image, settings, overrides, {})
     except ConfigRefused as refusal:
@@ -292,14 +332,22 @@ def _partition_records(
 def create_partitions(
     image: MetadataImage, random: Random, request: CreatePartitionsRequest
 ) -> Steps[Result[MetadataRecord, CreatePartitionsResponse]]:
-    names = [topic.name for topic in request.topics]
-    repeated = {name: None for name, count in sorted(Counter(names).items()) if count > 1}
-    results = [
-        CreatePartitionsTopicResult(
-            name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+    pace = Pace(NAMED_A_STEP)
+    repeated: dict[str, None] = {}
+    for name, count in (yield from _times_named(request.topics, pace)).items():
+        if count > 1:
+            repeated[name] = None
+        if pace.is_over():
+            yield
+    results = []
+    for name in repeated:
+        results.append(
+            CreatePartitionsTopicResult(
+                name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+            )
         )
-        for name in repeated
-    ]
+        if pace.is_over():
+            yield
     records: list[MetadataRecord] = []
     for position, topic in enumerate(request.topics, 1):
         if position % TOPICS_A_STEP == 0:

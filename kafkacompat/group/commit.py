@@ -14,6 +14,7 @@ from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.rebalance import reset_heartbeat
 from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
+from kafkacompat.stepping import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -32,7 +33,7 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Mapping, Sequence
+    from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 
     from kafkacompat.group.machine import GroupMachine
     from kafkacompat.ids import Uuid
@@ -47,7 +48,7 @@ END_OF_TIME_MS = 2**63 - 1
 """Of what expires as late as a record can tell."""
 TOLD_A_STEP = 500
 TOLD_COST = 3
-"""Of one partition, in microseconds."""
+"""Of one partition, or of a topic without any, in microseconds."""
 
 
 def commit_offsets(
@@ -154,7 +155,9 @@ def see_offsets(machine: GroupMachine, request: OffsetFetchRequestGroup, require
         )  # it is being deleted, or this is no coordinator any more
     known = group is not None or group_id in machine.carried
     offsets = machine.offsets.of_group(group_id) if known else {}
-    names = offsets if request.topics is None else [asked.name for asked in request.topics]
+    names: Iterable[str] = offsets
+    if request.topics is not None:
+        names = (asked.name for asked in request.topics) if offsets else ()
     return SeenOffsets(
         {name: dict(offsets[name]) for name in names if name in offsets},
         machine.offsets.pending_of_group(group_id) if require_stable else {},
@@ -167,22 +170,22 @@ def tell_offsets(
 ) -> Generator[int, None, OffsetFetchResponseGroup]:
     """In steps that say their cost. `request.topics` None asks for all; a partition without an offset answers -1 and no error."""
     topics: list[OffsetFetchResponseTopics] = []
-    told = 0
-    asked: Sequence[tuple[str, Uuid, Sequence[int]]]
+    pace = Pace(TOLD_A_STEP)
+    asked: Iterable[tuple[str, Uuid, Sequence[int]]]
     if request.topics is None:
-        asked = [(name, ZERO_UUID, list(partitions)) for name, partitions in seen.offsets.items()]
+        asked = ((name, ZERO_UUID, list(partitions)) for name, partitions in seen.offsets.items())
     else:
-        asked = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+        asked = ((topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics)
     for name, topic_id, indexes in asked:
         answers: list[OffsetFetchResponsePartitions] = []
         for start in range(0, len(indexes), TOLD_A_STEP):
-            if told >= TOLD_A_STEP:
-                yield told * TOLD_COST
-                told = 0
             some = indexes[start : start + TOLD_A_STEP]
-            told += len(some)
             answers += [_fetched(seen, name, topic_id, each) for each in some]
+            if pace.is_over(len(some)):
+                yield TOLD_A_STEP * TOLD_COST
         topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=answers))
+        if pace.is_over():
+            yield TOLD_A_STEP * TOLD_COST
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a topic that is added to a transaction twice is answered twice",
+        "api/add_partitions_to_txn.py",
+        "        of_topic = named.setdefault(topic.name, {})\n",
+        "        of_topic = named.setdefault(id(topic), {})\n",
+        ("api/_tests/test_many_names.py",),
+    ),
+    PlantedBug(
         "a successor keeps the epoch of its predecessor",
         "txn/initialise.py",
         "        return replace(values, epoch=values.epoch + 1, last_epoch=NO_EPOCH)",

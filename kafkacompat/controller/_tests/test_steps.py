@@ -16,17 +16,22 @@ from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.topic_deletion import delete_topics
-from kafkacompat.controller.topics import TOPICS_A_STEP, create_partitions, create_topics
+from kafkacompat.controller.topics import NAMED_A_STEP, TOPICS_A_STEP, create_partitions, create_topics
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
 from kafkacompat.raft._tests.driver_support import World
+from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
@@ -316,3 +321,37 @@ def test_turns_keep_the_order_and_pass_failures_on() -> None:
     with pytest.raises(ZeroDivisionError):
         third.result()
     assert turns.take(short).result() == "short"
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        ([f"t{each}" for each in range(4 * NAMED_A_STEP)], ErrorCode.POLICY_VIOLATION),
+        ([f"t{each % 9_000}" for each in range(4 * NAMED_A_STEP)], ErrorCode.INVALID_REQUEST),
+    ],
+    ids=["too many", "named twice"],
+)
+def test_many_names_are_refused_in_steps(names: list[str], code: ErrorCode) -> None:
+    harness = Harness().start()
+    harness.serve()
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    settings = harness.controller._settings
+    made, paused = pauses(
+        create_topics.in_steps(harness.image, settings, harness.random, CreateTopicsRequest(topics=topics))
+    )
+    assert {each.error_code for each in made.response.topics} == {code}
+    assert len(made.response.topics) == len(set(names))
+    # Counted, measured, and answered.
+    assert paused >= (2 * len(names) + len(set(names))) // NAMED_A_STEP
+
+
+def test_settings_without_values_are_named_as_far_as_an_answer_has_room() -> None:
+    harness = Harness().start()
+    harness.serve()
+    nulls = [CreatableTopicConfig(name=f"name-{each}", value=None) for each in range(3 * NAMED_A_STEP)]
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=nulls)
+    answer = harness.call(harness.controller.create_topics, CreateTopicsRequest(topics=[topic]))
+    (refused,) = answer.topics
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert refused.error_message.startswith("Null value not supported for topic configs: name-0,name-1,")
+    encode(answer, 7)

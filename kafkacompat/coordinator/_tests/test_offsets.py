@@ -12,7 +12,7 @@ from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.offset_commit import HANDLER as COMMIT
 from kafkacompat.api.offset_delete import HANDLER as OFFSET_DELETE
 from kafkacompat.api.offset_fetch import HANDLER as FETCH
-from kafkacompat.api.pieces import PIECE
+from kafkacompat.api.pieces import COMMITTED_PIECE
 from kafkacompat.coordinator._tests.clients import (
     beat,
     commit,
@@ -456,7 +456,7 @@ def test_many_offsets_are_committed_as_several_small_commits() -> None:
     answer = world.call(COMMIT, asked, 9)
     sizes = [header.record_count for batch in world.log().batches for header in iterate_batches(batch)]
     assert sum(sizes) == 2_601
-    assert max(sizes) <= PIECE
+    assert max(sizes) <= COMMITTED_PIECE
     codes = {
         (topic.name, one.partition_index): one.error_code
         for topic in answer.topics
@@ -556,6 +556,20 @@ def test_offsets_of_many_partitions_are_told_in_steps_as_they_were_at_one_moment
         assert told[:10_000] == [first] + [5] * 9_999
         assert told[10_000:] == ([-1] if asked is topics else [])
         assert world.coordinator._steps.turns - before >= 10_000 * group_commit.TOLD_COST // TURN_COST
+
+
+def test_many_topics_that_are_named_without_partitions_are_told_in_steps() -> None:
+    world = World()
+    topics = [OffsetFetchRequestTopics(name=f"t{each}", partition_indexes=[]) for each in range(10_000)]
+    before = world.coordinator._steps.turns
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    answer = world.coordinator.offset_fetch(OffsetFetchRequest(groups=[group]), context(8))
+    while world.time.step():
+        pass
+    assert [topic.name for topic in answer.result().groups[0].topics] == [
+        f"t{each}" for each in range(10_000)
+    ]
+    assert world.coordinator._steps.turns - before >= 10_000 * group_commit.TOLD_COST // TURN_COST
 
 
 def test_a_retention_that_the_commit_states_counts_from_the_commit() -> None:

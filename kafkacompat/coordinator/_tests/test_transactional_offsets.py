@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.pieces import PIECE
+from kafkacompat.api.pieces import COMMITTED_PIECE
 from kafkacompat.api.txn_offset_commit import HANDLER
 from kafkacompat.coordinator._tests.clients import fetch
 from kafkacompat.coordinator._tests.harness import NODE_ID, topic_image
@@ -173,7 +173,7 @@ def test_many_offsets_are_verified_once_and_written_as_several_small_commits() -
     codes = {one.partition_index: one.error_code for one in topic.partitions}
     assert codes == dict.fromkeys(range(1_300), 0) | {1_300: E.UNKNOWN_TOPIC_OR_PARTITION}
     sizes = [header.record_count for header in world.batches()]
-    assert sizes == [PIECE, PIECE, 300]
+    assert sizes == [COMMITTED_PIECE] * 5 + [50]
     assert len(committing.verifier.asked) == 1  # the first commit has opened the transaction
     assert committing.end(True) is E.NONE
     assert fetch(world, partition=1_299).committed_offset == 5

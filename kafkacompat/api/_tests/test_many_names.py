@@ -1,0 +1,241 @@
+"""Requests that name very many topics or groups with little of each: looked at, refused and answered in steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkacompat.api import produce
+from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
+from kafkacompat.api._tests.test_produce import request, results
+from kafkacompat.api.long_requests import FREED_A_STEP, LARGE_REQUESTS_AT_ONCE, arrays_of, freed
+from kafkacompat.api.offset_fetch import GROUP_UNITS, STEP
+from kafkacompat.deferred import Deferred
+from kafkacompat.net.dispatcher import ConnectionInfo, Pending
+from kafkacompat.partition._tests.fakes import batch_of, topic_image
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.stepping import Pace, all_steps
+from kafkacompat.wire.encoder_source import STEP_ELEMENTS
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.add_partitions_to_txn_request import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+
+MANY = 5_000
+OF_A_TRANSACTION = build_batch(
+    [Record(0, 0, b"", b"")], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
+)
+
+
+def of_topics(count: int, records: Any = None, **options: Any) -> ProduceRequest:
+    topics = [
+        TopicProduceData(name=f"t{each}", partition_data=[PartitionProduceData(index=0, records=records)])
+        for each in range(count)
+    ]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics, **options)
+
+
+def test_partitions_of_many_topics_are_looked_at_for_repeats_in_steps() -> None:
+    pauses: list[None] = []
+    asked = of_topics(MANY).topic_data + of_topics(MANY).topic_data
+    found = all_steps(pausing(produce.without_repeats(asked, Pace(produce.NAMED_A_STEP)), pauses))
+    assert len(found) == MANY
+    assert len(pauses) >= 3 * MANY // produce.NAMED_A_STEP
+
+
+def test_many_topics_without_partitions_are_passed_over_in_steps() -> None:
+    pauses: list[None] = []
+    asked = [TopicProduceData(name=f"t{each}", partition_data=[]) for each in range(MANY)]
+    assert not all_steps(pausing(produce.without_repeats(asked, Pace(produce.NAMED_A_STEP)), pauses))
+    assert len(pauses) >= MANY // produce.NAMED_A_STEP
+
+
+def test_a_produce_of_many_topics_is_answered_in_steps_and_holds_its_connection() -> None:
+    api = stepping_api(topic_image("t0"))
+    response, _ = in_steps(api, of_topics(MANY, batch_of(b"a")), 9)
+    assert results(response)[0] == (0, 0, 0)
+    assert {code for _, code, _ in results(response)[1:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [topic.name for topic in response.responses] == [f"t{each}" for each in range(MANY)]
+    assert api.world.log("t0").log_end_offset == 1
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+def test_many_topics_of_a_transaction_without_a_name_are_refused_in_steps(acks: int) -> None:
+    api = stepping_api(topic_image("t0"))
+    asked = of_topics(MANY, OF_A_TRANSACTION)
+    asked.acks = acks
+    if acks:
+        response, steps = in_steps(api, asked, 9)
+        assert {code for _, code, _ in results(response)} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+        # Whom it names, what of it is a transaction's, and the answer, which is encoded in steps too.
+        assert steps >= 3 * MANY // produce.NAMED_A_STEP + MANY // STEP_ELEMENTS
+    else:
+        reply = api.send(asked, 9)
+        assert isinstance(reply, Pending)
+    assert api.world.log("t0").log_end_offset == 0
+
+
+def test_a_produce_of_several_partitions_that_waits_for_replicas_lets_the_next_one_be_appended() -> None:
+    api = stepping_api(topic_image("t", 2))
+    api.world.manager.when_replicated = lambda ends, timeout_ms: Deferred()  # type: ignore[method-assign]
+    reply = api.send(request(("t", 0, batch_of(b"a")), ("t", 1, batch_of(b"a")), acks=-1, api=api), 9)
+    assert isinstance(reply, Pending)
+    assert not reply.blocks
+
+
+def test_many_groups_are_asked_for_once_each_in_steps() -> None:
+    api = stepping_api(topic_image("t"))
+
+    class Groups:
+        def offset_fetch(self, request: Any, context: Any) -> Deferred[Any]:
+            (group,) = request.groups
+            return Deferred.of(
+                OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group.group_id)])
+            )
+
+    api.node.groups = Groups()  # type: ignore[assignment]
+    names = [f"g{each}" for each in range(MANY)]
+    asked = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=name, topics=[]) for name in names * 2]
+    )
+    response, steps = in_steps(api, asked, 8)
+    assert [group.group_id for group in response.groups] == names
+    assert steps >= (2 * MANY + GROUP_UNITS * MANY) // STEP + MANY // STEP_ELEMENTS
+
+
+def test_what_a_long_request_was_made_of_is_let_go_of_in_steps() -> None:
+    asked = of_topics(2 * FREED_A_STEP)
+    asked.topic_data[5].partition_data = [PartitionProduceData(index=each) for each in range(FREED_A_STEP)]
+    kept = asked.topic_data.copy()
+    pauses: list[None] = []
+    all_steps(pausing(freed(arrays_of(asked)), pauses))
+    assert len(pauses) >= 5 * FREED_A_STEP // FREED_A_STEP - 1
+    assert asked.topic_data == kept
+    assert len(kept[5].partition_data) == FREED_A_STEP
+
+
+def test_request_and_response_are_held_until_the_answer_is_given_and_no_longer() -> None:
+    api = stepping_api(topic_image("t0"))
+    asked = of_topics(MANY)
+    frames = len(api.world.timers.pending())
+    in_steps(api, asked, 9)
+    steps = 0
+    while len(api.world.timers.pending()) > frames:
+        timer = min(api.world.timers.pending(), key=lambda each: each.at_ms)
+        api.world.timers.timers.remove(timer)
+        timer.callback()
+        steps += 1
+    # Two topics and partitions: of the request, and of the response.
+    assert steps >= 4 * MANY // FREED_A_STEP
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_partition_that_is_added_to_a_transaction_twice_is_answered_once(version: int) -> None:
+    api = stepping_api(topic_image("t"))
+    topics = [AddPartitionsToTxnTopic(name="x", partitions=[0, 0, 2]) for _ in range(2)]
+    topics.append(AddPartitionsToTxnTopic(name="y", partitions=[]))
+    asked = AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+    if version >= 4:
+        of_one = AddPartitionsToTxnTransaction(transactional_id="x", topics=topics)
+        asked = AddPartitionsToTxnRequest(transactions=[of_one])
+    response = api.call(asked, version)
+    results = response.results_by_topic_v3_and_below
+    if version >= 4:
+        results = response.results_by_transaction[0].topic_results
+    (answered,) = results
+    assert answered.name == "x"
+    assert [each.partition_index for each in answered.results_by_partition] == [0, 2]
+
+
+def connection_of(number: int) -> ConnectionInfo:
+    return ConnectionInfo(number, "PLAINTEXT", "127.0.0.1", 1000)
+
+
+class SlowGroups:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Deferred[Any]] = []
+
+    def offset_fetch(self, request: Any, context: Any) -> Deferred[Any]:
+        self.asked.append(Deferred())
+        return self.asked[-1]
+
+    join_group = offset_fetch
+
+
+def turns(api: Any) -> None:
+    for _ in range(2_000):
+        due = [each for each in api.world.timers.pending() if each.at_ms <= api.world.clock.ms]
+        if not due:
+            return
+        api.world.timers.timers.remove(due[0])
+        due[0].callback()
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("how", ["answered", "let go", "gone on with"])
+def test_few_large_requests_are_carried_out_at_a_time(how: str) -> None:
+    """What was decoded of each stays in memory until it is answered, or is given up with its connection."""
+    api = stepping_api(topic_image("t"))
+    groups = SlowGroups()
+    api.node.groups = groups  # type: ignore[assignment]
+    topics = [OffsetFetchRequestTopics(name=f"t{each}", partition_indexes=[0]) for each in range(10_000)]
+    asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    connections = [connection_of(each) for each in range(100, 104)]
+    replies = [api.dispatcher.dispatch(each, memoryview(api.frame(asked, 8))) for each in connections]
+    turns(api)
+    assert len(groups.asked) == LARGE_REQUESTS_AT_ONCE == 2
+    if how == "let go":
+        groups.asked[0].when_abandoned = lambda: None
+    if how != "answered":
+        api.dispatcher.connection_closed(connections[0])
+        turns(api)
+        assert len(groups.asked) == (3 if how == "let go" else 2)
+    if how != "let go":
+        groups.asked[0].resolve(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g")]))
+    turns(api)
+    assert len(groups.asked) == 3
+    assert isinstance(replies[0], Pending)
+    assert replies[0].reply.done is (how != "let go")
+
+
+def test_large_requests_that_wait_as_long_as_their_clients_like_hold_up_no_others() -> None:
+    api = stepping_api(topic_image("t", 2000))
+    topics = [
+        FetchTopic(
+            topic="t",
+            partitions=[FetchPartition(partition=each, fetch_offset=0) for each in range(2000)],
+        )
+    ]
+    waiting = FetchRequest(max_wait_ms=1_000_000, min_bytes=1, max_bytes=1 << 20, topics=topics * 4)
+    replies = [
+        api.dispatcher.dispatch(connection_of(each), memoryview(api.frame(waiting, 12)))
+        for each in range(100, 104)
+    ]
+    turns(api)
+    # One may be answered early, with nothing, where partitions were only just made.
+    answered = sum(reply.reply.done for reply in replies if isinstance(reply, Pending))
+    assert api.world.engine.parked_count() + answered == 4
+    assert answered < 2
+    commit = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=f"g{each}", topics=[]) for each in range(MANY)]
+    )
+    api.node.groups = SlowGroups()  # type: ignore[assignment]
+    for each in range(110, 114):
+        api.dispatcher.dispatch(connection_of(each), memoryview(api.frame(commit, 8)))
+    turns(api)
+    response, _ = in_steps(api, of_topics(MANY), 9)
+    assert len(response.responses) == MANY
