@@ -10,6 +10,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from interop_tests.histories.clients import (
+    OF_A_GROUP,
+    OF_A_TRANSACTION,
     OPERATION_TIMEOUT_S,
     Client,
     StartAgain,
@@ -27,8 +29,15 @@ TRANSACTION_TIMEOUT_MS = 15_000
 POLLED_AT_MOST = 20
 WRITTEN_AT_MOST = 4
 ABORTED = 0.2
+LEFT = 0.15
+"""The chance that a member leaves its group between its offsets and the end of their transaction, for LEFT_S: whoever gets its
+partitions has to wait for that end."""
+LEFT_S = 1.5
+"""Longer than a rebalance takes."""
+HEARTBEAT_MS = 300
 POLL_S = 0.1
 IDS = tuple(f"appender-{number}" for number in range(1, 4))
+COORDINATED = ((OF_A_GROUP, GROUP), *((OF_A_TRANSACTION, name) for name in IDS))
 
 
 class Appender(Client):
@@ -46,9 +55,11 @@ class Appender(Client):
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
                 session_timeout_ms=6000,
+                heartbeat_interval_ms=HEARTBEAT_MS,
             )
         )
         self.entries: list[list[Any]] = []
+        self.has_left = False
         with closing(self.consumer, self.consumer.close):
             self.producer = Producer(
                 self.librdkafka(
@@ -80,7 +91,10 @@ class Appender(Client):
                 if not error.args[0].txn_requires_abort():
                     raise StartAgain from error
                 self.producer.abort_transaction(OPERATION_TIMEOUT_S)
-        if done.outcome != OK:
+        if self.has_left:
+            self.has_left = False
+            subscribe(self.consumer, TOPIC, self.entries)
+        elif done.outcome != OK:
             self._rewind()
 
     def _attempt(self, detail: dict[str, Any], done: Completion) -> None:
@@ -100,6 +114,8 @@ class Appender(Client):
                 )
             finally:
                 self.sends_offsets = False
+            if self.chance.random() < LEFT:
+                self._leave()
         if was_rebalanced or self.chance.random() < ABORTED:
             # Some of what is aborted has reached the log.
             self.producer.flush(self.chance.choice((0, OPERATION_TIMEOUT_S)))
@@ -135,6 +151,13 @@ class Appender(Client):
         entries.clear()
         lengths = [len(entry) if entry[1] is not None else 0 for entry in detail["polled"]]
         return 3 in lengths and 0 in lengths[lengths.index(3) :]
+
+    def _leave(self) -> None:
+        """What comes until the assignment is revoked is another member's."""
+        self.consumer.unsubscribe()
+        self.has_left = True
+        poll_into(self.consumer, [], POLLED_AT_MOST, LEFT_S)
+        self.entries.clear()
 
     def _commit(self) -> None:
         """Until it is known how it ended, or for so long that it has ended by its timeout."""

@@ -6,7 +6,9 @@ import itertools
 import logging
 import os
 import random
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +26,9 @@ OPERATION_TIMEOUT_S = 15.0
 PAUSE_S = 0.03
 """Between two operations of a client: the machine is to be shared."""
 AFTER_FAILURE_S = 0.2
+Key = tuple[int, str]
+"""What a coordinator is asked for: a type, and the id of a group or a transactional id."""
+OF_A_GROUP, OF_A_TRANSACTION = 0, 1
 EXPECTED = (KafkaException, KafkaPythonError)
 
 
@@ -68,7 +73,9 @@ class Client:
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
         if self._thread.is_alive() and not self.hangs_by_itself():
-            self._all.faults.append(f"{self.name} hangs")
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            where = "".join(traceback.format_stack(frame)[-3:]) if frame else ""
+            self._all.faults.append(f"{self.name} hangs:\n{where}")
 
     def hangs_by_itself(self) -> bool:
         """Whether a fault of the client is known that explains why it hangs, and what users are told to do about it helps."""

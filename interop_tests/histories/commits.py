@@ -1,11 +1,15 @@
 """Judges committed offsets: each (group, partition) is a register, which commits write and fetches read.
 
 A coordinator that was paused, or cut off, answers what it knows until it learns that it is none any more: Kafka's OffsetFetch
-asks no replica. So a fetch during such a fault, or shortly after it, may show any state since the fault began; every other fetch
-shows a state between its invocation and its completion. A commit without a known end may take effect at any time.
+asks no replica. So a fetch during such a fault, or shortly after it, may show any state since the fault began, unless it is known
+that another node answered; every other fetch shows a state between its invocation and its completion. A commit without a known
+end may take effect at any time.
 
 Apache Kafka's coordinator answers what was committed up to its high watermark. A new one knows that as of a fetch or, after every
 node was killed, as of a checkpoint up to five seconds old, until its followers have fetched. kafkacompat's waits for that.
+
+A register forgets what was lost as soon as the next commit overwrites it, and excuses what is stale. The log of commits does
+neither: at the end it holds every commit that was acknowledged, and every one that a fetch has shown.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from interop_tests.histories.findings import Findings
 from interop_tests.histories.history import AT_THE_END, FAIL, OK, Operation
@@ -30,12 +34,27 @@ class Staleness:
     """After these a node may not know that it was replaced."""
     before_ns: int = 0
     after_ns: int = 5 * SECOND_NS
+    of_anybody: bool = False
+    """Not of the victims alone."""
 
 
 OF_APACHE = Staleness(
-    ("pause", "cut", "mute", "deaf", "kill", "kill-all", "disk"), 6 * SECOND_NS, 60 * SECOND_NS
+    ("pause", "cut", "mute", "deaf", "kill", "kill-all", "disk"), 6 * SECOND_NS, 60 * SECOND_NS, True
 )
-Window = tuple[int, int | None, int]
+
+
+class Window(NamedTuple):
+    """A time in which a fetch may be stale."""
+
+    begin: int
+    end: int | None
+    """None: to the end of the history."""
+    since: int
+    """As of when."""
+    nodes: frozenset[int] | None
+    """Who may answer so; None: anybody."""
+
+
 Ask = Callable[[dict[str, list[dict[str, Any]]]], dict[str, str]]
 
 
@@ -51,12 +70,12 @@ def registers(history: list[Operation]) -> dict[str, list[Operation]]:
 
 
 def stale_windows(history: list[Operation], staleness: Staleness) -> list[Window]:
-    """(begin, end) of the times in which a fetch may be stale, and as of when; end None: to the end of the history."""
     return [
-        (
+        Window(
             each.start,
             None if each.end is None else each.end + staleness.after_ns,
             each.start - staleness.before_ns,
+            None if staleness.of_anybody else frozenset(each.value[1]),
         )
         for each in history
         if each.f == "fault" and each.value[0] in staleness.faults
@@ -64,13 +83,18 @@ def stale_windows(history: list[Operation], staleness: Staleness) -> list[Window
 
 
 def call_of_fetch(fetch: Operation, windows: list[Window]) -> int:
-    """The earliest moment whose state the fetch may show. At the end every node knows what it is."""
+    """The earliest moment whose state the fetch may show. At the end every node knows what it is. Where it is known who answered,
+    only a victim is excused.
+    """
     if fetch.process.startswith(AT_THE_END):
         return fetch.start
+    nodes = set(fetch.value[3:])
     as_of = [
-        since
-        for begin, end, since in windows
-        if begin < (fetch.end or 0) and (end is None or fetch.start <= end)
+        each.since
+        for each in windows
+        if each.begin < (fetch.end or 0)
+        and (each.end is None or fetch.start <= each.end)
+        and (each.nodes is None or nodes <= each.nodes)
     ]
     return min([fetch.start, *as_of])
 
@@ -88,6 +112,7 @@ def check_commits(
         findings.seen["fetches of commits"] += len(fetches)
         for fetch in fetches:
             _check_fetch(name, fetch, call_of_fetch(fetch, windows), commits, findings)
+    _check_log(history, found, findings)
     asked = {name: as_register(operations, windows) for name, operations in found.items()}
     for name, answer in sorted(ask_linearizable(asked).items() if asked else ()):
         findings.seen[f"registers: {answer}"] += 1
@@ -117,6 +142,22 @@ def _check_fetch(
     ]
     if later:
         findings.add("committed offset lost", f"{where} after {max(later)} was committed")
+
+
+def _check_log(history: list[Operation], found: dict[str, list[Operation]], findings: Findings) -> None:
+    """The log of commits, read at the end, has what anybody was told of, and the last fetch shows its last record."""
+    for log in (each for each in history if each.f == "committed" and each.outcome == OK):
+        for name, operations in sorted(found.items()):
+            written = log.value.get(name.rpartition(" ")[2], [])
+            findings.seen["commits in their log"] += len(written)
+            there, last = {NONE, *written}, written[-1] if written else NONE
+            for each in operations:
+                offset = each.value[2]
+                if each.outcome == OK and offset not in there:
+                    kind = "acknowledged commit lost" if each.f == "commit" else "fetched commit lost"
+                    findings.add(kind, f"{name}: {offset}, told to {each.process}, is not in the log")
+                if each.f == "fetch" and each.process.startswith(AT_THE_END) and offset != last:
+                    findings.add("not the last commit", f"{name}: {offset} is fetched, {last} lies last")
 
 
 def as_register(operations: list[Operation], windows: list[Window]) -> list[dict[str, Any]]:

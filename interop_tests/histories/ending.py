@@ -17,6 +17,7 @@ from interop_tests.histories.clients import name_of
 from interop_tests.histories.history import AT_THE_END, COMMITTED, UNCOMMITTED, Recorder
 
 END_TIMEOUT_S = 60.0
+COMMITS = "__consumer_offsets"
 Topics = Sequence[tuple[str, int]]
 
 
@@ -74,6 +75,43 @@ def fetch_commits(recorder: Recorder, bootstrap: str) -> None:
                 place = TopicPartition(offsets.TOPIC, partition)
                 (place,) = consumer.committed([place], END_TIMEOUT_S)
                 done.ok([*asked, max(place.offset, -1)])
+
+
+def read_commits(recorder: Recorder, bootstrap: str) -> None:
+    """Every offset of the group that lies in the log of commits, by partition and in order."""
+    with recorder.operation(f"{AT_THE_END}commits", "committed") as done:
+        found: dict[str, list[int]] = {name_of(offsets.TOPIC, each): [] for each in range(offsets.PARTITIONS)}
+        with closing_consumer(bootstrap, **{"enable.partition.eof": True}) as consumer:
+            numbers = consumer.list_topics(COMMITS, END_TIMEOUT_S).topics[COMMITS].partitions
+            consumer.assign([TopicPartition(COMMITS, each, 0) for each in numbers])
+            left = set(numbers)
+            latest = time.monotonic()
+            while left:
+                assert time.monotonic() - latest < END_TIMEOUT_S, (
+                    f"the end of {COMMITS} {left} is not reached"
+                )
+                for message in consumer.consume(2000, 0.5):
+                    latest = time.monotonic()
+                    if message.error() is None:
+                        commit = parse_commit(message.key(), message.value())
+                        if commit is not None and commit[0] == offsets.GROUP:
+                            found[name_of(*commit[1:3])].append(commit[3])
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        left.discard(message.partition())
+        done.ok(found)
+
+
+def parse_commit(key: bytes, value: bytes | None) -> tuple[str, str, int, int] | None:
+    """(group, topic, partition, offset) of a record of Kafka's OffsetCommitKey; None for one of another kind, or a tombstone."""
+    if value is None or int.from_bytes(key[:2], "big") > 1:
+        return None
+    words, position = [], 2
+    for _ in range(2):
+        size = int.from_bytes(key[position : position + 2], "big")
+        words.append(key[position + 2 : position + 2 + size].decode())
+        position += 2 + size
+    partition = int.from_bytes(key[position : position + 4], "big")
+    return words[0], words[1], partition, int.from_bytes(value[2:10], "big", signed=True)
 
 
 def compare_replicas(recorder: Recorder, cluster: Cluster, topics: Topics) -> None:

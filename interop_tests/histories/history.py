@@ -13,8 +13,9 @@ A partition is named `topic-number`. The values by name:
 | poll | `isolation` | entries `[partition, offset, value]`, and `[partition, position or null]` where the position changed |
 | txn | | `{"polled": entries, "polled_at", "sent": as of send, "committing": time or null, "group"}` |
 | commit | `[group, partition, offset]` | the same |
-| fetch | `[group, partition]` | `[group, partition, offset]`, -1 for none |
+| fetch | `[group, partition]` | `[group, partition, offset]`, -1 for none; and the node where that is known |
 | final | `isolation` | `{partition: [[offset, value], ...]}`: everything, when all was well again |
+| committed | | `{partition: [offset, ...]}`: what of the group lies in the log of commits, in order, when all was well again |
 | replicas | | `{partition: {node: digest of its log}}` |
 | renumbered | | the client took a new producer epoch: what it sent before may be there twice |
 | fault | `[kind, nodes]` | the same: it was mended |
@@ -25,6 +26,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +35,7 @@ from typing import Any
 
 INVOKE, OK, FAIL, INFO = "invoke", "ok", "fail", "info"
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
+CONSUMED = "consumed"
 AT_THE_END = "end-"
 """The names of processes begin so that look when all is well again."""
 
@@ -110,6 +113,8 @@ class Recorder:
         self._began = time.monotonic_ns()
         self._open: dict[str, tuple[str, Completion]] = {}
         """By process, what it has begun."""
+        self.done: Counter[str] = Counter()
+        """How many operations of each name were ok; `consumed` are transactions that polled records."""
 
     def now(self) -> int:
         """Nanoseconds since the run began."""
@@ -139,6 +144,11 @@ class Recorder:
     def _complete(self, process: str) -> None:
         if process in self._open:
             f, completion = self._open.pop(process)
+            if completion.outcome == OK:
+                self.done[f] += 1
+                self.done[CONSUMED] += f == "txn" and any(
+                    len(entry) == 3 for entry in completion.value["polled"]
+                )
             self._write(process, completion.outcome, f, completion.value)
 
     def _write(self, process: str, kind: str, f: str, value: Any) -> None:

@@ -7,11 +7,14 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from interop_tests.cluster.clusters import Cluster
 from interop_tests.cluster.network import Network
 from interop_tests.faults.filling import fill
+from interop_tests.harness.wire import Connection
+from interop_tests.histories.clients import Key
 from interop_tests.histories.history import Recorder
 
 KINDS = ("kill", "kill-all", "pause", "cut", "mute", "deaf", "disk")
@@ -20,8 +23,6 @@ NETWORK_KINDS = frozenset({"cut", "mute", "deaf"})
 TARGETS = ("controller", "leader", "coordinator", "any")
 AFTER_S = (1.0, 3.0)
 FOR_S = (0.5, 8.0)
-COORDINATORS = ("__consumer_offsets", "__transaction_state")
-COORDINATOR_PARTITIONS = 3
 WHOLE_TIMEOUT_S = 90.0
 
 
@@ -50,6 +51,13 @@ def plan(seed: int, kinds: Sequence[str], longest_s: float) -> Iterator[Fault]:
             )
 
 
+def coordinator(key: Key, connection: Connection) -> int:
+    """The node that coordinates this group or transactional id; 0 while none does."""
+    reply = connection.call("FindCoordinator", 4, {"KeyType": key[0], "CoordinatorKeys": [key[1]]})
+    (found,) = reply["Coordinators"]
+    return int(found["NodeId"]) if found["ErrorCode"] == 0 else 0
+
+
 class Nemesis:
     """Carries out faults one after another; each is mended, and the cluster whole again, before the next."""
 
@@ -58,12 +66,14 @@ class Nemesis:
         cluster: Cluster,
         recorder: Recorder,
         topics: Sequence[tuple[str, int]],
+        coordinated: Sequence[Key],
         network: Network | None,
         disks: dict[int, Path],
     ) -> None:
         self._cluster = cluster
         self._recorder = recorder
         self._topics = topics
+        self._coordinated = coordinated
         self._network = network
         self._disks = disks
 
@@ -91,9 +101,11 @@ class Nemesis:
                 topic, partitions = self._topics[fault.choice % len(self._topics)]
                 return [cluster.leader(topic, fault.choice % partitions)]
             case "coordinator":
-                topic = COORDINATORS[fault.choice % len(COORDINATORS)]
-                if cluster.partition(topic) is not None:
-                    return [cluster.leader(topic, fault.choice % COORDINATOR_PARTITIONS)]
+                found = cluster.ask(
+                    partial(coordinator, self._coordinated[fault.choice % len(self._coordinated)])
+                )
+                if found:
+                    return [found]
         return [everybody[fault.choice % len(everybody)]]
 
     def _begin(self, kind: str, victim: int) -> None:

@@ -1,4 +1,6 @@
-"""Committed offsets: members of a group commit, each for what it owns, and others fetch."""
+"""Committed offsets: members of a group commit, each for what it owns, and others fetch: of the coordinator as clients find it,
+and of each node, so that it is known who answered.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from confluent_kafka import Consumer, TopicPartition
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaPythonPartition
 
+from interop_tests.harness.wire import Connection, ConnectionClosed, Silence
 from interop_tests.histories.clients import (
+    OF_A_GROUP,
     OPERATION_TIMEOUT_S,
     Client,
     StartAgain,
@@ -17,11 +21,15 @@ from interop_tests.histories.clients import (
     closing,
     name_of,
 )
+from interop_tests.histories.history import FAIL
 
 TOPIC = "commits"
 PARTITIONS = 4
 GROUP = "committers"
+COORDINATED = ((OF_A_GROUP, GROUP),)
 POLL_S = 0.05
+ELSEWHERE_S = 0.2
+"""Until a node is asked again that does not coordinate."""
 
 
 class Committer(Client):
@@ -92,10 +100,42 @@ class KafkaPythonFetcher(Fetcher):
             yield lambda: self.fetch(process, ask)
 
 
+class NodeFetcher(Fetcher):
+    """Asks one node, which answers while it takes itself for the coordinator."""
+
+    def __init__(self, surroundings: Surroundings, node_id: int) -> None:
+        self.node_id = node_id
+        self.address = surroundings.bootstrap.split(",")[node_id - 1]
+        super().__init__(surroundings, f"fetcher-of-node-{node_id}")
+
+    @contextmanager
+    def life(self, process: str) -> Iterator[Callable[[], None]]:
+        try:
+            with Connection(self.address, timeout_s=OPERATION_TIMEOUT_S) as connection:
+                yield lambda: self._ask(process, connection)
+        except (OSError, ConnectionClosed, Silence) as error:
+            raise StartAgain from error
+
+    def _ask(self, process: str, connection: Connection) -> None:
+        partition = self.chance.randrange(PARTITIONS)
+        topic = {"Name": TOPIC, "PartitionIndexes": [partition]}
+        asked = [GROUP, name_of(TOPIC, partition)]
+        with self.recorder.operation(process, "fetch", asked) as done:
+            done.outcome = FAIL
+            body = {"GroupId": GROUP, "Topics": [topic], "RequireStable": False}
+            reply = connection.call("OffsetFetch", 7, body)
+            found = [each for told in reply["Topics"] for each in told["Partitions"]]
+            if reply["ErrorCode"] == 0 and [each["ErrorCode"] for each in found] == [0]:
+                done.ok([*asked, found[0]["CommittedOffset"], self.node_id])
+                return
+        self._all.ended.wait(ELSEWHERE_S)
+
+
 def start(surroundings: Surroundings) -> list[Client]:
     return [
         Committer(surroundings, "committer-1"),
         Committer(surroundings, "committer-2"),
         Fetcher(surroundings, "fetcher-confluent"),
         KafkaPythonFetcher(surroundings, "fetcher-kafka-python"),
+        *(NodeFetcher(surroundings, each + 1) for each in range(surroundings.bootstrap.count(",") + 1)),
     ]

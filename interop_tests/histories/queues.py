@@ -14,6 +14,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from interop_tests.harness.epochs import Epochs
 from interop_tests.histories.clients import (
+    OF_A_GROUP,
     OPERATION_TIMEOUT_S,
     Client,
     StartAgain,
@@ -25,6 +26,8 @@ from interop_tests.histories.history import COMMITTED, UNCOMMITTED, Completion
 
 TOPIC = "queue"
 PARTITIONS = 4
+GROUP = "queue-readers"
+COORDINATED = ((OF_A_GROUP, GROUP),)
 SENT_AT_ONCE = 12
 POLLED_AT_ONCE = 100
 POLL_S = 0.2
@@ -228,7 +231,7 @@ class Subscriber(Client):
     def life(self, process: str) -> Iterator[Callable[[], None]]:
         consumer = Consumer(
             self.librdkafka(
-                group_id="queue-readers",
+                group_id=GROUP,
                 session_timeout_ms=6000,
                 auto_offset_reset="earliest",
                 auto_commit_interval_ms=500,

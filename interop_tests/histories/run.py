@@ -17,13 +17,17 @@ from interop_tests.histories import appends, ending, offsets, queues
 from interop_tests.histories.check import check, staleness_of
 from interop_tests.histories.clients import OPERATION_TIMEOUT_S, Client, Surroundings
 from interop_tests.histories.findings import Findings
-from interop_tests.histories.history import Recorder, load
+from interop_tests.histories.history import CONSUMED, Recorder, load
 from interop_tests.histories.nemesis import KINDS, NETWORK_KINDS, Nemesis, harming, plan
 
 WORKLOADS = {"queue": queues, "append": appends, "commits": offsets}
+TO_BE_SEEN = {"queue": ("send", "poll"), "append": (CONSUMED,), "commits": ("commit", "fetch")}
+LATE_S = 60.0
 NODES = 3
 SHORTEST_S = 4.0
 """A fault may always last so long: a broker's session is over by then."""
+LONGEST_OPERATIONS = 6
+"""An appender's transaction may take so many: offsets, commits, an abort, and to go back to where the group was."""
 DISK_SIZE = "96m"
 SETTINGS = {
     # Shorter than Kafka's defaults, in their proportions, since a cut shows by time alone.
@@ -68,9 +72,9 @@ def run(options: Options, folder: Path) -> Findings:
             findings.append(("not whole again", text))
 
         with harming(nemesis, plan(options.seed, options.faults, max(SHORTEST_S, options.seconds / 3)), told):
-            time.sleep(options.seconds)
+            _work(options, recorder)
         surroundings.ended.set()
-        deadline = time.monotonic() + 4 * OPERATION_TIMEOUT_S
+        deadline = time.monotonic() + LONGEST_OPERATIONS * OPERATION_TIMEOUT_S
         for client in clients:
             client.join(max(0.0, deadline - time.monotonic()))
         findings += [("client", text) for text in surroundings.faults]
@@ -81,6 +85,14 @@ def run(options: Options, folder: Path) -> Findings:
         judged.add(kind, text)
     (folder / "findings.txt").write_text(f"{judged}\n")
     return judged
+
+
+def _work(options: Options, recorder: Recorder) -> None:
+    """For as long as is asked for, and until every workload has come to what it is for: on a busy machine groups form late."""
+    wanted = {name for workload in options.workloads for name in TO_BE_SEEN[workload]}
+    end = time.monotonic() + options.seconds
+    while (now := time.monotonic()) < end or (now < end + LATE_S and not all(map(recorder.done.get, wanted))):
+        time.sleep(0.1)
 
 
 @contextlib.contextmanager
@@ -103,7 +115,8 @@ def _cluster(options: Options, folder: Path, recorder: Recorder) -> Iterator[tup
         cluster.start()
         for topic, partitions in _topics(options):
             cluster.create_topic(topic, partitions)
-        yield cluster, Nemesis(cluster, recorder, _topics(options), network, disks)
+        coordinated = [key for name in options.workloads for key in WORKLOADS[name].COORDINATED]
+        yield cluster, Nemesis(cluster, recorder, _topics(options), coordinated, network, disks)
 
 
 def _topics(options: Options) -> list[tuple[str, int]]:
@@ -126,6 +139,7 @@ def _end(options: Options, cluster: Cluster, recorder: Recorder) -> list[tuple[s
     }
     if "commits" in options.workloads:
         steps["commits not readable"] = lambda: ending.fetch_commits(recorder, cluster.bootstrap)
+        steps["log of commits not readable"] = lambda: ending.read_commits(recorder, cluster.bootstrap)
     for kind, step in steps.items():
         try:
             step()

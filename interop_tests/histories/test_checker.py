@@ -10,6 +10,7 @@ import pytest
 
 from interop_tests.histories.check import check
 from interop_tests.histories.commits import Staleness
+from interop_tests.histories.ending import parse_commit
 from interop_tests.histories.findings import Findings
 from interop_tests.histories.history import (
     COMMITTED,
@@ -261,6 +262,20 @@ def test_a_paused_coordinator_may_answer_what_it_knew() -> None:
     assert "committed offset lost" in story.end({}).kinds
 
 
+def test_who_was_not_paused_answers_what_is_committed() -> None:
+    """So what a coordinator shows of a commit that is not replicated is found out as soon as its successor does not know it."""
+
+    def story(node: int) -> Story:
+        told = commits(("commit", 1))
+        told.add("nemesis", "fault", ["cut", [1]], start=4, end=20)
+        told.add("a", "commit", ["g", P, 2], start=5, end=19)
+        told.add("b", "fetch", ["g", P, 2, 1], start=6, end=8)
+        return told.add("c", "fetch", ["g", P, 1, node], start=10, end=12)
+
+    assert story(1).end({}).is_well
+    assert story(2).end({}).kinds == {"commits not linearizable"}
+
+
 def test_apaches_coordinator_may_answer_an_old_checkpoint_after_a_kill() -> None:
     told = commits(("commit", 1))
     told.add("b", "commit", ["g", P, 2], start=9, end=10).add(
@@ -268,7 +283,7 @@ def test_apaches_coordinator_may_answer_an_old_checkpoint_after_a_kill() -> None
     )
     told.add("c", "fetch", ["g", P, 1], start=13).end({})
     assert "committed offset lost" in check(told.history).kinds
-    assert check(told.history, Staleness(("kill-all",), 6 * TICK_NS, 6 * TICK_NS)).is_well
+    assert check(told.history, Staleness(("kill-all",), 6 * TICK_NS, 6 * TICK_NS, True)).is_well
 
 
 def test_at_the_end_no_coordinator_answers_what_it_knew() -> None:
@@ -276,6 +291,31 @@ def test_at_the_end_no_coordinator_answers_what_it_knew() -> None:
     story.add("nemesis", "fault", ["pause", [1]], start=1, end=20)
     story.add("end-fetcher", "fetch", ["g", P, 1], start=20)
     assert "committed offset lost" in story.end({}).kinds
+
+
+@pytest.mark.parametrize(
+    ("written", "kinds"),
+    [
+        ([1, 3, 2], set()),
+        ([3, 2], {"acknowledged commit lost"}),
+        ([1, 2], {"fetched commit lost"}),
+        ([2, 3, 1], {"not the last commit"}),
+    ],
+)
+def test_what_commits_and_fetches_told_is_in_their_log(written: list[int], kinds: set[str]) -> None:
+    """Whatever has overwritten it since, and however stale a fetch may be."""
+    story = commits(("commit", 1), ("commit", 3, INFO), ("fetch", 3), ("commit", 2))
+    story.add("end-fetcher", "fetch", ["g", P, 2]).add("end-commits", "committed", {P: written})
+    assert story.end({}).kinds == kinds
+
+
+def test_a_record_of_the_log_of_commits_is_understood() -> None:
+    """Laid out by hand, as Kafka's OffsetCommitKey 1 and OffsetCommitValue 3 have it."""
+    key = bytes([0, 1, 0, 1]) + b"g" + bytes([0, 2]) + b"tt" + bytes([0, 0, 0, 5])
+    value = bytes([0, 3]) + (7).to_bytes(8, "big") + b"\xff" * 4 + bytes(2 + 8)
+    assert parse_commit(key, value) == ("g", "tt", 5, 7)
+    assert parse_commit(key, None) is None
+    assert parse_commit(bytes([0, 2, 0, 1]) + b"g", value) is None
 
 
 def test_an_operation_that_does_not_end_is_recorded_as_far_as_it_came(tmp_path: Path) -> None:
