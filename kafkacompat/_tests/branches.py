@@ -1,19 +1,26 @@
 """Which branches of the packages that decide over data are taken, by layer of tests.
 
-    python -m kafkacompat._tests.branches [--document PAGE] [--list]
+    python -m kafkacompat._tests.branches [--folder FOLDER] [--minutes N] [--document PAGE] [--list]
 
-Runs the unit tests of these packages, then the simulation without its planted bugs, and prints a table. A branch is one of
-two or more ways on from a line, as coverage.py counts them. What a child process does is not seen.
+Runs the unit tests of these packages, then a quarter of the simulation's seeds, and prints a table. A branch is one of two or more
+ways on from a line, as coverage.py counts them. What a child process does is not seen.
+
+It goes in pieces, the tests of a package or a share of the seeds each. With a folder what a piece took is kept there, so that a run
+which was ended goes on behind it, as long as the packages are the same; with `--minutes` a run begins no piece after that time, and
+its exit status is 3 while pieces are left.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,22 +30,67 @@ import coverage
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("raft", "partition", "log", "coordinator", "group", "txn")
 UNIT, SIMULATION, EITHER = "unit tests", "simulation", "either"
-LAYERS: Mapping[str, Sequence[str]] = {
-    UNIT: [f"kafkacompat/{package}" for package in PACKAGES],
-    SIMULATION: ["kafkacompat/sim", "-k", "test_no_seed_fails or test_every_danger_occurs"],
+SEEDS = ("test_cluster_simulation.py", "test_quorum_simulation.py")
+SHARES = (0, 1)
+"""Of the eight that share the seeds of a simulation."""
+PIECES: Mapping[tuple[str, str], Sequence[str]] = {
+    **{(UNIT, package): [f"kafkacompat/{package}"] for package in PACKAGES},
+    **{
+        (SIMULATION, f"{file.removesuffix('.py')}-{share}"): [
+            f"kafkacompat/sim/_tests/{file}::test_no_seed_fails[{share}]"
+        ]
+        for file in SEEDS
+        for share in SHARES
+    },
 }
+"""By layer and name: what pytest is given."""
+PIECES_LEFT = 3
 BEGIN, END = "<!-- branches: begin -->", "<!-- branches: end -->"
 
 Report = dict[str, Any]
 """coverage.py's own, of JSON: by file what was taken and what not."""
 
 
-def measure(layer: str, workers: int, data: Path) -> None:
-    """Run a layer's tests and leave what they took in `data`. CalledProcessError when one fails: the table would not be whole."""
-    options = ["-q", "-n", str(workers), "--dist", "worksteal", "--cov-branch", "--cov-report="]
+def measure(tests: Sequence[str], workers: int, data: Path) -> None:
+    """Run tests and leave what they took in `data`. CalledProcessError when one fails: the table would not be whole."""
+    options = ["-q", "-p", "no:cacheprovider", "--cov-branch", "--cov-report="]
+    if workers > 1:
+        options += ["-n", str(workers), "--dist", "worksteal"]
     options += [f"--cov=kafkacompat/{package}" for package in PACKAGES]
-    command = [sys.executable, "-m", "pytest", *LAYERS[layer], *options]
-    subprocess.run(command, cwd=ROOT, env={**os.environ, "COVERAGE_FILE": str(data)}, check=True)
+    aside = data.with_suffix(".under-way")
+    command = [sys.executable, "-m", "pytest", *tests, *options]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, "COVERAGE_FILE": str(aside)}, check=True)
+    aside.rename(data)
+
+
+def measure_all(folder: Path, workers: int, until_s: float) -> dict[tuple[str, str], Path]:
+    """The pieces that are measured; whatever is left was not begun in time."""
+    stamp = folder / "measured-of"
+    if not stamp.exists() or stamp.read_text() != digest():
+        for file in folder.iterdir():
+            file.unlink()
+        stamp.write_text(digest())
+    found: dict[tuple[str, str], Path] = {}
+    for (layer, name), tests in PIECES.items():
+        data = folder / f"{layer.replace(' ', '-')}-{name}.coverage"
+        if not data.exists():
+            if time.monotonic() >= until_s:
+                continue
+            began = time.monotonic()
+            measure(tests, workers, data)
+            print(f"{layer}, {name}: {time.monotonic() - began:.0f} s", flush=True)
+        found[layer, name] = data
+    return found
+
+
+def digest() -> str:
+    """Of the packages' code, whose lines the branches are named by."""
+    found = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((ROOT / "kafkacompat" / package).rglob("*.py")):
+            if "_tests" not in path.parts:
+                found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def report(data: Path) -> Report:
@@ -99,14 +151,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workers", type=int, default=2, help="processes that run tests")
     parser.add_argument("--document", type=Path, help="a page whose marked part takes the table")
+    parser.add_argument("--folder", type=Path, help="keeps what was measured, for a run that goes on")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no piece after so long")
     parser.add_argument("--list", action="store_true", help="print the branches that neither layer takes")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="branches-") as folder:
-        data = {layer: Path(folder) / f"{number}.coverage" for number, layer in enumerate(LAYERS)}
-        for layer, file in data.items():
-            measure(layer, options.workers, file)
-        reports = {layer: report(file) for layer, file in data.items()}
-        reports[EITHER] = combined(list(data.values()), Path(folder) / "both.coverage")
+    until_s = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory(prefix="branches-") as working:
+        folder: Path = options.folder or Path(working) / "measured"
+        folder.mkdir(parents=True, exist_ok=True)
+        data = measure_all(folder, options.workers, until_s)
+        if len(data) < len(PIECES):
+            print(f"{len(PIECES) - len(data)} pieces are left")
+            return PIECES_LEFT
+        reports = {
+            layer: combined(
+                [file for piece, file in data.items() if piece[0] == layer], Path(working) / layer
+            )
+            for layer in (UNIT, SIMULATION)
+        }
+        reports[EITHER] = combined(list(data.values()), Path(working) / EITHER)
     print(table(reports))
     if options.list:
         print(not_taken(reports[EITHER]))
