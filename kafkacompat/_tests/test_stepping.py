@@ -7,31 +7,22 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping import STEPS_S, Overloaded, Pace, Stepping, all_steps, driven
 
 
-class Machinery:
+class Machinery(HandTime):
     """Timers and workers that act when told to."""
 
     def __init__(self) -> None:
-        self.due: list[Any] = []
-        self.jobs: list[tuple[Any, Deferred[Any]]] = []
-
-    def call_after(self, delay_ms: int, callback: Any) -> Any:
-        assert delay_ms == 0
-        self.due.append(callback)
-
-    call_at = call_after
-
-    def submit(self, job: Any) -> Deferred[Any]:
-        answer: Deferred[Any] = Deferred()
-        self.jobs.append((job, answer))
-        return answer
+        super().__init__()
+        self.workers = HandWorkers()
+        self.submit = self.workers.submit
 
     def fire(self) -> None:
-        assert len(self.due) == 1, "one step at a time"
-        self.due.pop()()
+        assert self.waiting == [0], "one step at a time"
+        self.fire_next()
 
 
 def steps(name: str, count: int, done: list[str]) -> Generator[None, Any, str]:
@@ -46,7 +37,7 @@ def test_work_is_done_in_turn_one_step_each_time() -> None:
     stepping = Stepping(machinery, machinery, 2, 2)
     answers = [stepping.submit(steps(name, 2, done)) for name in "abc"]
     assert done == []
-    while machinery.due:
+    while machinery.pending():
         before = len(done)
         machinery.fire()
         assert len(done) <= before + 1
@@ -79,13 +70,13 @@ def test_jobs_and_what_comes_later_are_waited_for() -> None:
 
     answer = stepping.submit(work())
     machinery.fire()
-    job, given = machinery.jobs.pop()
+    job, given = machinery.workers.submitted.pop()
     given.resolve(job())
     machinery.fire()
-    assert not machinery.due
+    assert not machinery.pending()
     later.resolve(4)
     machinery.fire()
-    _, given = machinery.jobs.pop()
+    _, given = machinery.workers.submitted.pop()
     given.fail(ZeroDivisionError())
     machinery.fire()
     assert answer.result() == 7
@@ -103,7 +94,7 @@ def test_work_that_fails_makes_room_for_the_next() -> None:
         raise ValueError("a bug")
 
     failed, done = stepping.submit(failing()), stepping.submit(steps("b", 1, []))
-    while machinery.due:
+    while machinery.pending():
         machinery.fire()
     with pytest.raises(ValueError, match="a bug"):
         failed.result()
@@ -123,7 +114,7 @@ def test_with_a_clock_small_steps_are_done_together() -> None:
     stepping.submit(steps("a", 8, done))
     machinery.fire()
     assert len(done) == 4
-    while machinery.due:
+    while machinery.pending():
         machinery.fire()
     assert len(done) == 8
 

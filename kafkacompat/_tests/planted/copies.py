@@ -33,6 +33,8 @@ class Outcome:
     seconds: float
     test: str
     """The first that failed; of the simulation, the one that looks for the bug."""
+    problem: str = ""
+    """Why it could not be told."""
 
     @property
     def layer(self) -> str:
@@ -43,7 +45,7 @@ class Outcome:
         return "models" if re.search("model|properties", file) else "unit"
 
     def __str__(self) -> str:
-        told = f"{self.layer:12}{self.test}" if self.is_noticed else "NOT NOTICED"
+        told = f"{self.layer:12}{self.test}" if self.is_noticed else f"NOT NOTICED {self.problem}"
         return f"{self.seconds:6.1f} s  {self.bug.name}: {told}"
 
 

@@ -89,7 +89,9 @@ BUGS = (
         "controller/metadata_machine.py",
         "            if quorum.resign_for_room(packed.size_bytes, error):",
         "            if False:",
-        ("controller/_tests/test_feature_updates.py::test_levels_go_up_and_down_together",),
+        (
+            "controller/_tests/test_controller_faults.py::test_with_other_voters_a_controller_that_cannot_write_hands_over",
+        ),
     ),
     PlantedBug(
         "a broker that is gone is fenced before its session is over",
@@ -99,5 +101,19 @@ BUGS = (
         (
             "controller/_tests/test_service.py::test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_leads_no_more",
         ),
+    ),
+    PlantedBug(
+        "a subscriber of images that raises keeps those behind it from the image",
+        "controller/metadata_machine.py",
+        "            subscriber(old, image)\n",
+        "            try:\n                subscriber(old, image)\n            except Exception:\n                break\n",
+        ("controller/_tests/test_controller_faults.py::test_a_subscriber_that_raises_halts_the_node",),
+    ),
+    PlantedBug(
+        "features are raised though kraft.version is refused beside them",
+        "controller/active_controller.py",
+        "        if refusal != ErrorCode.NONE:\n            # Before",
+        "        if False:\n            # Before",
+        ("controller/_tests/test_controller_faults.py::test_features_are_raised_all_or_none",),
     ),
 )

@@ -126,4 +126,88 @@ BUGS = (
         "        except ArithmeticError as error:\n            report(what, error)",
         ("coordinator/_tests/test_steps.py::test_a_work_that_raises_is_reported_and_the_others_go_on",),
     ),
+    PlantedBug(
+        "all connections that are ready have their turns between two looks at the clock",
+        "net/poller.py",
+        "                if at < len(fds) and monotonic() >= until_s:",
+        "                if False:",
+        (
+            "net/_tests/test_poller.py::test_of_many_that_are_ready_the_loop_does_not_wait_for_all_and_nobody_has_two_turns_before_the_last_has_one",
+        ),
+    ),
+    PlantedBug(
+        "the resolver is asked in the loop's thread",
+        "net/resolving.py",
+        "return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)",
+        "return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)",
+        ("net/_tests/test_resolving.py::test_changed_overrides_are_resolved_while_clients_are_served",),
+    ),
+    PlantedBug(
+        "the own name is asked for in the loop's thread",
+        "net/resolving.py",
+        "return await trio.to_thread.run_sync(socket.getfqdn, abandon_on_cancel=True)",
+        "return socket.getfqdn()",
+        (
+            "net/_tests/test_resolving.py::test_the_own_name_is_asked_for_in_a_thread_and_only_where_one_is_needed",
+        ),
+    ),
+    PlantedBug(
+        "damaged indexes are built anew in a step of the loop",
+        "log/segment.py",
+        "        if self.mend_later is None:",
+        "        if True:",
+        (
+            "log/_tests/test_large_logs.py::test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then",
+        ),
+    ),
+    PlantedBug(
+        "retention reads how old segments are in the loop's thread",
+        "log/retaining.py",
+        "                self._looks.append((log, look))",
+        "                look.run()\n                self._looks.append((log, look))",
+        (
+            "log/_tests/test_large_logs.py::test_retention_reads_the_end_of_one_time_index_a_log_and_nothing_on_the_loop",
+        ),
+    ),
+    PlantedBug(
+        "offsets are searched by time in the loop's thread",
+        "partition/searches.py",
+        "self._workers.submit(lambda begun=begun: _run(begun)).on_done(",
+        "self._workers.submit(lambda begun=begun, ran=_run(begun): ran).on_done(",
+        ("partition/_tests/test_searches.py",),
+    ),
+    PlantedBug(
+        "the files of a truncation are unlinked in the loop's thread",
+        "log/segment_list.py",
+        "        if self._delete_later is not None:\n            self._delete_later(paths, delay_ms)\n            return\n",
+        "",
+        (
+            "log/_tests/test_large_logs.py::test_a_truncation_of_many_segments_takes_several_steps_each_of_which_leaves_a_whole_log",
+        ),
+    ),
+    PlantedBug(
+        "a truncation drops any number of segments in one step",
+        "log/segment_list.py",
+        "        if keep < least and self._delete_later is not None:",
+        "        if False:",
+        (
+            "log/_tests/test_large_logs.py::test_a_truncation_of_many_segments_takes_several_steps_each_of_which_leaves_a_whole_log",
+        ),
+    ),
+    PlantedBug(
+        "the quorum's sync waits for whoever makes files",
+        "net/workers.py",
+        '    pools["log_sync"] = PlacedPools(nursery, TERMS["log_sync"])',
+        '    pools["log_sync"] = PlacedPools(nursery, TERMS["log_sync"])\n    pools["quorum_sync"] = pools["files"]',
+        ("net/_tests/test_workers.py::test_stuck_jobs_of_a_duty_hold_up_nobody_else",),
+    ),
+    PlantedBug(
+        "others lead the partitions of a broker that is gone in one step",
+        "controller/liveness.py",
+        "left = yield from leave_broker.in_steps(image, self._settings, broker_id, broker.epoch)",
+        "left = leave_broker(image, self._settings, broker_id, broker.epoch)",
+        (
+            "controller/_tests/test_steps.py::test_others_lead_many_partitions_of_a_broker_that_is_gone_in_steps",
+        ),
+    ),
 )

@@ -204,4 +204,20 @@ BUGS = (
         "        except ArithmeticError as error:\n            return None\n        return target",
         ("log/_tests/test_refusals.py::test_one_directory_refuses",),
     ),
+    PlantedBug(
+        "a log whose process is lost is cleaned in the broker's",
+        "log/cleaner/cleaner.py",
+        "        if self._needs_process(log, job.segments, job.segments[-1].end_offset):",
+        "        if not self._rests.has_lost(log) and self._needs_process(log, job.segments, job.segments[-1].end_offset):",
+        (
+            "log/cleaner/_tests/test_process.py::test_a_large_log_whose_process_is_killed_is_never_cleaned_in_the_broker",
+        ),
+    ),
+    PlantedBug(
+        "after a lost process the next is begun at once for another log",
+        "log/cleaner/cleaner.py",
+        "        return rests.may_begin_process(now_ms) or not self._needs_process(",
+        "        return True or not self._needs_process(",
+        ("log/cleaner/_tests/test_process.py::test_small_logs_are_cleaned_while_no_process_is_begun",),
+    ),
 )

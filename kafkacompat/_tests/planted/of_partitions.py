@@ -77,4 +77,11 @@ BUGS = (
         "                try:\n                    waiter.expire()\n                except ArithmeticError as error:",
         ("partition/_tests/test_waiters.py::test_one_that_cannot_be_answered_when_its_time_is_up",),
     ),
+    PlantedBug(
+        "a fetcher that has met a bug stays busy for ever",
+        "partition/fetchers.py",
+        "            self._busy = False\n            if not self._closed:\n                self._wake_at(now_ms",
+        "            if not self._closed:\n                self._wake_at(now_ms",
+        ("partition/_tests/test_replication.py::test_a_follower_that_met_a_bug_asks_its_leader_again",),
+    ),
 )

@@ -33,4 +33,11 @@ BUGS = (
         "BROKERS_REPLICATION: Final = 1",
         ("pipeline/_tests/test_run_command.py::test_all_topics_are_planned_and_read_or_written_by_a_job",),
     ),
+    PlantedBug(
+        "two runs use one checkpoint at once",
+        "pipeline/places.py",
+        "            return file.getChannel().tryLock() is not None",
+        "            return True",
+        ("pipeline/_tests/test_same_run.py",),
+    ),
 )

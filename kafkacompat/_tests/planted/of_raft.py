@@ -61,4 +61,18 @@ BUGS = (
         "            self._carry_out(effects)\n        except Exception:\n            pass",
         ("raft/_tests/test_faults.py::test_whatever_is_raised_halts_the_node_and_a_restart_breaks_no_rule",),
     ),
+    PlantedBug(
+        "a call that comes after a step and raises is passed over",
+        "raft/event_pump.py",
+        "                self._outbox.popleft()()\n        except Exception as problem:\n            self.halt(problem)",
+        "                self._outbox.popleft()()\n        except Exception:\n            pass",
+        ("raft/_tests/test_faults.py",),
+    ),
+    PlantedBug(
+        "a batch that cannot be replayed is skipped",
+        "raft/applier.py",
+        "            except StopIteration:",
+        "            except Exception:",
+        ("raft/_tests/test_faults.py",),
+    ),
 )

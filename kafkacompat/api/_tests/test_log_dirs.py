@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kafkacompat.api._tests.world import Api
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import MemoryLog, topic_image
-from kafkacompat.ports import LogDirStatus
+from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -66,27 +63,19 @@ def test_each_replica_is_asked_for_and_answered(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_a_future_log_is_told_beside_the_current_one(version: int) -> None:
-    api = Api(topic_image("t", 1))
+    api = Api(topic_image("t", 1), topic_image("gone", 1), directories=2)
     for _ in range(3):
         api.world.produce()
-    current = api.world.log()
-    copy = MemoryLog(current.topic_partition, current.topic_id, current.config)
-    copy.log_end_offset = 1
-    lost = replace(copy, topic_partition=TopicPartition("gone", 0))
-    future = LogDirStatus(
-        "/data/b",
-        bytes(15) + b"\x78",
-        True,
-        1000,
-        400,
-        {},
-        {each.topic_partition: each for each in (copy, lost)},
-    )
-    first = api.world.log_manager.log_dirs()[0]
-    api.world.log_manager.log_dirs = lambda: [first, future]  # type: ignore[method-assign]
-    _, second = api.call(DescribeLogDirsRequest(topics=None), version).results
-    assert [
-        (topic.name, each.partition_index, each.offset_lag, each.is_future_key)
-        for topic in second.topics
+    logs = api.world.log_manager
+    here, gone = TopicPartition("t", 0), TopicPartition("gone", 0)
+    copy = logs.begin_future(here, logs.directories[1])
+    copy.append_as_follower(api.world.batches()[0], 0)
+    logs.begin_future(gone, logs.directories[0])
+    logs.withhold(gone, "its files are damaged")
+    assert {
+        (result.log_dir, topic.name, each.partition_index, each.offset_lag)
+        for result in api.call(DescribeLogDirsRequest(topics=None), version).results
+        for topic in result.topics
         for each in topic.partitions
-    ] == [("gone", 0, -1, True), ("t", 0, 2, True)]
+        if each.is_future_key
+    } == {("/data/b", "t", 0, 2), ("/data/a", "gone", 0, -1)}

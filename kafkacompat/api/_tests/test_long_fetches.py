@@ -42,11 +42,7 @@ def follower_api(count: int = COUNT) -> Api:
 
 
 def one_step(api: Api) -> None:
-    pending = api.world.timers.pending()
-    timer = min(pending, key=lambda each: each.at_ms)
-    api.world.timers.timers.remove(timer)
-    api.world.clock.ms = max(api.world.clock.ms, timer.at_ms)
-    timer.callback()
+    api.world.time.fire_next()
 
 
 def answered(api: Api, reply: Pending) -> Any:
@@ -64,7 +60,7 @@ def most_at_once(api: Api, *counted: tuple[type, str]) -> Iterator[Callable[[], 
     """The most calls of any one of these methods that one step has made."""
     calls: dict[str, int] = {}
     most = 0
-    before = api.world.timers.call_after
+    before = api.world.time.call_after
 
     def stepped(delay_ms: int, callback: Callable[[], None]) -> Any:
         def step() -> None:
@@ -76,7 +72,7 @@ def most_at_once(api: Api, *counted: tuple[type, str]) -> Iterator[Callable[[], 
         return before(delay_ms, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api.world.timers, "call_after", stepped)
+        patch.setattr(api.world.time, "call_after", stepped)
         for owner, name in counted:
 
             def counting(
@@ -111,6 +107,8 @@ def test_many_partitions_are_read_parked_and_told_in_steps() -> None:
             if api.world.engine.parked_count():
                 break
             one_step(api)
+        # As a moment later.
+        api.world.log("t", COUNT - 1).is_anchored = True
         api.world.produce("t", COUNT - 1)
         response = answered(api, reply)
         assert [row.partition_index for row in rows(response)] == list(range(COUNT))
@@ -151,7 +149,7 @@ def test_what_a_session_of_many_forgets_and_that_it_ends_is_as_with_a_small_one(
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 10, 20, 30])
 def test_what_is_appended_between_two_steps_is_not_waited_for(steps: int) -> None:
     api = consumer_api()
-    began_ms = api.world.clock.monotonic_ms()
+    began_ms = api.world.time.monotonic_ms()
     reply = api.send(asking(range(COUNT), session_epoch=-1, max_wait_ms=10_000), 12)
     for _ in range(steps):
         one_step(api)
@@ -160,7 +158,7 @@ def test_what_is_appended_between_two_steps_is_not_waited_for(steps: int) -> Non
         if reply.reply.done:
             break
         one_step(api)
-    assert api.world.clock.monotonic_ms() == began_ms
+    assert api.world.time.monotonic_ms() == began_ms
     assert [row.partition_index for row in rows(answered(api, reply)) if len(row.records)] == [0]
 
 

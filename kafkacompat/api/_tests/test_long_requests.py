@@ -71,7 +71,7 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 def stepping_api(*topics: Any, elements_max: int = 100_000, of: Api | None = None) -> Api:
     api = of or Api(*topics)
     api.dispatcher = type(api.dispatcher)(
-        api.node, stepping=RequestSteps(api.world.timers, api.world.workers), elements_max=elements_max
+        api.node, stepping=RequestSteps(api.world.time, api.world.workers), elements_max=elements_max
     )
     return api
 
@@ -83,9 +83,7 @@ def in_steps(api: Api, request: Any, version: int) -> tuple[Any, int]:
     assert reply.blocks
     steps = 0
     while not reply.reply.done:
-        timer = min(api.world.timers.pending(), key=lambda each: each.at_ms)
-        api.world.timers.timers.remove(timer)
-        timer.callback()
+        api.world.time.fire_next()
         steps += 1
     return api.decoded(reply.reply.result(), type(request).API_KEY, version), steps
 
@@ -133,8 +131,8 @@ def test_searches_of_a_long_request_are_let_go_with_its_connection() -> None:
     asked.topics[0].partitions[0].timestamp = 5
     reply = api.send(asked, 7)
     assert isinstance(reply, Pending)
-    while api.world.timers.pending():
-        api.world.timers.advance(0)
+    while api.world.time.pending():
+        api.world.time.advance(0)
     assert not reply.reply.done
     api.dispatcher.connection_closed(api.connection)
     search = api.world.manager._searches._waiting or api.world.workers.submitted
@@ -145,7 +143,7 @@ def test_searches_of_a_long_request_are_let_go_with_its_connection() -> None:
 
 def turns(api: Api) -> None:
     for _ in range(20):
-        api.world.timers.advance(0)
+        api.world.time.advance(0)
 
 
 def test_offsets_of_many_topics_without_partitions_are_listed_in_steps() -> None:
@@ -229,12 +227,12 @@ def test_a_topic_described_while_the_brokers_change_is_not_kept_for_the_new_ones
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     reply = api.send(asked, 9)
     assert isinstance(reply, Pending)
-    api.world.timers.timers.pop().callback()
+    api.world.time.fire_next()
     # Nobody is alive any more, and others have asked meanwhile.
     api.publish(replace(api.node.image, brokers={}))
     api.node.encoded_topics.get(api.node.image.brokers, api.node.image.topics["t"], ("x", 9, False))
     while not reply.reply.done:
-        api.world.timers.advance(0)
+        api.world.time.advance(0)
     response, _ = in_steps(api, asked, 9)
     assert {one.leader_id for one in response.topics[0].partitions} == {-1}
 
@@ -305,7 +303,7 @@ def test_many_partitions_are_added_to_a_transaction_in_steps_and_all_at_once(ver
         Coordinator(),  # type: ignore[arg-type]  # as much as is used
         Anything(),
         api.verifier,
-        api.world.timers,
+        api.world.time,
     )
 
     def added(count: int) -> tuple[list[int], int]:
@@ -357,7 +355,7 @@ def test_what_many_transactions_name_a_little_of_is_looked_at_in_steps(
             GrantsAll(),  # type: ignore[arg-type]  # as much as is used
             Anything(),
             api.verifier,
-            api.world.timers,
+            api.world.time,
         )
         steps, most = 0, 0
         for _ in add_partitions_to_txn.handle(api.node, context, request):
@@ -374,8 +372,8 @@ def test_what_the_controller_answers_of_many_topics_is_encoded_in_steps() -> Non
     reply = api.send(asked, 7)
     assert isinstance(reply, Pending)
     ((_, _, answer),) = api.controller.calls
-    while api.world.timers.pending():
-        api.world.timers.advance(0)
+    while api.world.time.pending():
+        api.world.time.advance(0)
     made = [CreatableTopicConfigs(name=f"c{index}") for index in range(100)]
     answer.resolve(
         CreateTopicsResponse(
@@ -384,8 +382,7 @@ def test_what_the_controller_answers_of_many_topics_is_encoded_in_steps() -> Non
     )
     steps = 0
     while not reply.reply.done:
-        timer = api.world.timers.timers.pop()
-        timer.callback()
+        api.world.time.fire_next()
         steps += 1
     assert steps >= 100 * 100 // STEP_ELEMENTS
     assert len(api.decoded(reply.reply.result(), 19, 7).topics) == 100
@@ -413,7 +410,7 @@ def test_a_long_fetch_that_waits_is_let_go_with_its_connection() -> None:
     reply = api.send(long_fetch(2000, max_wait_ms=10_000, min_bytes=1), 12)
     assert isinstance(reply, Pending)
     for _ in range(100):
-        api.world.timers.advance(0)
+        api.world.time.advance(0)
     assert not reply.reply.done
     assert api.world.engine.parked_count() == 1
     api.dispatcher.connection_closed(api.connection)
@@ -422,7 +419,7 @@ def test_a_long_fetch_that_waits_is_let_go_with_its_connection() -> None:
     api.send(long_fetch(2000, max_wait_ms=10_000, min_bytes=1), 12)
     api.dispatcher.connection_closed(api.connection)
     for _ in range(100):
-        api.world.timers.advance(0)
+        api.world.time.advance(0)
     assert api.world.engine.parked_count() == 0
 
 
@@ -455,7 +452,7 @@ def test_bytes_that_break_in_a_later_step_close_the_connection() -> None:
     api = stepping_api(topic_image("t"))
     reply = api.raw(api.frame(lookups(10_000), 7)[:-5])
     assert isinstance(reply, Pending)
-    api.world.timers.advance(0)
+    api.world.time.advance(0)
     with pytest.raises(WireError):
         reply.reply.result()
 
@@ -566,9 +563,9 @@ def test_a_fetch_in_steps_is_not_parked_for_a_connection_that_is_gone(steps: int
     api = stepping_api(topic_image("t", 5_000))
     assert isinstance(api.send(fetch_of_many(api), 12), Pending)
     for _ in range(steps):
-        api.world.timers.advance(0)
+        api.world.time.advance(0)
     api.dispatcher.connection_closed(api.connection)
     for _ in range(20):
-        api.world.timers.advance(0)
+        api.world.time.advance(0)
     assert api.world.engine.parked_count() == 0
     assert not api.dispatcher._parked

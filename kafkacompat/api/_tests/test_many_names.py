@@ -129,13 +129,11 @@ def test_what_a_long_request_was_made_of_is_let_go_of_in_steps() -> None:
 def test_request_and_response_are_held_until_the_answer_is_given_and_no_longer() -> None:
     api = stepping_api(topic_image("t0"))
     asked = of_topics(MANY)
-    frames = len(api.world.timers.pending())
+    frames = len(api.world.time.pending())
     in_steps(api, asked, 9)
     steps = 0
-    while len(api.world.timers.pending()) > frames:
-        timer = min(api.world.timers.pending(), key=lambda each: each.at_ms)
-        api.world.timers.timers.remove(timer)
-        timer.callback()
+    while len(api.world.time.pending()) > frames:
+        api.world.time.fire_next()
         steps += 1
     # Two topics and partitions: of the request, and of the response.
     assert steps >= 4 * MANY // FREED_A_STEP
@@ -178,11 +176,8 @@ class SlowGroups:
 
 def turns(api: Any) -> None:
     for _ in range(2_000):
-        due = [each for each in api.world.timers.pending() if each.at_ms <= api.world.clock.ms]
-        if not due:
+        if not api.world.time.step():
             return
-        api.world.timers.timers.remove(due[0])
-        due[0].callback()
     raise AssertionError("it never ends")
 
 

@@ -12,7 +12,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
-from kafkacompat.ports import ProducerStateEntry
+from kafkacompat.ports import FileSlice
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -38,8 +38,8 @@ from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticate
 from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 
 
-def filled(records: int = 3, epoch: int = 2) -> Api:
-    api = Api(topic_image("t", {0: partition_image(epoch=epoch)}))
+def filled(records: int = 3, epoch: int = 2, directories: int = 1) -> Api:
+    api = Api(topic_image("t", {0: partition_image(epoch=epoch)}), directories=directories)
     for _ in range(records):
         api.world.produce()
     return api
@@ -93,7 +93,7 @@ def test_other_isolation_levels_are_an_error_on_all_partitions() -> None:
 def test_unknown_partitions_and_timestamps_that_match_nothing() -> None:
     api = filled()
     assert rows(api.call(list_offsets(-1, index=7), 5)) == [(3, -1, -1)]
-    assert rows(api.call(list_offsets(api.world.clock.ms + 1), 5)) == [(0, -1, -1)]
+    assert rows(api.call(list_offsets(api.world.time.now_ms() + 1), 5)) == [(0, -1, -1)]
 
 
 def test_before_version_five_offsets_not_available_is_leader_not_available() -> None:
@@ -166,7 +166,7 @@ def test_delete_records(version: int) -> None:
 
 def test_describe_producers() -> None:
     api = filled()
-    api.world.log().producers = [ProducerStateEntry(7, 1, 9, 1234, -1, -1)]
+    api.world.produce("t", 0, b"a", b"b", producer_id=7, producer_epoch=1, base_sequence=0)
     request = DescribeProducersRequest(topics=[ProducersTopic(name="t", partition_indexes=[0, 4])])
     known, unknown = api.call(request, 0).topics[0].partitions
     (producer,) = known.active_producers
@@ -175,7 +175,7 @@ def test_describe_producers() -> None:
         producer.producer_epoch,
         producer.last_sequence,
         producer.last_timestamp,
-    ) == (7, 1, 9, 1234)
+    ) == (7, 1, 1, api.world.time.now_ms())
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     absent = DescribeProducersRequest(
         topics=[ProducersTopic(name=name, partition_indexes=[0]) for name in ("absent", "not/legal", "")]
@@ -189,7 +189,9 @@ def test_describe_producers() -> None:
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_describe_log_dirs(version: int) -> None:
-    api = filled()
+    api = filled(directories=2)
+    logs = api.world.log_manager
+    logs.fail_directory(logs.directories[1], OSError(5, "broken"))
     online, offline = api.call(DescribeLogDirsRequest(topics=None), version).results
     assert (online.log_dir, online.error_code) == ("/data/a", 0)
     (partition,) = online.topics[0].partitions
@@ -197,7 +199,7 @@ def test_describe_log_dirs(version: int) -> None:
     assert (partition.offset_lag, partition.is_future_key) == (0, False)
     assert (offline.error_code, offline.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
     if version >= 4:
-        assert (online.total_bytes, online.usable_bytes, offline.total_bytes) == (1000, 400, -1)
+        assert (online.total_bytes, online.usable_bytes, offline.total_bytes) == (1 << 40, 1 << 39, -1)
     asked = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="nope", partitions=[0])])
     assert api.call(asked, version).results[0].topics == []
 
@@ -275,7 +277,7 @@ def test_fetch_in_every_version(version: int) -> None:
     else:
         assert topic.topic == "t"
     (partition,) = topic.partitions
-    assert bytes(partition.records) == b"".join(stored.data for stored in api.world.log().batches)
+    assert bytes(partition.records) == b"".join(api.world.batches())
     assert partition.preferred_read_replica == -1
     assert partition.aborted_transactions is None
 
@@ -288,7 +290,7 @@ def test_sessions_through_the_wire(version: int) -> None:
     pending = api.send(fetch_request(api, offset=3, session_id=full.session_id, session_epoch=1), version)
     assert isinstance(pending, Pending)
     assert pending.blocks
-    api.world.timers.advance(500)
+    api.world.time.advance(500)
     response = api.decoded(pending.reply.result(), 1, version)
     assert (response.session_id, response.responses) == (full.session_id, [])
 
@@ -306,5 +308,5 @@ def test_records_of_a_fetch_are_a_part_of_their_own() -> None:
     api = Api(topic_image("t"))
     api.world.manager.append(TopicPartition("t", 0), batch_of(b"x" * 5000), 1, 9, False)
     parts = api.raw(api.frame(fetch_request(api), 12))
-    assert api.world.log().batches[0].data in [part for part in parts if isinstance(part, bytes)]
+    assert api.world.batches()[0] in [part.read() for part in parts if isinstance(part, FileSlice)]
     assert sum(map(len, parts)) - 4 == int.from_bytes(parts[0][:4], "big")

@@ -59,7 +59,7 @@ def results(response: Any) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 def test_each_version_appends_and_answers(version: int) -> None:
-    api = Api.over_real_logs(topic_image("t", 2))
+    api = Api(topic_image("t", 2))
     response = api.call(request(("t", 0, batch_of(b"a")), ("t", 1, batch_of(b"b")), api=api), version)
     assert results(response) == [(0, 0, 0), (1, 0, 0)]
     row = response.responses[0].partition_responses[0]
@@ -73,28 +73,28 @@ def test_each_version_appends_and_answers(version: int) -> None:
 
 
 def test_append_time_is_told_where_the_topic_stamps_it() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     api.world.log().config = LogConfig(message_timestamp_type="LogAppendTime")
-    api.world.clock.ms += 5
+    api.world.time.ms += 5
     row = api.call(request(("t", 0, batch_of(b"a")), api=api), 9).responses[0].partition_responses[0]
-    assert row.log_append_time_ms == api.world.clock.ms
+    assert row.log_append_time_ms == api.world.time.now_ms()
 
 
 def test_acks_zero_gets_no_response() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     assert api.send(request(("t", 0, batch_of(b"a")), acks=0, api=api), 9) is None
     assert api.world.log().log_end_offset == 1
 
 
 def test_an_error_with_acks_zero_closes_the_connection() -> None:
-    api = Api.over_real_logs()
+    api = Api()
     with pytest.raises(CloseConnection):
         api.send(request(("t", 0, batch_of(b"a")), acks=0), 9)
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_other_acks_are_refused_on_every_partition_that_exists(acks: int) -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     response = api.call(request(("t", 0, batch_of(b"a")), ("no", 0, batch_of(b"a")), acks=acks, api=api), 9)
     assert results(response) == [
         (0, ErrorCode.INVALID_REQUIRED_ACKS, -1),
@@ -103,7 +103,7 @@ def test_other_acks_are_refused_on_every_partition_that_exists(acks: int) -> Non
 
 
 def test_unknown_topics_by_name_and_by_id() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     asked = (("t", 9, batch_of(b"a")), ("no", 0, batch_of(b"a")))
     assert [error for _, error, _ in results(api.call(request(*asked, api=api), 12))] == [3, 3]
     assert [error for _, error, _ in results(api.call(request(*asked, api=api), 13))] == [3, 100]
@@ -115,7 +115,7 @@ def test_unknown_topics_by_name_and_by_id() -> None:
     ids=["null", "empty", "short", "zeros", "two", "offset"],
 )
 def test_what_is_not_one_batch_is_refused_and_always_answered(records: Any) -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     (row,) = results(api.call(request(("t", 0, records), api=api), 9))
     assert row[1] in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
     assert api.world.log().log_end_offset == 0
@@ -123,7 +123,7 @@ def test_what_is_not_one_batch_is_refused_and_always_answered(records: Any) -> N
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_a_topic_without_partitions_is_not_in_the_answer(others: int) -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     asked = request(*[("t", 0, batch_of(b"a"))][:others], api=api)
     asked.topic_data[:0] = [TopicProduceData(name=f"empty{each}") for each in range(3)]
     answer = api.call(asked, 9)
@@ -131,14 +131,14 @@ def test_a_topic_without_partitions_is_not_in_the_answer(others: int) -> None:
 
 
 def test_a_wrong_crc_is_corrupt() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     batch = batch_of(b"abc")
     batch[-2] ^= 1
     assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.CORRUPT_MESSAGE, -1)]
 
 
 def test_control_batches_from_clients_are_refused() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     batch = batch_of(b"a", is_control=True, producer_id=4, producer_epoch=0)
     assert results(api.call(request(("t", 0, batch), api=api), 9)) == [(0, ErrorCode.INVALID_RECORD, -1)]
 
@@ -149,7 +149,7 @@ def transactional(*values: bytes, **producer: int) -> bytearray:
 
 
 def test_transactional_batches_need_a_transactional_id() -> None:
-    api = Api.over_real_logs(topic_image("t", 2))
+    api = Api(topic_image("t", 2))
     parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
     without = api.call(request(*parts, api=api), 9)
     assert [error for _, error, _ in results(without)] == [
@@ -175,7 +175,7 @@ def test_transactional_batches_need_a_transactional_id() -> None:
 def test_a_transaction_is_verified_before_it_is_written(
     version: int, code: ErrorCode, told: ErrorCode
 ) -> None:
-    api = Api.over_real_logs(topic_image("t", 2))
+    api = Api(topic_image("t", 2))
     api.verifier.code = code
     parts = (("t", 0, transactional(b"a")), ("t", 1, batch_of(b"b")))
     answer = api.call(request(*parts, transactional_id="tx", api=api), version)
@@ -187,7 +187,7 @@ def test_a_transaction_is_verified_before_it_is_written(
 def test_a_transactional_request_has_one_producer(version: int, verified: str) -> None:
     """Else nothing of it is written, what is outside the transactions neither."""
     overrides = {"transaction.partition.verification.enable": verified}
-    api = Api.over_real_logs(topic_image("t", 3), overrides=overrides)
+    api = Api(topic_image("t", 3), overrides=overrides)
     plain = ("t", 2, batch_of(b"b"))
     parts = (("t", 0, transactional(b"a")), ("t", 1, transactional(b"a", producer_epoch=1)), plain)
     answer = api.call(request(*parts, transactional_id="tx", api=api), version)
@@ -198,7 +198,7 @@ def test_a_transactional_request_has_one_producer(version: int, verified: str) -
 
 @pytest.mark.parametrize("length", [0, 1, 13, -1, -(2**31)])
 def test_a_transactional_batch_that_lies_about_its_length_is_refused_alone(length: int) -> None:
-    api = Api.over_real_logs(topic_image("t", 2))
+    api = Api(topic_image("t", 2))
     lying = transactional(b"a")
     lying[8:12] = length.to_bytes(4, "big", signed=True)
     parts = (("t", 0, lying), ("t", 1, transactional(b"b")))
@@ -208,7 +208,7 @@ def test_a_transactional_batch_that_lies_about_its_length_is_refused_alone(lengt
 
 def test_a_transactional_batch_of_no_producer_opens_no_transaction() -> None:
     """As in Kafka: the bit alone says nothing."""
-    api = Api.over_real_logs(topic_image("t", 2))
+    api = Api(topic_image("t", 2))
     parts = (("t", 0, transactional(b"a", producer_id=-1, producer_epoch=-1, base_sequence=-1)),)
     answer = api.call(request(*parts, ("t", 1, transactional(b"b")), transactional_id="tx", api=api), 12)
     assert [error for _, error, _ in results(answer)] == [ErrorCode.NONE, ErrorCode.NONE]
@@ -217,7 +217,7 @@ def test_a_transactional_batch_of_no_producer_opens_no_transaction() -> None:
 
 def test_nobody_is_asked_where_verification_is_off_and_the_client_adds_partitions_itself() -> None:
     overrides = {"transaction.partition.verification.enable": "false"}
-    api = Api.over_real_logs(topic_image("t", 2), overrides=overrides)
+    api = Api(topic_image("t", 2), overrides=overrides)
     asked = [request(("t", index, transactional(b"a")), transactional_id="tx", api=api) for index in range(2)]
     assert results(api.call(asked[0], 11)) == [(0, ErrorCode.NONE, 0)]
     assert api.verifier.asked == []
@@ -227,7 +227,7 @@ def test_nobody_is_asked_where_verification_is_off_and_the_client_adds_partition
 
 def test_a_connection_is_not_read_while_its_transaction_is_verified() -> None:
     """Or a later batch of the transaction would be appended before the first."""
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     api.verifier.held = Deferred()
     pending = api.send(request(("t", 0, transactional(b"a")), transactional_id="tx", api=api), 12)
     assert isinstance(pending, Pending)
@@ -246,7 +246,7 @@ def test_what_the_transactions_end_overtakes_is_not_written(
     version: int, marker_epoch: int, told: ErrorCode
 ) -> None:
     """The coordinator has said yes to a transaction that is over when the log is asked: nobody would end it any more."""
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     api.verifier.held = Deferred()
     asked = request(("t", 0, transactional(b"a")), transactional_id="tx", api=api)
     pending = api.send(asked, version)
@@ -255,7 +255,7 @@ def test_what_the_transactions_end_overtakes_is_not_written(
         coordinator_epoch=0,
         producer_id=4,
         producer_epoch=marker_epoch,
-        timestamp_ms=api.world.clock.ms,
+        timestamp_ms=api.world.time.now_ms(),
     )
     name = TopicPartition("t", 0)
     ended = api.world.manager.append(name, marker, -1, 13, True, TransactionTerms(), Origin.COORDINATOR)
@@ -275,7 +275,7 @@ def test_a_partition_that_comes_to_be_led_while_others_are_verified_is_not_writt
     elsewhere = topic_image("u", {0: partition_image(replicas=(1, 2), leader=2)})
     led = topic_image("u", {0: partition_image(replicas=(1, 2), leader=1, epoch=1)})
     brokers = [broker_image(1), broker_image(2)]
-    api = Api.over_real_logs(*([here, elsewhere] if comes == "led" else [here]), brokers=brokers)
+    api = Api(*([here, elsewhere] if comes == "led" else [here]), brokers=brokers)
     api.verifier.held = Deferred()
     parts = (("t", 0, transactional(b"a")), ("u", 0, transactional(b"b")), ("t", 1, batch_of(b"c")))
     asked = request(*parts, transactional_id="tx", api=api)
@@ -294,7 +294,7 @@ def test_a_partition_that_comes_to_be_led_while_others_are_verified_is_not_writt
 
 
 def test_single_records_are_named_from_version_eight() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     api.world.log().config = LogConfig(cleanup_policy=("compact",))
     asked = request(("t", 0, batch_of(b"a", b"b", key=None)), api=api)
     row = api.call(asked, 8).responses[0].partition_responses[0]
@@ -305,14 +305,14 @@ def test_single_records_are_named_from_version_eight() -> None:
 
 
 def test_internal_topics_are_for_the_admin_client_only() -> None:
-    api = Api.over_real_logs(topic_image(OFFSETS_TOPIC))
+    api = Api(topic_image(OFFSETS_TOPIC))
     asked = request((OFFSETS_TOPIC, 0, batch_of(b"a")), api=api)
     assert results(api.call(asked, 9))[0][1] == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert results(api.call(asked, 9, client_id="__admin_client"))[0][1] == ErrorCode.NONE
 
 
 def test_a_partition_twice_is_appended_once_with_its_last_mention() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     response = api.call(request(("t", 0, batch_of(b"first")), ("t", 0, batch_of(b"second")), api=api), 9)
     assert results(response) == [(0, 0, 0)]
     read = api.world.log().read(0, 1000, 1, True).records
@@ -322,7 +322,7 @@ def test_a_partition_twice_is_appended_once_with_its_last_mention() -> None:
 
 def replicated(isr: tuple[int, ...] = (1, 2)) -> Api:
     image = topic_image("t", {0: partition_image(replicas=(1, 2), isr=isr)})
-    return Api.over_real_logs(image, brokers=[broker_image(1), broker_image(2)])
+    return Api(image, brokers=[broker_image(1), broker_image(2)])
 
 
 def test_acks_all_parks_until_replicated_and_does_not_block() -> None:
@@ -339,17 +339,17 @@ def test_acks_all_times_out() -> None:
     api = replicated()
     pending = api.send(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)
     assert isinstance(pending, Pending)
-    api.world.timers.advance(1000)
+    api.world.time.advance(1000)
     assert results(api.decoded(pending.reply.result(), 0, 9)) == [(0, ErrorCode.REQUEST_TIMED_OUT, 0)]
 
 
 def test_acks_all_is_immediate_with_one_replica() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     assert results(api.call(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)) == [(0, 0, 0)]
 
 
 def test_flush_messages_delays_the_answer_until_the_sync() -> None:
-    api = Api.over_real_logs(topic_image("t"))
+    api = Api(topic_image("t"))
     api.world.log().config = LogConfig(flush_messages=1)
     pending = api.send(request(("t", 0, batch_of(b"a")), acks=-1, api=api), 9)
     assert isinstance(pending, Pending)
@@ -359,7 +359,7 @@ def test_flush_messages_delays_the_answer_until_the_sync() -> None:
 
 def test_stale_leaders_are_named_from_version_ten() -> None:
     image = topic_image("t", {0: partition_image(replicas=(1, 2), leader=2, epoch=3)})
-    api = Api.over_real_logs(image, brokers=[broker_image(1), broker_image(2)])
+    api = Api(image, brokers=[broker_image(1), broker_image(2)])
     asked = request(("t", 0, batch_of(b"a")), api=api)
     response = api.call(asked, 10)
     leader = response.responses[0].partition_responses[0].current_leader
@@ -369,7 +369,7 @@ def test_stale_leaders_are_named_from_version_ten() -> None:
 
 
 def test_one_produce_to_several_partitions_wakes_a_fetch_once_with_all_of_it() -> None:
-    api = Api.over_real_logs(topic_image("t", 2))
+    api = Api(topic_image("t", 2))
     topic_id = api.node.image.topics["t"].id
     wanted = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(2)]
     fetch = FetchRequest(

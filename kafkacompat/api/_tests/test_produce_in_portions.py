@@ -33,8 +33,8 @@ def settle(api: Api) -> None:
     for _ in range(2000):
         if api.world.workers.submitted:
             api.world.workers.run()
-        elif any(timer.at_ms <= api.world.clock.ms for timer in api.world.timers.pending()):
-            api.world.timers.advance(0)
+        elif any(timer.at_ms <= api.world.time.ms for timer in api.world.time.pending()):
+            api.world.time.advance(0)
         else:
             return
     raise AssertionError("it never ends")
@@ -109,7 +109,7 @@ def test_what_was_appended_before_a_pause_is_waited_for_from_then_on() -> None:
     again = partition_image(replicas=replicas, isr=(1,), epoch=7)
     api.publish(image_of(topic_image("t", {0: again, 1: kept})))
     settle(api)
-    api.world.timers.advance(2000)
+    api.world.time.advance(2000)
     assert results(api.decoded(reply.reply.result(), 0, 9)) == [
         (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0),
         (1, ErrorCode.REQUEST_TIMED_OUT, 0),
@@ -151,7 +151,7 @@ def test_many_bombs_wait_and_more_are_told_to_come_again(monkeypatch: Any) -> No
     api = Api(topic_image("t"))
     replies = [pending(api, request(("t", 0, BOMB), api=api)) for _ in range(5)]
     assert len(api.world.workers.submitted) == 0
-    api.world.timers.advance(0)
+    api.world.time.advance(0)
     assert len(api.world.workers.submitted) <= large_batches.AT_ONCE
     sixth = api.send(request(("t", 0, BOMB), api=api), 9)
     decoded = sixth if not isinstance(sixth, Pending) else api.decoded(sixth.reply.result(), 0, 9)
@@ -169,10 +169,9 @@ def test_headers_of_many_records_do_not_hold_up_others() -> None:
     steps = 0
     while not reply.reply.done:
         api.world.workers.run()
-        (timer,) = api.world.timers.pending() or (None,)
+        (timer,) = api.world.time.pending() or (None,)
         if timer is not None:
-            api.world.timers.timers.remove(timer)
-            timer.callback()
+            timer.fire()
             steps += 1
     # A step ends with the record in which its units do.
     assert steps >= count // (STEP_UNITS // 1000 + 1)

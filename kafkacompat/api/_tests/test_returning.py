@@ -77,10 +77,10 @@ def test_one_that_comes_back_before_is_named_throughout() -> None:
 def test_one_that_comes_back_and_is_killed_again_is_named_no_longer_than_a_session() -> None:
     api = Cluster(broker(1), broker(2), broker(3))
     api.now(broker(1), broker(2, epoch=7, fenced=True), broker(3))
-    api.world.timers.advance(SESSION_MS - 1)
+    api.world.time.advance(SESSION_MS - 1)
     api.now(broker(1), broker(2, epoch=8, fenced=True), broker(3))
     assert api.named() == [1, 2, 3]
-    api.world.timers.advance(1)
+    api.world.time.advance(1)
     assert api.named() == [1, 3]
     api.now(broker(1), broker(2, epoch=8), broker(3))
     assert api.named() == [1, 2, 3]

@@ -20,10 +20,8 @@ from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import BrokerImage, MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.manager import LogManager
 from kafkacompat.net.dispatcher import ConnectionInfo, Pending
-from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, FakeClock, World
+from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
@@ -137,9 +135,9 @@ class Api:
         *topics: TopicImage,
         brokers: Sequence[BrokerImage] | None = None,
         overrides: dict[str, str] | None = None,
-        log_manager: Any = None,
+        directories: int = 1,
     ) -> None:
-        self.world = World(*topics, brokers=brokers, log_manager=log_manager)
+        self.world = World(*topics, brokers=brokers, directories=directories)
         static = ServerConfig.from_properties(defaults_without_file(), overrides or {})
         self.controller = RecordingController()
         self.creator = RecordingCreator()
@@ -150,7 +148,7 @@ class Api:
             node_id=NODE_ID,
             cluster_id="cluster",
             config=static,
-            clock=self.world.clock,
+            clock=self.world.time,
             random=FirstRandom(),
             partitions=self.world.manager,
             fetches=self.world.engine,
@@ -161,26 +159,13 @@ class Api:
             image=self.world.image,
             auto_create=self.creator,
             dynamic=self.settings,
-            transactions=Transactions(Anything(), Anything(), self.verifier, self.world.timers),
+            transactions=Transactions(Anything(), Anything(), self.verifier, self.world.time),
         )
         self.dispatcher = ApiDispatcher(self.node)
         self.connection = ConnectionInfo(1, LISTENER, "127.0.0.1", 5555)
 
-    @classmethod
-    def over_real_logs(cls, *topics: TopicImage, **options: Any) -> Api:
-        """On a disk in memory: what is appended or refused is decided as in a broker. New logs are durable."""
-        logs = LogManager(MemoryDisk(), [("/data", bytes(15) + b"\1")], LogConfig(), FakeClock())
-        logs.load_all()
-        api = cls(*topics, log_manager=logs, **options)
-        api.settle()
-        return api
-
     def settle(self) -> None:
-        """Until neither timers that are due nor worker threads have anything to do."""
-        self.world.timers.advance(0)
-        while self.world.workers.submitted:
-            self.world.workers.run()
-            self.world.timers.advance(0)
+        self.world.settle()
 
     def publish(self, image: MetadataImage) -> None:
         self.world.publish(image)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.api.context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.active_controller import ActiveController
@@ -20,13 +22,15 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.ports import FileSlice
 from kafkacompat.raft._tests.driver_support import World
-from kafkacompat.raft._tests.support import CountingRandom, ManualWorkers, MemoryLog
+from kafkacompat.raft._tests.support import CountingRandom
+from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.raft.voters import Voter
-from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 
@@ -59,7 +63,6 @@ def context(
 class Harness:
     def __init__(
         self,
-        log: MemoryLog | None = None,
         disk: MemoryDisk | None = None,
         properties: Mapping[str, str] | None = None,
         directory_id: bytes = DIRECTORY_ID,
@@ -70,11 +73,13 @@ class Harness:
         reachable: Sequence[tuple[str, int]] = (BROKER_ADDRESS,),
     ) -> None:
         """`reachable`: where the first connection attempt gets through."""
-        self.log = log or MemoryLog()
-        self.disk = disk or MemoryDisk()
+        self.disk: Any = disk or MemoryDisk()
         self.disk.make_directory(directory)
-        self.workers = ManualWorkers()
+        self.workers = HandWorkers()
         self.world = World()
+        config = metadata_log_config(1 << 20, 1 << 40)
+        parent = posixpath.dirname(directory)
+        self.log = open_metadata_log(self.disk, parent, config, self.world, clean=False)
         self.random = CountingRandom()
         self.failures: list[BaseException] = []
         self.images: list[MetadataImage] = []
@@ -94,8 +99,8 @@ class Harness:
             settings=QuorumSettings(),
             listener_name="CONTROLLER",
             directory=directory,
-            log=self.log,  # type: ignore[arg-type]
-            disk=self.disk,  # type: ignore[arg-type]
+            log=self.log,
+            disk=self.disk,
             workers=self.workers,
             clock=self.world,
             timers=self.world,
@@ -167,10 +172,22 @@ class Harness:
     def image(self) -> MetadataImage:
         return self.machine.image
 
+    def data(self) -> bytes:
+        """All that is in the log."""
+        read = self.log.read(self.log.log_start_offset, 1 << 30, self.log.log_end_offset, True).records
+        return read.read() if isinstance(read, FileSlice) else bytes(read)
+
+    def batches(self) -> list[BatchHeader]:
+        return list(iterate_batches(self.data()))
+
+    def after_kill(self, **options: Any) -> Harness:
+        """Its next life, which finds what was written. Not started."""
+        return Harness(self.disk.copy(), self.properties, **options)
+
     def messages(self, start_offset: int = 0) -> list[Any]:
         """Every data record of the log from start_offset on."""
         classes, found = RecordClasses(), []
-        view = memoryview(self.log.data())
+        view = memoryview(self.data())
         for header in iterate_batches(view):
             if header.is_control:
                 continue
@@ -187,7 +204,7 @@ class Harness:
         turns = 0
         while not answer.done and turns < 1_000:
             turns += 1
-            self.world.run(0)  # the steps of a large command
+            self.world.advance(0)  # the steps of a large command
             self.workers.run_all()
         return answer.result()
 

@@ -50,7 +50,7 @@ def updates(*levels: tuple[str, int, int], validate_only: bool = False) -> Updat
 
 
 def control_types(harness: Harness) -> list[int | None]:
-    view = memoryview(harness.log.data())
+    view = memoryview(harness.data())
     return [
         parse_control_key(record.key)
         for header in iterate_batches(view)
@@ -92,7 +92,7 @@ def test_kraft_version_rises_in_the_quorums_own_records_and_stays_over_a_restart
     assert call(harness, harness.controller.update_features, updates(("kraft.version", 1, 1))).error_code == 0
     assert len(control_types(harness)) == length, "there already"
 
-    again = Harness(log=harness.log, disk=harness.disk).start()
+    again = harness.after_kill().start()
     assert again.image.features["kraft.version"] == 1
     assert ELR not in again.image.features
     (voter,) = describe(again).current_voters

@@ -3,34 +3,27 @@ decided anew later, and what is half published halts the node."""
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
 from kafkacompat.api.context import NotController
 from kafkacompat.controller import balance, liveness
-from kafkacompat.controller._tests.harness import HEARD_ON, Harness, registration
+from kafkacompat.controller._tests.harness import DIRECTORY, HEARD_ON, Harness, registration
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.machine.steps import Stepped, Steps
-from kafkacompat.raft._tests.support import MemoryLog
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 from kafkacompat.wire.messages.topic_record import TopicRecord
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 
-
-class FullLog(MemoryLog):
-    full = False
-
-    def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
-        if self.full:
-            raise OSError(28, "no space left on device")
-        super().append_batch(batch, epoch, now_ms)
+FULL = ".log"
+"""What is not written of the disk when it is full."""
 
 
 def topics(*names: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsRequest:
@@ -42,28 +35,27 @@ def topics(*names: str, partitions: int = 1, replicas: int = 1) -> CreateTopicsR
     )
 
 
-def with_two_brokers(log: MemoryLog | None = None, **properties: str) -> Harness:
-    harness = Harness(log, properties={key.replace("_", "."): value for key, value in properties.items()})
+def with_two_brokers(**properties: str) -> Harness:
+    harness = Harness(properties={key.replace("_", "."): value for key, value in properties.items()})
     harness.start().serve()
     harness.serve(broker_id=2, incarnation=9)
     return harness
 
 
 def run(harness: Harness, for_ms: int) -> None:
-    harness.world.run(for_ms)
+    harness.world.advance(for_ms)
     harness.workers.run_all()
 
 
 def test_a_broker_that_dies_while_the_disk_is_full_leads_no_more_once_there_is_room() -> None:
-    log = FullLog()
-    harness = with_two_brokers(log)
-    log.full = True
+    harness = with_two_brokers()
+    harness.disk.failing = FULL
     harness.liveness.connection_closed(HEARD_ON)
     harness.probes.pop()[2].resolve(Probed.REFUSED)
     run(harness, 500)
     assert not harness.image.brokers[2].in_controlled_shutdown
     assert harness.controller.is_active
-    log.full = False
+    harness.disk.failing = None
     run(harness, liveness.TRY_AGAIN_MS)
     assert harness.image.brokers[2].in_controlled_shutdown
     run(harness, 9_000)
@@ -72,15 +64,14 @@ def test_a_broker_that_dies_while_the_disk_is_full_leads_no_more_once_there_is_r
 
 
 def test_a_session_that_expires_while_the_disk_is_full_is_not_forgotten() -> None:
-    log = FullLog()
-    harness = with_two_brokers(log)
+    harness = with_two_brokers()
     epoch = harness.image.brokers[1].epoch
-    log.full = True
+    harness.disk.failing = FULL
     for _ in range(20):
         run(harness, 1_000)
         harness.beat(epoch)
     assert not harness.image.brokers[2].fenced
-    log.full = False
+    harness.disk.failing = None
     run(harness, liveness.TRY_AGAIN_MS)
     assert harness.image.brokers[2].fenced
     assert not harness.image.brokers[1].fenced
@@ -112,23 +103,21 @@ def test_a_broker_that_cannot_be_fenced_for_a_bug_is_tried_again_and_ends_nothin
 
 
 def test_a_broker_that_is_heard_before_it_is_left_is_not_left() -> None:
-    log = FullLog()
-    harness = with_two_brokers(log)
+    harness = with_two_brokers()
     epoch = harness.image.brokers[2].epoch
-    log.full = True
+    harness.disk.failing = FULL
     harness.liveness.connection_closed(HEARD_ON)
     harness.probes.pop()[2].resolve(Probed.REFUSED)
     run(harness, 100)
     harness.beat(epoch, broker_id=2)
-    log.full = False
+    harness.disk.failing = None
     run(harness, liveness.TRY_AGAIN_MS)
     assert not harness.image.brokers[2].in_controlled_shutdown
 
 
 @pytest.mark.parametrize("request_of", ["stop", "unregister", "register"])
 def test_a_command_that_cannot_be_written_leaves_the_session_to_expire(request_of: str) -> None:
-    log = FullLog()
-    harness = with_two_brokers(log)
+    harness = with_two_brokers()
     harness.call(harness.controller.create_topics, topics("t", partitions=2, replicas=2))
     epoch = harness.image.brokers[2].epoch
     controller = harness.controller
@@ -144,12 +133,12 @@ def test_a_command_that_cannot_be_written_leaves_the_session_to_expire(request_o
     }
     if request_of == "register":
         harness.liveness.connection_closed(HEARD_ON)
-    log.full = True
-    with pytest.raises(OSError, match="no space"):
+    harness.disk.failing = FULL
+    with pytest.raises(OSError, match="full"):
         harness.call(*requests[request_of])
     assert harness.liveness.sessions.shutdown_offset(2) == -1
     assert harness.liveness.sessions.is_live(2, epoch, harness.world.monotonic_ms())
-    log.full = False
+    harness.disk.failing = None
     own = harness.image.brokers[1].epoch
     for _ in range(10):
         run(harness, 1_000)
@@ -158,8 +147,7 @@ def test_a_command_that_cannot_be_written_leaves_the_session_to_expire(request_o
 
 
 def test_with_other_voters_a_controller_that_cannot_write_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = FullLog()
-    harness = with_two_brokers(log)
+    harness = with_two_brokers()
     resigned: list[int] = []
 
     def resign(size_bytes: int, error: OSError) -> bool:
@@ -168,33 +156,32 @@ def test_with_other_voters_a_controller_that_cannot_write_hands_over(monkeypatch
         return True
 
     monkeypatch.setattr(harness.driver, "resign_for_room", resign)
-    log.full = True
+    harness.disk.failing = FULL
     with pytest.raises(NotController):
         harness.call(harness.controller.create_topics, topics("t"))
     assert len(resigned) == 1
     assert not harness.controller.is_active
     assert "t" not in harness.machine.core.image.topics
-    harness.world.run(60_000)  # no timer of the former leadership does anything
+    harness.world.advance(60_000)  # no timer of the former leadership does anything
     assert len(resigned) == 1
 
 
 def test_a_new_log_gets_its_first_records_once_there_is_room() -> None:
-    class FullFromTheThird(MemoryLog):
-        full = True
+    harness = Harness()
+    segment = f"{DIRECTORY}/{0:020d}.log"
 
-        def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
-            if self.full and self.batches:
-                raise OSError(28, "no space left on device")
-            super().append_batch(batch, epoch, now_ms)
+    def full_from_the_third(operation: str, path: str) -> OSError | None:
+        if operation == "write" and path == segment and harness.disk.files[segment]:
+            return OSError(errno.ENOSPC, "no space left on device")
+        return None
 
-    log = FullFromTheThird()
-    harness = Harness(log, MemoryDisk())
+    harness.disk.refuse = full_from_the_third
     harness.driver.start(harness.machine)
     harness.workers.run_all()
     assert not harness.controller.is_active
     with pytest.raises(NotController):
         harness.call(harness.controller.create_topics, topics("t"))
-    log.full = False
+    harness.disk.refuse = None
     run(harness, liveness.TRY_AGAIN_MS)
     assert harness.controller.is_active
     assert len(harness.messages()) == len(bootstrap_values()) + 3
@@ -265,7 +252,7 @@ def test_all_preferred_leaders_are_elected_in_one_interval(monkeypatch: pytest.M
     assert leaders(harness) == {True, False}
     ends = {1: harness.image.brokers[1].epoch, 2: harness.image.brokers[2].epoch}
     for _ in range(301):
-        harness.world.run(1_000)
+        harness.world.advance(1_000)
         harness.workers.run_all()
         for broker_id, epoch in ends.items():
             harness.beat(epoch, broker_id=broker_id)

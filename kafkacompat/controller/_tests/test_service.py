@@ -21,13 +21,10 @@ from kafkacompat.controller.reach import AGAIN_MS, Probed
 from kafkacompat.controller.records import MetadataRecord, frame_all
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
-from kafkacompat.raft._tests.support import FixedClock, MemoryLog
 from kafkacompat.raft.contracts import MetadataLogProblem
-from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
 from kafkacompat.raft.voters import Voter
-from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -76,7 +73,7 @@ def test_first_start_writes_bootstrap_records_as_kafka_does() -> None:
     assert harness.image.features["metadata.version"] == 30
     assert harness.image.config(4, "") == {"min.insync.replicas": "1"}
     assert harness.image.offset == harness.log.log_end_offset - 1
-    assert harness.log.high_watermark == harness.log.log_end_offset
+    assert harness.log.log.high_watermark == harness.log.log_end_offset
 
 
 def test_a_topic_is_visible_before_its_reply_and_not_before_it_is_durable() -> None:
@@ -101,7 +98,8 @@ def test_a_topic_is_visible_before_its_reply_and_not_before_it_is_durable() -> N
 def test_commands_that_wait_for_the_disk_share_one_sync() -> None:
     harness = Harness().start()
     harness.serve()
-    base = harness.log.syncs
+    synced: list[str] = []
+    harness.disk.refuse = lambda operation, path: synced.append(path) if operation == "sync" else None
     requests = [
         CreateTopicsRequest(topics=[CreatableTopic(name=f"t{i}", num_partitions=1, replication_factor=1)])
         for i in range(5)
@@ -109,7 +107,7 @@ def test_commands_that_wait_for_the_disk_share_one_sync() -> None:
     answers = [harness.controller.create_topics(request, None) for request in requests]  # type: ignore[arg-type]
     harness.workers.run_all()
     assert all(answer.done for answer in answers)
-    assert harness.log.syncs - base == 2
+    assert len([path for path in synced if path.endswith(".log")]) == 2
     again = harness.call(harness.controller.create_topics, requests[0])
     assert again.topics[0].error_code == 36
 
@@ -175,7 +173,7 @@ def test_clean_restart_elects_from_the_eligible_leaders_as_kafka_does() -> None:
         [1],
         [1],
     )
-    second = Harness(first.log, first.disk).start()
+    second = first.after_kill().start()
     assert second.driver.epoch == 2
     start = second.log.log_end_offset
     second.serve(previous_broker_epoch=epoch, incarnation=2)
@@ -198,7 +196,7 @@ def test_kill_minus_nine_ends_in_the_state_that_kafka_ends_in() -> None:
     first = Harness().start()
     first.serve()
     create(first, "t", 1)
-    second = Harness(first.log, first.disk).start()
+    second = first.after_kill().start()
     start = second.log.log_end_offset
     second.serve(incarnation=2)
     written = second.messages(start)
@@ -215,9 +213,10 @@ def test_kill_minus_nine_ends_in_the_state_that_kafka_ends_in() -> None:
 def test_a_log_of_kafka_4_3_is_led_and_served() -> None:
     data = (GOLDEN / "kafka-4.3.0-metadata.log").read_bytes()
     directory_id = bytes.fromhex("afb27d6377a44b71bef7395fcf469cf0")
-    harness = Harness(
-        MemoryLog(data), directory_id=directory_id, listeners=(("CONTROLLER", "127.0.0.1", 19793),)
-    )
+    disk = MemoryDisk()
+    disk.make_directory(DIRECTORY)
+    disk.files[f"{DIRECTORY}/{0:020d}.log"] = bytearray(data)
+    harness = Harness(disk, directory_id=directory_id, listeners=(("CONTROLLER", "127.0.0.1", 19793),))
     harness.start()
     assert sorted(harness.image.topics) == ["__consumer_offsets", "t1"]
     assert harness.image.features["kraft.version"] == 1
@@ -242,12 +241,7 @@ def test_snapshot_bounds_the_log_and_restores_the_same_image() -> None:
     assert any(name.endswith(".checkpoint") for name in first.disk.files)
     assert first.log.log_start_offset > 0
     snapshot_end = first.log.log_start_offset
-    first.log.batches = [
-        batch
-        for batch, header in zip(first.log.batches, first.log._headers(), strict=True)
-        if header.base_offset >= snapshot_end
-    ]
-    second = Harness(first.log, first.disk).start()
+    second = first.after_kill().start()
     assert second.images[0].offset == snapshot_end - 1
     assert second.image.topics == first.image.topics
     assert second.image.configs == first.image.configs
@@ -259,28 +253,19 @@ def test_a_failed_sync_halts_and_answers_nothing() -> None:
     harness.serve()
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)])
     answer = harness.controller.create_topics(request, context())
-    _, deferred = harness.workers.pending.pop()
+    _, deferred = harness.workers.submitted.pop()
     deferred.fail(OSError("the disk is gone"))
     assert not answer.done
     assert [str(failure) for failure in harness.failures] == ["the disk is gone"]
 
 
 def test_a_full_disk_refuses_the_command_and_nothing_of_it_stays() -> None:
-    class FullLog(MemoryLog):
-        full = False
-
-        def append_batch(self, batch: bytearray, epoch: int, now_ms: int) -> None:
-            if self.full:
-                raise OSError(28, "no space left on device")
-            super().append_batch(batch, epoch, now_ms)
-
-    log = FullLog()
-    harness = Harness(log).start()
+    harness = Harness().start()
     harness.serve()
-    log.full = True
-    with pytest.raises(OSError, match="no space"):
+    harness.disk.failing = ".log"
+    with pytest.raises(OSError, match="full"):
         create(harness, "t")
-    log.full = False
+    harness.disk.failing = None
     assert create(harness, "t") == 0
 
 
@@ -291,18 +276,18 @@ def of_two_brokers() -> tuple[Harness, Harness]:
     first.serve(broker_id=2, incarnation=9)
     request = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=2, replication_factor=2)])
     first.call(first.controller.create_topics, request)
-    second = Harness(first.log, first.disk).start()
+    second = first.after_kill().start()
     second.serve(incarnation=2)
     return first, second
 
 
 def test_a_broker_that_is_heard_no_more_is_fenced_when_its_session_expires() -> None:
     _, second = of_two_brokers()
-    second.world.run(8_900)
+    second.world.advance(8_900)
     assert not second.image.brokers[2].fenced
     epoch = second.image.brokers[1].epoch
     second.beat(epoch)
-    second.world.run(200)
+    second.world.advance(200)
     second.workers.run_all()
     assert second.image.brokers[2].fenced
     assert not second.image.brokers[1].fenced
@@ -349,10 +334,10 @@ def test_others_lead_at_once_and_clients_are_told_of_a_broker_until_its_session_
     assert {each.isr for each in partitions} == {(1,)}
     own = harness.image.brokers[1].epoch
     for _ in range(3):
-        harness.world.run(2_900)
+        harness.world.advance(2_900)
         harness.beat(own)
     assert is_left(harness)
-    harness.world.run(400)
+    harness.world.advance(400)
     harness.workers.run_all()
     assert harness.image.brokers[2].fenced
     assert not harness.image.brokers[1].fenced
@@ -401,7 +386,7 @@ def test_a_broker_that_was_taken_for_gone_wrongly_is_counted_on_again_with_its_n
 
 def test_a_broker_taken_for_gone_and_fenced_in_the_end_is_whole_again_when_it_is_heard() -> None:
     harness, epoch = with_one_gone()
-    harness.world.run(9_100)
+    harness.world.advance(9_100)
     harness.workers.run_all()
     assert harness.image.brokers[2].fenced
     assert not harness.beat(epoch, broker_id=2).is_fenced
@@ -463,7 +448,7 @@ def test_an_address_that_the_controller_never_reached_fences_nobody() -> None:
 
 def test_a_failover_fences_no_healthy_broker_whose_first_listener_is_not_for_the_controller() -> None:
     first, _ = with_external_first(INTERNAL)
-    second = Harness(first.log, first.disk, first.properties, reachable=[INTERNAL]).start()
+    second = first.after_kill(reachable=[INTERNAL]).start()
     for host, port, found in second.probes:
         found.resolve(Probed.REACHED if (host, port) == INTERNAL else Probed.REFUSED)
     assert not is_left(second)
@@ -480,9 +465,9 @@ def test_an_unfenced_broker_is_dialled_until_it_was_reached_once() -> None:
         for _ in range(wait_ms // 500):
             harness.beat(epoch, broker_id=2)
             assert harness.probes == []
-            harness.world.run(500)
+            harness.world.advance(500)
     harness.probes.pop()[2].resolve(Probed.REACHED)
-    harness.world.run(AGAIN_MS[-1])
+    harness.world.advance(AGAIN_MS[-1])
     assert harness.probes == []
 
 
@@ -513,7 +498,7 @@ def test_an_address_that_does_not_answer_says_nothing_however_often_it_is_tried(
         *_, silent = harness.probes.pop()
         silent.resolve(Probed.SILENT)
         assert not is_left(harness)
-        harness.world.run(wait_ms)
+        harness.world.advance(wait_ms)
     assert harness.probes == []
     assert not is_left(harness)
 
@@ -525,7 +510,7 @@ def test_a_process_whose_listener_outlives_its_connections_for_a_moment_is_gone_
     harness.serve(broker_id=2, incarnation=9)
     harness.liveness.connection_closed(HEARD_ON)
     harness.probes.pop()[2].resolve(Probed.REACHED)
-    harness.world.run(PROBE_AGAIN_MS[0])
+    harness.world.advance(PROBE_AGAIN_MS[0])
     harness.probes.pop()[2].resolve(Probed.REFUSED)
     assert is_left(harness)
 
@@ -537,16 +522,16 @@ def test_a_broker_that_takes_every_new_connection_is_asked_no_more_after_a_while
     harness.liveness.connection_closed(HEARD_ON)
     for _ in PROBE_AGAIN_MS:
         harness.probes.pop()[2].resolve(Probed.REACHED)
-        harness.world.run(max(PROBE_AGAIN_MS))
+        harness.world.advance(max(PROBE_AGAIN_MS))
     harness.probes.pop()[2].resolve(Probed.REACHED)
-    harness.world.run(max(PROBE_AGAIN_MS))
+    harness.world.advance(max(PROBE_AGAIN_MS))
     assert harness.probes == []
     assert not is_left(harness)
     harness.beat(epoch, broker_id=2)
     harness.liveness.connection_closed(HEARD_ON)
     harness.probes.pop()[2].resolve(Probed.REACHED)
     harness.beat(epoch, broker_id=2)
-    harness.world.run(max(PROBE_AGAIN_MS))
+    harness.world.advance(max(PROBE_AGAIN_MS))
     assert harness.probes == []
 
 
@@ -592,7 +577,7 @@ def test_two_hosts_that_advertise_one_address_are_not_one_process() -> None:
     harness.liveness.connection_closed(HEARD_ON)
     other = context(connection_id=HEARD_ON + 1, client_host="192.0.2.7")
     refused = harness.controller.broker_registration(registration(-1, 10, 2, [b"\x77" * 16]), other)
-    harness.world.run(0)
+    harness.world.advance(0)
     assert refused.result().error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert harness.image.brokers[2].incarnation_id == (9).to_bytes(16, "big")
 
@@ -616,7 +601,7 @@ def test_a_transaction_left_open_is_aborted_at_activation() -> None:
     ]
     first.driver.propose(PackedValues(frame_all(open_records)), lambda: None, lambda: None)
     first.workers.run_all()
-    second = Harness(first.log, first.disk)
+    second = first.after_kill()
     start = first.log.log_end_offset
     second.start()
     assert names(second.messages(start))[0] == "AbortTransactionRecord"
@@ -626,10 +611,10 @@ def test_a_transaction_left_open_is_aborted_at_activation() -> None:
 def test_a_damaged_metadata_log_stops_the_start_with_its_place() -> None:
     first = Harness().start()
     first.serve()
-    batch = bytearray(first.log.batches[2])
-    batch[-1] ^= 1
-    first.log.batches[2] = bytes(batch)
-    second = Harness(first.log, first.disk)
+    place = first.batches()[3].position
+    second = first.after_kill()
+    # Later than recovery, which would have cut it off.
+    second.disk.files[f"{DIRECTORY}/{0:020d}.log"][place - 1] ^= 1
     second.driver.start(second.machine)
     second.workers.run_all()
     (failure,) = second.failures
@@ -641,7 +626,7 @@ def test_a_broken_quorum_state_stops_the_start_by_name() -> None:
     first = Harness().start()
     first.disk.files[f"{DIRECTORY}/quorum-state"] = b"{"
     with pytest.raises(MetadataLogProblem, match="quorum-state"):
-        Harness(first.log, first.disk).start()
+        first.after_kill().start()
 
 
 def test_a_dynamic_quorum_restates_its_voters_from_the_formatted_snapshot() -> None:
@@ -653,22 +638,16 @@ def test_a_dynamic_quorum_restates_its_voters_from_the_formatted_snapshot() -> N
     node.serve()
     assert node.image.features["kraft.version"] == 1
     assert node.image.features["metadata.version"] == 30
-    first = next(iterate_batches(node.log.batches[0]))
+    first = node.batches()[0]
     assert (first.record_count, first.size) == (3, 174)
-    again = Harness(node.log, disk).start()
-    epoch_starts = [header for header in map(header_of, again.log.batches) if header.is_control]
+    again = node.after_kill().start()
+    epoch_starts = [header for header in again.batches() if header.is_control]
     assert [header.record_count for header in epoch_starts] == [3, 1]
-
-
-def header_of(batch: bytes) -> BatchHeader:
-    return next(iterate_batches(batch))
 
 
 def test_on_a_real_disk_a_torn_tail_costs_only_the_torn_batch(tmp_path: Path) -> None:
     def run(incarnation: int, names: list[str]) -> MetadataImage:
-        config = metadata_log_config(1 << 20, 1 << 30)
-        log = open_metadata_log(RealDisk(), str(tmp_path), config, FixedClock(), clean=False)
-        node = Harness(log, RealDisk(), directory=str(tmp_path / "__cluster_metadata-0")).start()  # type: ignore[arg-type]
+        node = Harness(RealDisk(), directory=str(tmp_path / "__cluster_metadata-0")).start()  # type: ignore[arg-type]
         node.serve(incarnation=incarnation)
         for name in names:
             assert create(node, name) == 0

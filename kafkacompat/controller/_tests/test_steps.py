@@ -98,7 +98,7 @@ def with_partitions(count: int = PARTITIONS, **options: Any) -> Harness:
 
 def settle(harness: Harness) -> None:
     for _ in range(200):
-        harness.world.run(0)
+        harness.world.advance(0)
         harness.workers.run_all()
 
 
@@ -106,14 +106,14 @@ def test_a_large_topic_is_made_in_steps_and_as_one_batch(monkeypatch: pytest.Mon
     harness = Harness().start()
     harness.serve()
     turn = Turn(monkeypatch, harness.world)
-    batches = len(harness.log.batches)
+    batches = len(harness.batches())
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
     answer = harness.controller.create_topics(CreateTopicsRequest(topics=[topic]), context())
     assert not answer.done
     settle(harness)
     assert answer.result().topics[0].error_code == 0
     turn.check(placed=PARTITIONS, framed=PARTITIONS, replayed=PARTITIONS)
-    assert len(harness.log.batches) == batches + 1
+    assert len(harness.batches()) == batches + 1
     assert len(harness.image.topics["t"].partitions) == PARTITIONS
 
 
@@ -138,12 +138,12 @@ def test_very_many_changes_are_several_batches(
 
     monkeypatch.setattr(metadata_machine, "MAX_RECORDS_PER_BATCH", 1_000)
     harness = with_partitions()
-    before = len(harness.log.batches)
+    before = len(harness.batches())
     harness.liveness.connection_closed(HEARD_ON)
     harness.probes.pop()[2].resolve(Probed.REFUSED)
     settle(harness)
     assert {each.leader for each in harness.image.topics["t"].partitions.values()} == {1}
-    assert len(harness.log.batches) == before + 2
+    assert len(harness.batches()) == before + 2
 
 
 def test_a_command_waits_for_the_one_before_it_and_sees_what_it_decided() -> None:
@@ -229,7 +229,7 @@ def test_leadership_lost_between_two_steps_ends_the_command() -> None:
 def test_a_command_whose_leadership_is_over_leaves_the_sessions_of_the_next_alone() -> None:
     """A registration that is not written would end the session of the broker that is registered: nobody would fence it."""
     harness = with_partitions(properties={"broker.session.timeout.ms": "9000"})
-    harness.world.run(10_000)
+    harness.world.advance(10_000)
     harness.workers.run_all()
     sessions, machine = harness.liveness.sessions, harness.machine
     broker = machine.core.image.brokers[2]
@@ -238,7 +238,7 @@ def test_a_command_whose_leadership_is_over_leaves_the_sessions_of_the_next_alon
     )
     assert not answer.done
     machine.leader_changed(98, 2)
-    harness.world.run(0)
+    harness.world.advance(0)
     before = sessions.registration_offset(2)
     settle(harness)
     with pytest.raises(NotController):
@@ -256,7 +256,7 @@ def test_a_snapshot_is_made_in_steps_while_the_image_goes_on(monkeypatch: pytest
     harness.call(harness.controller.create_topics, CreateTopicsRequest(topics=[topic]))
     settle(harness)
     turn.check(framed=PARTITIONS)
-    again = Harness(harness.log, harness.disk).start()
+    again = harness.after_kill().start()
     assert sorted(again.image.topics) == ["later", "t"]
     assert again.image.topics["t"] == harness.image.topics["t"]
     (name,) = [each for each in harness.disk.files if each.endswith(".checkpoint") and "0-0" not in each]
@@ -284,7 +284,7 @@ def test_a_full_disk_puts_a_snapshot_off(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(tried) == 1
     assert harness.failures == []
     monkeypatch.undo()
-    harness.world.run(61_000)
+    harness.world.advance(61_000)
     harness.call(
         harness.controller.create_topics,
         CreateTopicsRequest(topics=[CreatableTopic(name="z", num_partitions=1, replication_factor=1)]),
@@ -315,7 +315,7 @@ def test_turns_keep_the_order_and_pass_failures_on() -> None:
     third = turns.take_steps(lambda: long("fails"))
     fourth = turns.take(short)
     assert seen == ["a"]
-    world.run(10)
+    world.advance(10)
     assert seen == ["a", "a", "a", "short", "fails", "fails", "fails", "short"]
     assert (first.result(), second.result(), fourth.result()) == ("a", "short", "short")
     with pytest.raises(ZeroDivisionError):

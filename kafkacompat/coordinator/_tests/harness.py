@@ -3,11 +3,11 @@ logs on a memory disk. No test of coordinators sleeps."""
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Generator, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from kafkacompat._tests.doubles import START_MS, HandTime
 from kafkacompat.api.context import ProduceResult, RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
@@ -30,61 +30,7 @@ from kafkacompat.records.validate import Origin, validate_produce
 from kafkacompat.stepping import driven
 from kafkacompat.wire.errors import ErrorCode
 
-START_MS = 1_800_000_000_000
 NODE_ID = 1
-
-
-class Handle:
-    def __init__(self) -> None:
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Time:
-    """Clock and Timers in one; `advance` runs whatever is due, in order."""
-
-    def __init__(self) -> None:
-        self.ms = 0
-        self._queue: list[tuple[int, int, Handle, Callable[[], None]]] = []
-        self._count = 0
-
-    def now_ms(self) -> int:
-        return START_MS + self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Handle:
-        handle = Handle()
-        self._count += 1
-        heapq.heappush(self._queue, (max(monotonic_ms, self.ms), self._count, handle, callback))
-        return handle
-
-    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Handle:
-        return self.call_at(self.ms + delay_ms, callback)
-
-    def advance(self, ms: int) -> None:
-        end = self.ms + ms
-        while self._queue and self._queue[0][0] <= end:
-            at, _, handle, callback = heapq.heappop(self._queue)
-            self.ms = at
-            if not handle.cancelled:
-                callback()
-        self.ms = end
-
-    def step(self) -> bool:
-        """Run the next of those that are due now; False when there is none."""
-        while self._queue and self._queue[0][0] <= self.ms:
-            _, _, handle, callback = heapq.heappop(self._queue)
-            if not handle.cancelled:
-                callback()
-                return True
-        return False
-
-    def pending(self) -> int:
-        return sum(not handle.cancelled for _, _, handle, _ in self._queue)
 
 
 class Counter:
@@ -247,7 +193,7 @@ class World:
     def __init__(
         self, group: GroupSettings | None = None, partitions: Partitions | None = None, count: int = 1
     ) -> None:
-        self.time = Time()
+        self.time = HandTime()
         self.partitions = partitions or Partitions()
         self.partitions.now_ms = self.time.now_ms
         self.random = Counter()

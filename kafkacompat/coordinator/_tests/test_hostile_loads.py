@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandWorkers
 from kafkacompat.coordinator._tests.clients import fetch
 from kafkacompat.coordinator._tests.harness import Partitions, World, image_of
 from kafkacompat.coordinator._tests.test_runtime import batch, pair
@@ -15,7 +16,6 @@ from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.group import records as group_records
 from kafkacompat.group.records import GroupMetadataRecord, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
-from kafkacompat.raft._tests.support import ManualWorkers
 from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import batch_of_body, record
 from kafkacompat.records.batch import build_batch
@@ -30,9 +30,7 @@ SPREAD = 3
 """Partitions of the offsets topic."""
 
 
-def loading_world(
-    logs: dict[int, list[bytearray]], count: int = 1
-) -> tuple[World, ManualWorkers, list[Shard]]:
+def loading_world(logs: dict[int, list[bytearray]], count: int = 1) -> tuple[World, HandWorkers, list[Shard]]:
     """A world whose shards have these batches before them, and workers who wait."""
     partitions = Partitions()
     for index, batches in logs.items():
@@ -43,7 +41,7 @@ def loading_world(
     world = World(partitions=partitions, count=count)
     world.coordinator.stop()
     world.coordinator = world._make()
-    threads = ManualWorkers()
+    threads = HandWorkers()
     world.coordinator._workers = threads
     world.coordinator.on_image(image_of([], offset=-1), world.image)
     return world, threads, list(world.coordinator._shards)
@@ -73,7 +71,7 @@ def test_a_batch_that_unfolds_to_much_is_opened_by_a_worker() -> None:
     world, threads, (shard,) = loading_world({0: [batch(pair(1)), large(5)]})
     world.time.advance(0)
     assert shard.state is ShardState.LOADING
-    assert len(threads.pending) == 1
+    assert len(threads.submitted) == 1
     threads.run_one()
     world.time.advance(0)
     assert shard.state is ShardState.ACTIVE
@@ -86,7 +84,7 @@ def test_one_large_batch_of_a_coordinator_is_open_at_a_time() -> None:
     world, threads, shards = loading_world(logs, SPREAD)
     for _ in range(SPREAD):
         world.time.advance(0)
-        assert len(threads.pending) == 1
+        assert len(threads.submitted) == 1
         threads.run_one()
     world.time.advance(0)
     assert [shard.state for shard in shards] == [ShardState.ACTIVE] * SPREAD
@@ -102,7 +100,7 @@ def test_a_shard_that_is_closed_meanwhile_gives_way(opened: bool) -> None:
     first = next(shard for shard in shards if shard.loading is not None and shard.loading.has_turn)
     first.close()
     for _ in range(SPREAD):
-        if threads.pending:
+        if threads.submitted:
             threads.run_one()
         world.time.advance(0)
     assert sorted(shard.state.value for shard in shards) == ["active", "active", "closed"]
@@ -127,7 +125,7 @@ def test_a_bomb_beyond_the_bound_fails_its_partition_alone(
 def test_a_worker_that_has_no_room_is_asked_again() -> None:
     world, threads, (shard,) = loading_world({0: [large(5)]})
     world.time.advance(0)
-    threads.pending.pop(0)[1].fail(RuntimeError("10000 jobs wait"))
+    threads.submitted.pop(0)[1].fail(RuntimeError("10000 jobs wait"))
     world.time.advance(1_000)
     threads.run_one()
     world.time.advance(0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api.delete_groups import HANDLER as DELETE
 from kafkacompat.api.find_coordinator import HANDLER as FIND
 from kafkacompat.api.list_groups import HANDLER as LIST
@@ -24,14 +25,7 @@ from kafkacompat.coordinator._tests.clients import (
     member_id_of,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import (
-    KeptLog,
-    Partitions,
-    Time,
-    World,
-    image_of,
-    topic_image,
-)
+from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, image_of, topic_image
 from kafkacompat.coordinator._tests.test_offsets import delete_offsets, describe, listed
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.settings import coordinator_settings
@@ -41,7 +35,6 @@ from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import CommittedOffset, OffsetRecord, empty_group_record, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
-from kafkacompat.partition._tests.fakes import FakeWorkers
 from kafkacompat.ports import FileSlice, LogRead
 from kafkacompat.records.batch import build_batch, iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
@@ -344,7 +337,7 @@ def test_a_load_that_no_worker_could_read_for_is_tried_again(failure: Exception,
     log = world.log()
     log.__class__ = ColdLog
     assert shard.loading is not None
-    workers = FakeWorkers()
+    workers = HandWorkers()
     shard.loading.workers = workers
     world.time.advance(0)
     _, answer = workers.submitted.pop()
@@ -387,7 +380,7 @@ def test_losing_leadership_answers_all_who_wait() -> None:
     assert [each.result().error_code for each in waiting] == [E.NOT_COORDINATOR] * 2
     for answer in (commit(world, 1), beat(world, ids[0], 1), join(world).error_code):
         assert answer == E.NOT_COORDINATOR
-    assert world.time.pending() == 1
+    assert len(world.time.pending()) == 1
     world.publish([topic_image(OFFSETS_TOPIC, 1), *moved[1:]])
     world.time.advance(0)
     assert commit(world, 1) == E.NONE
@@ -417,7 +410,7 @@ def test_a_group_that_cannot_be_written_does_not_exist() -> None:
     assert join(world, version=3).error_code == E.COORDINATOR_NOT_AVAILABLE
     world.partitions.refusal = None
     assert listed(world) == []
-    assert world.time.pending() == 1
+    assert len(world.time.pending()) == 1
 
 
 def test_a_log_that_is_not_there_yet_is_found_at_the_next_request() -> None:
@@ -438,7 +431,7 @@ def test_nothing_is_served_before_the_start_and_after_the_stop() -> None:
     assert commit(world, 1) == E.COORDINATOR_NOT_AVAILABLE
     assert beat(world, "m", 1) == E.COORDINATOR_NOT_AVAILABLE
     assert world.call(LIST, ListGroupsRequest(), 5).error_code == E.COORDINATOR_NOT_AVAILABLE
-    assert world.time.pending() == 0
+    assert len(world.time.pending()) == 0
 
 
 def test_empty_partitions_cost_little() -> None:
@@ -446,7 +439,7 @@ def test_empty_partitions_cost_little() -> None:
     shards = list(world.coordinator._shards)
     assert len(shards) == 50
     assert all(shard.state is ShardState.ACTIVE for shard in shards)
-    assert world.time.pending() == 1
+    assert len(world.time.pending()) == 1
     assert sum(sys.getsizeof(shard) for shard in shards) < 50_000
 
 
@@ -539,7 +532,7 @@ def test_groups_lie_where_kafka_puts_them() -> None:
 
 
 def test_a_timer_put_off_rings_once_at_the_later_time() -> None:
-    time = Time()
+    time = HandTime()
     rung: list[tuple[int, int]] = []
     timers = ShardTimers(time, time, lambda operation: operation(time.ms))
     for delay in (100, 250, 200):

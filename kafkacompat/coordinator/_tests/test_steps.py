@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.delete_groups import HANDLER as DELETE
 from kafkacompat.api.describe_groups import HANDLER as DESCRIBE
 from kafkacompat.api.list_groups import HANDLER as LIST
@@ -22,7 +23,7 @@ from kafkacompat.coordinator._tests.clients import (
     subscription,
     sync,
 )
-from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, Time, World, topic_image
+from kafkacompat.coordinator._tests.harness import KeptLog, Partitions, World, topic_image
 from kafkacompat.coordinator._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.coordinator._tests.test_runtime import NAME, batch, pair, world_of
 from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
@@ -64,7 +65,7 @@ ONE_STEP = TURN_COST + STRETCH * 20
 
 
 def test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough() -> None:
-    time = Time()
+    time = HandTime()
     steps = Steps(time)
     done: list[str] = []
 
@@ -85,7 +86,7 @@ def test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough() -> None:
 
 
 def test_a_work_that_raises_is_reported_and_the_others_go_on(faults: Any) -> None:
-    time = Time()
+    time = HandTime()
     steps = Steps(time)
     done: list[int] = []
     problem = KeyError("of a work")
@@ -107,7 +108,7 @@ def test_a_work_that_raises_is_reported_and_the_others_go_on(faults: Any) -> Non
 
 
 def test_what_is_left_at_the_end_is_done_at_once() -> None:
-    steps = Steps(Time())
+    steps = Steps(HandTime())
     done: list[int] = []
 
     def work() -> Work:
@@ -460,7 +461,7 @@ def test_a_load_replays_a_bounded_number_of_records_a_step(
         replay(self, *rest)
 
     monkeypatch.setattr(GroupMachine, "replay", counted)
-    monkeypatch.setattr(Time, "advance", lambda *_: None)
+    monkeypatch.setattr(HandTime, "advance", lambda *_: None)
     world = World(partitions=partitions)
     (shard,) = world.coordinator._shards
     counts = []

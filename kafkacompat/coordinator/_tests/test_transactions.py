@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.write_txn_markers import error_response
 from kafkacompat.controller.image import MetadataImage, TopicImage
-from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, Time, image_of, topic_image
+from kafkacompat.coordinator._tests.harness import NODE_ID, Partitions, image_of, topic_image
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.marker_writer import LocalMarkerWriter
 from kafkacompat.coordinator.transaction_service import (
@@ -78,7 +79,7 @@ def led_by(topic: TopicImage, leader: int, epoch: int = 0) -> TopicImage:
 
 class World:
     def __init__(self, version: int = 2) -> None:
-        self.time = Time()
+        self.time = HandTime()
         self.partitions = Partitions()
         self.partitions.now_ms = self.time.now_ms
         self.groups = Groups()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, batch_of, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk, Refuse
@@ -14,17 +15,6 @@ from kafkacompat.ports import Plan
 CONFIG = config(file_delete_delay_ms=1000)
 DIRECTORY_IDS = (b"\1" * 16, b"\2" * 16)
 PATHS = ("/a", "/b")
-
-
-class FixedClock:
-    def __init__(self) -> None:
-        self.monotonic = 0
-
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic_ms(self) -> int:
-        return self.monotonic
 
 
 class Broker:
@@ -38,7 +28,7 @@ class Broker:
         for path in PATHS:
             disk.make_directory(path)
         self.manager = LogManager(
-            disk, list(zip(PATHS, DIRECTORY_IDS, strict=True)), CONFIG, FixedClock(), note=self.notes.append
+            disk, list(zip(PATHS, DIRECTORY_IDS, strict=True)), CONFIG, HandTime(), note=self.notes.append
         )
         self.manager.spares_full = lambda: alone
         self.manager.on_offline = self.lost.extend

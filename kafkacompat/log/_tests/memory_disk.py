@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import posixpath
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from kafkacompat.ports import Buffer, SyncFailed
 
@@ -43,6 +44,87 @@ class Inode(bytearray):
         self.lost = tuple((start, min(end, size)) for start, end in self.lost if start < size)
         del self[size:]
         self.extend(bytes(size - len(self)))
+
+
+class Tree:
+    """Which names lie in a directory, for disks of thousands of logs: counted, as a file makes known all that it lies in."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, Counter[str]] = {}
+
+    def add(self, path: str) -> None:
+        while (parent := posixpath.dirname(path)) != path:
+            self._names.setdefault(parent, Counter())[posixpath.basename(path)] += 1
+            path = parent
+
+    def remove(self, path: str) -> None:
+        while (parent := posixpath.dirname(path)) != path:
+            names, name = self._names[parent], posixpath.basename(path)
+            names[name] -= 1
+            if not names[name]:
+                del names[name]
+            path = parent
+
+    def names_in(self, directory: str) -> list[str]:
+        return list(self._names.get(directory, ()))
+
+    def below(self, directory: str) -> Iterator[str]:
+        """Every path that is known in it or within."""
+        for name in self.names_in(directory):
+            path = f"{directory}/{name}"
+            yield path
+            yield from self.below(path)
+
+
+class Files(dict[str, bytearray]):
+    """By path."""
+
+    def __init__(self, files: Mapping[str, bytearray] | None = None) -> None:
+        super().__init__()
+        self.tree = Tree()
+        for path, content in (files or {}).items():
+            self[path] = content
+
+    def __setitem__(self, path: str, content: bytearray) -> None:
+        if path not in self:
+            self.tree.add(path)
+        super().__setitem__(path, content)
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        self.tree.remove(path)
+
+    def pop(self, path: str, *default: Any) -> Any:
+        if path in self:
+            self.tree.remove(path)
+        return super().pop(path, *default)
+
+    def directly_in(self, directory: str) -> list[str]:
+        return [path for name in self.tree.names_in(directory) if (path := f"{directory}/{name}") in self]
+
+    def below(self, directory: str) -> list[str]:
+        return [path for path in self.tree.below(directory) if path in self]
+
+
+class Directories(set[str]):
+    def __init__(self, directories: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.tree = Tree()
+        for path in directories:
+            self.add(path)
+
+    def add(self, path: str) -> None:
+        if path not in self:
+            self.tree.add(path)
+            super().add(path)
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.tree.remove(path)
+
+    def from_on(self, directory: str) -> list[str]:
+        """It and those within."""
+        return [path for path in (directory, *self.tree.below(directory)) if path in self]
 
 
 class MemoryFile:
@@ -94,8 +176,8 @@ class MemoryDisk:
     """Directories are prefixes that were made; files are bytearrays that renames carry along."""
 
     def __init__(self) -> None:
-        self.files: dict[str, bytearray] = {}
-        self.directories: set[str] = set()
+        self.files = Files()
+        self.directories = Directories()
         self.now_ms = 0
         self.ages: dict[str, int] = {}
         """When files were last changed whose time was set; the others now."""
@@ -106,7 +188,7 @@ class MemoryDisk:
         """Asked before every operation."""
         self.lost_syncs: dict[str, OSError] = {}
         """Parts of paths: the next sync of such a file fails with the error, and the one after it succeeds."""
-        self._named: dict[str, bytearray] = {}
+        self._named = Files()
         """Files whose names are durable."""
         self._moved: list[tuple[str, str]] = []
         """Renames of directories, old name and new, that are not durable."""
@@ -145,11 +227,11 @@ class MemoryDisk:
     def lose_power(self, *, kept: tuple[str, ...] = ()) -> MemoryDisk:
         """What is there afterwards: of what was not synced nothing, but for the new names of directories directly in `kept`."""
         other = MemoryDisk()
-        other.directories = set(self.directories)
+        other.directories = Directories(self.directories)
         for path, inode in self._named.items():
             other.files[path] = left = Inode((inode.durable or b"") if isinstance(inode, Inode) else inode)
             left.sync()
-        other._named = dict(other.files)
+        other._named = Files(other.files)
         for source, target in reversed(self._moved):
             if posixpath.dirname(source) not in kept and target in other.directories:
                 # What has got the old name since was made later, and is not there.
@@ -189,13 +271,7 @@ class MemoryDisk:
         self.meet("list_directory", path)
         if path in self.files:
             raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
-        prefix = path + "/"
-        names = {
-            name[len(prefix) :].split("/")[0]
-            for name in (*self.files, *self.directories)
-            if name.startswith(prefix)
-        }
-        return sorted(names)
+        return sorted({*self.files.tree.names_in(path), *self.directories.tree.names_in(path)})
 
     def make_directory(self, path: str) -> None:
         self.meet("make_directory", path)
@@ -230,11 +306,11 @@ class MemoryDisk:
             return
         if source not in self.directories:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        for path in [path for path in self.directories if f"{path}/".startswith(source + "/")]:
+        for path in self.directories.from_on(source):
             self.directories.remove(path)
             self.directories.add(target + path[len(source) :])
         for files in (self.files, self._named):
-            for path in [path for path in files if path.startswith(source + "/")]:
+            for path in files.below(source):
                 files[target + path[len(source) :]] = files.pop(path)
         self._moved.append((source, target))
 
@@ -245,9 +321,10 @@ class MemoryDisk:
 
     def remove_tree(self, path: str) -> None:
         self.meet("remove_tree", path)
-        self.directories = {each for each in self.directories if not f"{each}/".startswith(path + "/")}
+        for each in self.directories.from_on(path):
+            self.directories.remove(each)
         for files in (self.files, self._named):
-            for name in [name for name in files if name.startswith(path + "/")]:
+            for name in files.below(path):
                 del files[name]
 
     def file_size(self, path: str) -> int:
@@ -264,12 +341,12 @@ class MemoryDisk:
 
     def sync_directory(self, path: str) -> None:
         self.meet("sync_directory", path)
-        if path not in self.directories and not any(name.startswith(path + "/") for name in self.files):
+        if path not in self.directories and not self.files.below(path):
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         self._moved = [each for each in self._moved if posixpath.dirname(each[0]) != path]
-        for name in [name for name in self._named if posixpath.dirname(name) == path]:
+        for name in self._named.directly_in(path):
             del self._named[name]
-        for name in [name for name in self.files if posixpath.dirname(name) == path]:
+        for name in self.files.directly_in(path):
             self._named[name] = self.files[name]
 
     def usage(self, path: str) -> tuple[int, int]:
@@ -285,10 +362,10 @@ class MemoryDisk:
                 inode.durable, inode.lost = data.durable, data.lost
             else:
                 inode.sync()
-        other._named = {
-            path: other.files[path] for path, inode in self._named.items() if self.files.get(path) is inode
-        }
-        other.directories = set(self.directories)
+        other._named = Files(
+            {path: other.files[path] for path, inode in self._named.items() if self.files.get(path) is inode}
+        )
+        other.directories = Directories(self.directories)
         other._moved = list(self._moved)
         return other
 

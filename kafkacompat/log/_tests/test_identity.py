@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition, Uuid
-from kafkacompat.log._tests.disks import FixedClock, carry_out
+from kafkacompat.log._tests.disks import carry_out
 from kafkacompat.log._tests.logs import NOW_MS, all_values, batch_of, config
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import (
@@ -42,7 +43,7 @@ def manager_on(
     for path, _ in directories or (A,):
         disk.make_directory(path)
     manager = LogManager(
-        disk, directories or (A,), CONFIG, FixedClock(), note=([] if notes is None else notes).append
+        disk, directories or (A,), CONFIG, HandTime(), note=([] if notes is None else notes).append
     )
     manager.load_all()
     return manager

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.disks import FixedClock
 from kafkacompat.log._tests.logs import (
     DIRECTORY,
     NOW_MS,
@@ -64,7 +64,7 @@ def manager_with(disk: CountingDisk, logs: int, segments: int, **settings: objec
     """After a clean restart."""
     chosen = config(segment_bytes=700, index_interval_bytes=100, **settings)
     for restart in (False, True):
-        manager = LogManager(disk, [("/logs", b"\1" * 16)], chosen, FixedClock())
+        manager = LogManager(disk, [("/logs", b"\1" * 16)], chosen, HandTime())
         disk.make_directory("/logs")
         manager.load_all()
         if restart:
@@ -257,6 +257,7 @@ def test_a_truncation_of_many_segments_takes_several_steps_each_of_which_leaves_
         again = open_log(disk.copy(), SETTINGS, clean=True)
         assert again.log_end_offset == log.log_end_offset
     assert calls == 3
+    assert len(later) > 2 * DROPPED_AT_ONCE
     assert all(path.endswith(".deleted") and path in disk.files for path in later), "nothing is unlinked here"
     log.append_as_leader(batch_of([b"new"]), 1, NOW_MS)
     assert values_in(log.read(4, 1000, 5, True)) == [(4, b"new")]
@@ -383,7 +384,7 @@ def test_a_missing_index_is_made_when_the_log_is_opened() -> None:
 
 def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable() -> None:
     disk = LoopDisk()
-    manager = LogManager(disk, [("/logs", b"\1" * 16)], SETTINGS, FixedClock())
+    manager = LogManager(disk, [("/logs", b"\1" * 16)], SETTINGS, HandTime())
     disk.make_directory("/logs")
     manager.load_all()
     for number in range(2 * FLUSHED_AT_ONCE + 10):

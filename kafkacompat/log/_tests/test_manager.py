@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.disks import FixedClock
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config
 from kafkacompat.log.directory import parse_partition_directory
 from kafkacompat.log.disk import RealDisk
@@ -32,7 +32,7 @@ def manager_on(tmp_path: Path, notes: list[str] | None = None) -> LogManager:
         RealDisk(),
         [(str(path), name) for path, name in zip(paths, DIRECTORY_IDS, strict=True)],
         CONFIG,
-        FixedClock(),
+        HandTime(),
         note=(notes if notes is not None else []).append,
     )
     manager.load_all()
@@ -231,7 +231,7 @@ def test_a_full_disk_takes_no_directory_offline(tmp_path: Path) -> None:
         manager.partition_failed(name, OSError(errno.ENOSPC, "full"))
     assert name in manager.logs
     assert [note.rpartition(": ")[2] for note in notes] == ["[Errno 28] full"]
-    manager._clock.monotonic += NOTE_AGAIN_MS  # type: ignore[attr-defined]
+    manager._clock.ms += NOTE_AGAIN_MS  # type: ignore[attr-defined]
     manager.partition_failed(name, OSError(errno.ENOSPC, "full"))
     assert len(notes) == 2
     manager.partition_failed(name, OSError(errno.EIO, "broken"))

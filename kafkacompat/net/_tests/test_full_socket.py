@@ -10,6 +10,7 @@ from pathlib import Path
 
 import trio
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.net import connection as module
 from kafkacompat.net._tests.helpers import (
     ScriptedDispatcher,
@@ -22,7 +23,6 @@ from kafkacompat.net._tests.helpers import (
     until,
 )
 from kafkacompat.net._tests.test_connection import CountingFile
-from kafkacompat.net._tests.test_server import HandClock
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.output_queue import COPIED_BYTES_MAX, PROBED_BYTES, Flushed, OutputQueue
 from kafkacompat.net.poller import READ, WRITE
@@ -146,7 +146,7 @@ async def test_drain_does_not_wait_longer_for_a_client_that_does_not_read() -> N
 async def test_a_client_that_reads_nothing_for_too_long_is_closed() -> None:
     """An unsent reply does not keep its connection, as in Kafka."""
     dispatcher, _ = large_replies()
-    clock = HandClock()
+    clock = HandTime()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
         stream = await dial(server)
         served = await fill(server, stream)
@@ -208,7 +208,7 @@ async def test_a_slice_is_looked_for_in_the_cache_again_when_its_socket_was_full
     file = CountingFile(path)
     dispatcher = ScriptedDispatcher()
     dispatcher.answers[b"much"] = lambda frame: [struct.pack(">i", LARGE), FileSlice(file, 0, LARGE)]  # type: ignore[arg-type]
-    clock = HandClock()
+    clock = HandTime()
     async with serving(dispatcher, clock=clock) as server:
         stream = await dial(server)
         served = await fill(server, stream)

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.net._tests.helpers import (
     LOOPBACK,
@@ -34,17 +35,6 @@ from kafkacompat.net.settings import (
 )
 
 
-class HandClock:
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-
 def test_idleness_is_a_matter_of_figures() -> None:
     assert not idle_too_long(599_999, 0, 0, 600_000)
     assert idle_too_long(600_000, 0, 0, 600_000)
@@ -55,7 +45,7 @@ def test_idleness_is_a_matter_of_figures() -> None:
 async def test_idle_connections_are_closed_and_those_with_requests_in_flight_are_not() -> None:
     """Through the sweeper, with a clock that the test moves."""
     dispatcher = ScriptedDispatcher()
-    clock = HandClock()
+    clock = HandTime()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
         idle, parked = await dial(server), await dial(server)
         await idle.send_all(framed(b"hello"))
@@ -178,7 +168,7 @@ async def test_host_names_in_overrides_are_resolved() -> None:
 
 async def test_the_least_recently_used_connection_makes_room_for_another_broker() -> None:
     dispatcher = ScriptedDispatcher()
-    clock = HandClock()
+    clock = HandTime()
     settings = NetworkSettings(max_connections=2, protected_listener="INTERNAL")
     async with trio.open_nursery() as nursery:
         server = Server(dispatcher, settings, clock, None)  # type: ignore[arg-type]

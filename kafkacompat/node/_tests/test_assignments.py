@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
@@ -15,7 +16,6 @@ from kafkacompat.node.assignments import (
     RETRY_MS,
     DirectoryAssignments,
 )
-from kafkacompat.partition._tests.fakes import FakeClock, FakeTimers
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
@@ -50,11 +50,11 @@ def image(metadata_version: int = 30) -> MetadataImage:
 
 class World:
     def __init__(self) -> None:
-        self.timers = FakeTimers(FakeClock())
+        self.time = HandTime()
         self.image = image()
         self.sent: list[tuple[AssignReplicasToDirsRequest, Deferred[Any]]] = []
         self.accepted: list[str] = []
-        self.assignments = DirectoryAssignments(NODE, self, self.timers, lambda: self.image, lambda: 77)
+        self.assignments = DirectoryAssignments(NODE, self, self.time, lambda: self.image, lambda: 77)
 
     def request(self, message: AssignReplicasToDirsRequest, timeout_ms: int) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
@@ -65,7 +65,7 @@ class World:
         self.assignments.assign(TOPIC, index, directory, lambda: self.accepted.append(name))
 
     def wait(self, ms: int = LINGER_MS) -> None:
-        self.timers.advance(ms)
+        self.time.advance(ms)
 
     def asked(self, at: int = -1) -> dict[Uuid, dict[Uuid, list[int]]]:
         return {
@@ -114,7 +114,7 @@ def test_what_comes_together_is_told_together() -> None:
     assert (world.sent[0][0].broker_id, world.sent[0][0].broker_epoch) == (NODE, 77)
     world.answer()
     assert world.accepted == ["second", "third"]
-    assert world.timers.pending() == []
+    assert world.time.pending() == []
 
 
 def test_one_request_at_a_time_of_so_many_replicas() -> None:
@@ -134,7 +134,7 @@ def test_replicas_of_others_are_left_out() -> None:
     world.assignments.assign(b"\x09" * 16, 0, A)
     world.wait()
     assert world.sent == []
-    assert world.timers.pending() == []
+    assert world.time.pending() == []
 
 
 def test_failures_and_refusals_are_told_again_later_and_later() -> None:

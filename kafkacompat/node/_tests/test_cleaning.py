@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import START_MS
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
 from kafkacompat.node.cleaning import LOOK_ON_MS, BackgroundCleaning
@@ -47,7 +48,7 @@ class Cleaner:
         self.looks_left = 0
 
     def begin(self, now_ms: int) -> Step | None:
-        self.asked_at.append(now_ms)
+        self.asked_at.append(now_ms - START_MS)
         self.looks_left = max(self.looks_left - 1, 0)
         if self.looks_left:
             return None
@@ -95,11 +96,11 @@ def test_one_cleaning_follows_the_other_and_a_backoff_the_last() -> None:
     assert set(cleaner.asked_at) == {0}
     assert cleaner.trace.count("finish checkpoint") == 3
     cleaner.asked_at.clear()
-    machinery.run_until(499)
+    machinery.advance(499 - machinery.ms)
     assert cleaner.asked_at == []
     late = Step(1)
     cleaner.steps.append(late)
-    machinery.run_until(1000)
+    machinery.advance(1000 - machinery.ms)
     assert late.runs == 1
     assert set(cleaner.asked_at) == {500, 1000}
     assert cleaner.asked_at[-1:] == cleaner.asked_at[cleaner.asked_at.index(1000) :], (
@@ -113,10 +114,10 @@ def test_as_many_at_once_as_threads(threads: int) -> None:
     work, machinery, _, _ = make(list(steps), log_cleaner_threads=str(threads))
     machinery.later = True
     work.start()
-    jobs = [job for job in machinery.jobs if getattr(job[0], "__self__", None) in steps]
+    jobs = [job for job in machinery.workers.submitted if getattr(job[0], "__self__", None) in steps]
     assert len(jobs) == threads
-    while machinery.jobs:
-        machinery.run_jobs()
+    while machinery.workers.submitted:
+        machinery.workers.run()
     assert [step.runs for step in steps] == [2] * 5
 
 
@@ -126,10 +127,10 @@ def test_after_a_cleaning_that_fails_the_next_waits_for_the_backoff() -> None:
     work, machinery, _, _ = make([failing, following], log_cleaner_backoff_ms="500")
     machinery.later = True
     work.start()
-    machinery.run_jobs()
+    machinery.workers.run()
     assert (failing.runs, following.runs) == (1, 0)
     machinery.later = False
-    machinery.run_until(500)
+    machinery.advance(500 - machinery.ms)
     assert following.runs == 1
 
 
@@ -141,7 +142,7 @@ def test_a_look_at_very_many_logs_goes_on_after_the_others_turns() -> None:
     assert len(cleaner.asked_at) == 1
     work._fill()
     cleaner.steps.append(step)
-    machinery.run_until(10 * LOOK_ON_MS)
+    machinery.advance(10 * LOOK_ON_MS - machinery.ms)
     assert step.runs == 1
     assert cleaner.asked_at[:5] == [0, 0, 1, 2, 3], "one timer, however often it was asked for"
 
@@ -152,13 +153,13 @@ def test_a_step_that_ends_its_thread_is_given_up(caplog: pytest.LogCaptureFixtur
     work, machinery, _, _ = make([step])
     machinery.later = True
     work.start()
-    (job,) = [job for job in machinery.jobs if getattr(job[0], "__self__", None) is step]
-    machinery.jobs.remove(job)
+    (job,) = [job for job in machinery.workers.submitted if getattr(job[0], "__self__", None) is step]
+    machinery.workers.submitted.remove(job)
     job[1].fail(RuntimeError("a worker's job ended with SystemExit()"))
     assert step.done
     assert "cleaning a log failed" in caplog.text
     assert work.stop().done is False
-    machinery.run_jobs()
+    machinery.workers.run()
 
 
 def test_at_its_end_the_cleaner_is_closed() -> None:
@@ -167,8 +168,8 @@ def test_at_its_end_the_cleaner_is_closed() -> None:
     work.start()
     work.stop()
     assert "closed" not in cleaner.trace
-    while machinery.jobs:
-        machinery.run_jobs()
+    while machinery.workers.submitted:
+        machinery.workers.run()
     assert "closed" in cleaner.trace
 
 
@@ -181,14 +182,14 @@ def test_a_stop_waits_for_the_step_that_runs_and_begins_no_more() -> None:
     stopped = work.stop()
     assert throttle.stopped
     assert not stopped.done
-    while machinery.jobs:
-        machinery.run_jobs()
+    while machinery.workers.submitted:
+        machinery.workers.run()
     assert stopped.done
     assert first.abandoned
     assert (first.runs, second.runs) == (2, 0), "the last one clears away"
     assert "interrupted" in cleaner.trace
     asked = list(cleaner.asked_at)
-    machinery.run_until(10**6)
+    machinery.advance(10**6 - machinery.ms)
     assert cleaner.asked_at == asked
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.context import ControllerTimedOut, NotController, Principal, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelFull, ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.net.dispatcher import CloseConnection
-from kafkacompat.node._tests.fakes import HandChannels, HandTime
+from kafkacompat.node._tests.fakes import HandChannels
 from kafkacompat.node.controller_channel import REQUESTS_WAITING_MAX, ControllerChannel
 from kafkacompat.node.forwarding import EnvelopeRefused, ForwardingController
 from kafkacompat.wire.codec import encode
@@ -84,9 +85,9 @@ def test_what_is_lost_or_refused_goes_to_the_next_controller(loss: Exception | s
         w.channels.sent[0].answer.resolve(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER))
     assert not answer.done
     w.active = (2, "c2", 9093)
-    w.time.pass_ms(49)
+    w.time.advance(49)
     assert len(w.channels.sent) == 1
-    w.time.pass_ms(1)
+    w.time.advance(1)
     assert w.channels.sent[1].key == ("c2", 9093, "heartbeat")
     w.channels.sent[1].answer.resolve(BrokerHeartbeatResponse())
     assert answer.result().error_code == 0
@@ -111,9 +112,9 @@ def test_nobody_active_in_time_is_a_timeout() -> None:
     w = World()
     w.active = None
     answer = w.ask(1_234)
-    w.time.pass_ms(1_233)
+    w.time.advance(1_233)
     assert not answer.done
-    w.time.pass_ms(1)
+    w.time.advance(1)
     assert failure(answer) is RequestTimedOut
     assert w.channel.requests_waiting == 0
 
@@ -122,9 +123,9 @@ def test_the_last_attempt_has_no_more_time_than_is_left() -> None:
     w = World()
     answer = w.ask(1_000)
     assert w.channels.sent[0].timeout_ms == 1_000
-    w.time.pass_ms(990)
+    w.time.advance(990)
     w.channels.sent[0].answer.fail(ConnectionLost("x"))
-    w.time.pass_ms(10)
+    w.time.advance(10)
     assert failure(answer) is RequestTimedOut
     assert len(w.channels.sent) == 1
 
@@ -142,11 +143,11 @@ def test_this_node_while_active_is_called_directly() -> None:
     answer = w.ask()  # leader of the quorum, and not active yet
     assert len(w.local_calls) == 1
     w.local_answer = Deferred()
-    w.time.pass_ms(50)
+    w.time.advance(50)
     w.local_answer.fail(NotController())
     w.local_answer = Deferred.of(BrokerHeartbeatResponse())
     assert not answer.done
-    w.time.pass_ms(50)
+    w.time.advance(50)
     assert answer.result().error_code == 0
     assert w.channels.sent == []
 
@@ -204,7 +205,7 @@ def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:
     answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context("::1"))
     assert w.channels.sent[0].message.client_host_address == bytes(15) + b"\x01"
     w.channels.sent[0].answer.resolve(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
-    w.time.pass_ms(50)
+    w.time.advance(50)
     assert len(w.channels.sent) == 2
     assert not answer.done
 
@@ -228,7 +229,7 @@ def test_a_client_hears_of_no_controller_in_time() -> None:
     w = World()
     w.active = None
     answer = ForwardingController(w.channel).delete_topics(DeleteTopicsRequest(), context())
-    w.time.pass_ms(60_000)
+    w.time.advance(60_000)
     assert failure(answer) is ControllerTimedOut
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.image import CONTROLLERS, BrokerImage, MetadataImage
 from kafkacompat.net.channels import ConnectionLost
-from kafkacompat.node._tests.fakes import HandChannels, HandTime, Sent
+from kafkacompat.node._tests.fakes import HandChannels, Sent
 from kafkacompat.node.broker_life import LifeSettings
 from kafkacompat.node.controller_channel import ControllerChannel
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
@@ -83,7 +84,7 @@ def test_whoever_waits_for_a_step_is_told() -> None:
     w.answer(BrokerHeartbeatResponse(is_caught_up=False))
     assert not w.heartbeats.caught_up.done
     w.offset = 9
-    w.time.pass_ms(10)
+    w.time.advance(10)
     assert w.last.message.current_metadata_offset == 9
     w.answer(BrokerHeartbeatResponse(is_caught_up=True))
     assert w.heartbeats.caught_up.done
@@ -92,7 +93,7 @@ def test_whoever_waits_for_a_step_is_told() -> None:
     w.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
     assert unfenced.done
     count = len(w.channels.sent)
-    w.time.pass_ms(2_000)
+    w.time.advance(2_000)
     assert len(w.channels.sent) == count + 1
     w.answer(BrokerHeartbeatResponse(is_fenced=False))
     stopped = w.heartbeats.shut_down()
@@ -102,7 +103,7 @@ def test_whoever_waits_for_a_step_is_told() -> None:
     assert stopped.done
     assert w.heartbeats.state is BrokerState.SHUTTING_DOWN
     count = len(w.channels.sent)
-    w.time.pass_ms(1_000_000)
+    w.time.advance(1_000_000)
     assert len(w.channels.sent) == count
 
 
@@ -114,7 +115,7 @@ def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
             break
         if not w.last.answer.done:
             w.answer(BrokerRegistrationResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
-        w.time.pass_ms(500)
+        w.time.advance(500)
     with pytest.raises(RegistrationFailed, match=r"60000 ms .* INCONSISTENT_CLUSTER_ID"):
         registered.result()
     assert w.heartbeats.stopped.done
@@ -123,12 +124,12 @@ def test_a_start_that_nobody_registers_fails_and_says_why() -> None:
 def test_a_broker_without_a_controller_goes_on_asking(caplog: pytest.LogCaptureFixture) -> None:
     w = World()
     w.run()
-    w.time.pass_ms(2_000)
+    w.time.advance(2_000)
     w.last.answer.fail(ConnectionLost("gone"))
-    w.time.pass_ms(50)
+    w.time.advance(50)
     w.answer(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
     assert "BrokerHeartbeatRequest with STALE_BROKER_EPOCH" in caplog.text
-    w.time.pass_ms(100)
+    w.time.advance(100)
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     assert not w.last.answer.done
     assert w.heartbeats.state is BrokerState.RUNNING
@@ -140,14 +141,14 @@ def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
     w.heartbeats.directory_failed(DIRECTORY)
     assert w.last.message.offline_log_dirs == [DIRECTORY]
     w.answer(BrokerHeartbeatResponse(is_fenced=False))
-    w.time.pass_ms(1_000)
+    w.time.advance(1_000)
     assert w.failures == []
     other = World()
     other.run()
     other.heartbeats.directory_failed(DIRECTORY)
-    other.time.pass_ms(29_999)
+    other.time.advance(29_999)
     assert other.failures == []
-    other.time.pass_ms(1)
+    other.time.advance(1)
     assert [type(each) for each in other.failures] == [DirectoryFailureUntold]
 
 
@@ -178,7 +179,7 @@ def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() ->
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
     taken = replace(own, epoch=20, incarnation_id=b"\x09" * 16)
     w.heartbeats.on_image(first, replace(first, brokers={1: taken}))
-    w.time.pass_ms(2_000)
+    w.time.advance(2_000)
     assert isinstance(w.last.message, BrokerRegistrationRequest)
     assert w.last.message.incarnation_id == INCARNATION
     w.answer(BrokerRegistrationResponse(broker_epoch=21))
@@ -222,12 +223,12 @@ def test_a_controller_registers_until_the_log_shows_this_incarnation() -> None:
     assert [(each.name, each.port) for each in request.listeners] == [("PLAINTEXT", 9092)]
     assert len(request.features) == 7
     w.answer(ControllerRegistrationResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
-    w.time.pass_ms(100)
+    w.time.advance(100)
     assert len(w.channels.sent) == 2
     w.last.answer.fail(ZeroDivisionError())
-    w.time.pass_ms(199)
+    w.time.advance(199)
     assert len(w.channels.sent) == 2
-    w.time.pass_ms(1)
+    w.time.advance(1)
     assert len(w.channels.sent) == 3
     w.answer(ControllerRegistrationResponse())
     assert not registration.is_registered

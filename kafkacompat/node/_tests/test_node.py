@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
-from kafkacompat.node._tests.fakes import HandTime
 from kafkacompat.node.auto_topics import OnDemandTopics, creatable_topic
 from kafkacompat.node.producer_ids import AllocationRefused, BlockProducerIds
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
@@ -57,9 +57,9 @@ def test_whoever_has_no_id_yet_waits_for_the_block_but_not_for_ever() -> None:
     assert len(asked) == 2
     # The next block does not come: nobody waits for longer than a client would.
     late = ids.when_available()
-    time.pass_ms(999)
+    time.advance(999)
     assert not late.done
-    time.pass_ms(1)
+    time.advance(1)
     assert late.done
     assert ids.next_producer_id() is None
     # A refusal ends the waiting at once, and the next one who needs an id asks again.
@@ -72,7 +72,7 @@ def test_whoever_has_no_id_yet_waits_for_the_block_but_not_for_ever() -> None:
     asked[2].resolve((500, 10))
     assert ids.when_available().done
     assert ids.next_producer_id() == 500
-    time.pass_ms(5_000)
+    time.advance(5_000)
 
 
 def config() -> ServerConfig:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api._tests.world import Api
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import ConnectionInfo, Pending
 from kafkacompat.node import opening as module
-from kafkacompat.node._tests.fakes import HandTime
 from kafkacompat.node.opening import ANSWERED_AT_ONCE, Opening
 from kafkacompat.partition._tests.fakes import LISTENER, broker_image, topic_image
 from kafkacompat.wire.apis import request_class
@@ -137,9 +137,9 @@ def test_a_bug_behind_the_wait_is_answered_as_one_and_the_others_are_answered() 
 def test_nobody_waits_longer_than_a_session() -> None:
     node = Starting()
     reply = node.held_metadata()
-    node.time.pass_ms(BOUND_MS - 1)
+    node.time.advance(BOUND_MS - 1)
     assert not reply.done
-    node.time.pass_ms(1)
+    node.time.advance(1)
     assert told(reply) == ([], -1)
     assert node.overdue == 1
 
@@ -147,7 +147,7 @@ def test_nobody_waits_longer_than_a_session() -> None:
 def test_a_broker_that_took_part_in_time_is_not_overdue() -> None:
     node = Starting()
     node.take_part()
-    node.time.pass_ms(BOUND_MS)
+    node.time.advance(BOUND_MS)
     assert node.overdue == 0
 
 
@@ -172,7 +172,7 @@ def test_many_are_answered_in_steps() -> None:
     replies = [node.held_metadata() for _ in range(2 * ANSWERED_AT_ONCE + 1)]
     node.take_part()
     assert sum(reply.done for reply in replies) == ANSWERED_AT_ONCE
-    node.time.pass_ms(0)
+    node.time.advance(0)
     assert all(reply.done for reply in replies)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -21,48 +21,19 @@ from kafkacompat.node.settings import NodeSettings
 from kafkacompat.ports import WorkerPools
 
 
-class Machinery:
-    """Clock, timers and workers: time is moved by hand; work runs at once, or when `run_jobs` is called."""
+class Machinery(HandTime):
+    """Clock, timers and workers; work runs at once, or with `later` when it is told to."""
 
     def __init__(self) -> None:
-        self.now = 0
-        self.heap: list[tuple[int, int, Callable[[], None]]] = []
-        self.order = 0
+        super().__init__()
+        self.workers = HandWorkers()
         self.later = False
-        self.jobs: list[tuple[Callable[[], Any], Deferred[Any]]] = []
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def monotonic_ms(self) -> int:
-        return self.now
-
-    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        self.order += 1
-        heapq.heappush(self.heap, (self.now + delay_ms, self.order, callback))
 
     def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
-        done: Deferred[Any] = Deferred()
-        self.jobs.append((function, done))
+        answer = self.workers.submit(function)
         if not self.later:
-            self.run_jobs()
-        return done
-
-    def run_jobs(self) -> None:
-        jobs, self.jobs = self.jobs, []
-        for function, done in jobs:
-            try:
-                value = function()
-            except OSError as error:
-                done.fail(error)
-            else:
-                done.resolve(value)
-
-    def run_until(self, end_ms: int) -> None:
-        while self.heap and self.heap[0][0] <= end_ms:
-            self.now, _, callback = heapq.heappop(self.heap)
-            callback()
-        self.now = end_ms
+            self.workers.run()
+        return answer
 
 
 class Plan:
@@ -100,7 +71,7 @@ class Upkeep:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def called(*_: Any) -> Any:
-            self.calls.setdefault(name, []).append(self.machinery.now)
+            self.calls.setdefault(name, []).append(self.machinery.ms)
             if name.startswith(("flush", "checkpoint")):
                 return Plan(name, self.trace, self.problem)
             if name == "remove_expired_producers":
@@ -133,7 +104,7 @@ def test_each_duty_has_its_own_interval() -> None:
             "producer.id.expiration.check.interval.ms": "90",
         }
     )
-    machinery.run_until(260)
+    machinery.advance(260 - machinery.ms)
     assert upkeep.calls.pop("watch_damage") == [0]
     assert upkeep.calls == {
         "flush_closed_segments": [10, 110, 210],
@@ -144,11 +115,11 @@ def test_each_duty_has_its_own_interval() -> None:
         "checkpoint_high_watermarks": [120, 240],
         "remove_expired_producers": [90, 180],
     }
-    machinery.run_until(5_000)
+    machinery.advance(5_000 - machinery.ms)
     assert upkeep.calls["remove_expired_deletions"] == [5_000]
     work.stop()
     upkeep.calls.clear()
-    machinery.run_until(20_000)
+    machinery.advance(20_000 - machinery.ms)
     assert upkeep.calls == {}
 
 
@@ -156,7 +127,7 @@ def test_an_interval_of_zero_runs_once() -> None:
     _, machinery, upkeep = start(
         {"log.flush.offset.checkpoint.interval.ms": "0", "log.initial.task.delay.ms": "5"}
     )
-    machinery.run_until(1000)
+    machinery.advance(1000 - machinery.ms)
     assert upkeep.calls["flush_closed_segments"] == [5]
 
 
@@ -165,7 +136,7 @@ def test_a_failed_job_finishes_nothing_and_is_done_again() -> None:
         {"log.flush.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "5"}
     )
     upkeep.problem = OSError(28, "no space left")
-    machinery.run_until(105)
+    machinery.advance(105 - machinery.ms)
     assert upkeep.calls["flush_closed_segments"] == [5, 105]
     assert upkeep.trace.count("run flush_closed_segments") == 2
     assert "finish flush_closed_segments" not in upkeep.trace
@@ -179,10 +150,10 @@ def test_a_lane_runs_one_job_at_a_time_and_asks_once_for_each_kind() -> None:
     for kind in ("a", "b", "b", "none", "c"):
         lane.ask(kind, lambda kind=kind: None if kind == "none" else Plan(kind, trace))  # type: ignore[misc]
     for _ in range(3):
-        assert len(machinery.jobs) == 1
-        machinery.run_jobs()
+        assert len(machinery.workers.submitted) == 1
+        machinery.workers.run()
     assert trace == ["run a", "finish a", "run b", "finish b", "run c", "finish c"]
-    assert machinery.jobs == []
+    assert machinery.workers.submitted == []
 
 
 def test_a_job_that_cannot_begin_keeps_no_other_from_its_turn() -> None:
@@ -197,11 +168,11 @@ def test_a_job_that_cannot_begin_keeps_no_other_from_its_turn() -> None:
     lane.ask("a", lambda: Plan("a", trace))
     lane.ask("b", begin)
     lane.ask("c", lambda: Plan("c", trace))
-    machinery.run_jobs()
-    machinery.run_jobs()
+    machinery.workers.run()
+    machinery.workers.run()
     assert trace == ["run a", "finish a", "run c", "finish c"]
     lane.ask("b", begin)
-    assert machinery.jobs == []
+    assert machinery.workers.submitted == []
 
 
 def test_stopping_waits_for_what_runs_and_forgets_the_rest() -> None:
@@ -209,13 +180,13 @@ def test_stopping_waits_for_what_runs_and_forgets_the_rest() -> None:
         {"log.flush.offset.checkpoint.interval.ms": "100", "log.initial.task.delay.ms": "5"}
     )
     machinery.later = True
-    machinery.run_until(5)
-    assert len(machinery.jobs) == 2
+    machinery.advance(5 - machinery.ms)
+    assert len(machinery.workers.submitted) == 2
     stopped = work.stop()
     assert not stopped.done
-    machinery.run_jobs()
+    machinery.workers.run()
     assert stopped.done
-    assert machinery.jobs == []
+    assert machinery.workers.submitted == []
     assert "finish flush_closed_segments" in upkeep.trace
 
 
@@ -239,8 +210,8 @@ def test_what_checkpoints_say_of_logs_that_go_is_written_anew_twice_at_most() ->
     for name in names[:90]:
         logs.delete_later(name)
         assert not logs.may_make(name)
-    while machinery.jobs:
-        machinery.run_jobs()
+    while machinery.workers.submitted:
+        machinery.workers.run()
     assert all(map(logs.may_make, names[:90]))
     files = Counter(path.removesuffix(".tmp") for path in synced)
     assert len(files) == 3
@@ -275,6 +246,6 @@ def test_a_slow_directory_holds_up_the_syncs_of_no_other() -> None:
     )
     pools = replace(WorkerPools.of_one(machinery), log_sync=SimpleNamespace(at=at))  # type: ignore[arg-type]
     PeriodicWork(config, NodeSettings(config, 1), upkeep, machinery, machinery, pools).start()  # type: ignore[arg-type]
-    machinery.run_until(310)
+    machinery.advance(310 - machinery.ms)
     assert submitted.count("/slow") == 1
     assert submitted.count("/quick") == 4 + 7

@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import fetch as fetch_api
 from kafkacompat.api.context import OffsetLookup, RequestContext
 from kafkacompat.config import LogConfig
@@ -20,15 +21,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.manager import LogManager
-from kafkacompat.partition._tests.fakes import (
-    LISTENER,
-    FakeClock,
-    FakeTimers,
-    batch_of,
-    broker_image,
-    partition_image,
-    topic_image,
-)
+from kafkacompat.partition._tests.fakes import LISTENER, batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.replication import Replication
@@ -142,7 +135,7 @@ class ClusterNode:
         self.disk = disk
         self.alive = True
         self.unanswered: list[Callable[[], None]] = []
-        clock, timers = cluster.clock, cluster.timers
+        clock, timers = cluster.time, cluster.time
         self.logs = LogManager(disk, [("/data", bytes(15) + bytes([node_id]))], LogConfig(), clock)
         self.logs.load_all()
         self.image = MetadataImage()
@@ -225,7 +218,9 @@ class ClusterNode:
         return self.manager.by_name[partition].log
 
     def append(self, value: bytes, partition: TopicPartition = T0, acks: int = -1) -> Any:
-        return self.manager.append(partition, batch_of(value, now_ms=self.cluster.clock.ms), acks, 13, False)
+        return self.manager.append(
+            partition, batch_of(value, now_ms=self.cluster.time.now_ms()), acks, 13, False
+        )
 
     def produce(self, value: bytes, partition: TopicPartition = T0) -> Deferred[ErrorCode]:
         """acks=all with the default request timeout."""
@@ -255,8 +250,7 @@ class Cluster:
         self.min_isr = min_isr
         self.log_config = LogConfig()
         self.settings = {**SETTINGS, **{SETTING_NAMES[name]: value for name, value in settings.items()}}
-        self.clock = FakeClock()
-        self.timers = FakeTimers(self.clock)
+        self.time = HandTime()
         self.queues: dict[str, deque[Callable[[], None]]] = {}
         self.cut: set[frozenset[int]] = set()
         self.fetches = 0
@@ -302,22 +296,22 @@ class Cluster:
 
     def tick(self) -> None:
         """Run the next timer."""
-        pending = self.timers.pending()
+        pending = self.time.pending()
         if pending:
             first = min(timer.at_ms for timer in pending)
-            self.timers.advance(max(0, first - self.clock.ms))
+            self.time.advance(max(0, first - self.time.ms))
 
     def settle(self, ms: int = 3000) -> None:
         """Deliver everything while that much time passes."""
-        end = self.clock.ms + ms
+        end = self.time.ms + ms
         self.drain()
         while True:
-            due = [timer.at_ms for timer in self.timers.pending() if timer.at_ms <= end]
+            due = [timer.at_ms for timer in self.time.pending() if timer.at_ms <= end]
             if not due:
                 break
-            self.timers.advance(max(0, min(due) - self.clock.ms))
+            self.time.advance(max(0, min(due) - self.time.ms))
             self.drain()
-        self.clock.ms = end
+        self.time.ms = end
 
     def are_connected(self, one: ClusterNode, other: ClusterNode) -> bool:
         return one.alive and other.alive and frozenset((one.id, other.id)) not in self.cut

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkacompat.config import LogConfig
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import (
-    FakeClock,
-    FakeTimers,
-    MemoryLog,
-    broker_image,
-    partition_image,
-)
+from kafkacompat.log._tests.logs import open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.partition._tests.fakes import broker_image, partition_image
 from kafkacompat.partition.alter_partitions import RETRY_MS, AlterPartitions
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, Standing
@@ -31,10 +27,10 @@ class Desk:
     """Requests that were sent, and how to answer them."""
 
     def __init__(self) -> None:
-        self.timers = FakeTimers(FakeClock())
+        self.time = HandTime()
         self.sent: list[tuple[Any, Deferred[Any]]] = []
         self.outcomes: list[tuple[int, Altered]] = []
-        self.alters = AlterPartitions(1, lambda: 50, self._send, self.timers, self._altered)
+        self.alters = AlterPartitions(1, lambda: 50, self._send, self.time, self._altered)
 
     def _send(self, request: Any) -> Deferred[Any]:
         answer: Deferred[Any] = Deferred()
@@ -69,7 +65,7 @@ def partition(index: int) -> PartitionCore:
     name = TopicPartition("t", index)
     standing = Standing()
     standing.brokers = {2: broker_image(2)}
-    core = PartitionCore(1, name, TOPIC_ID, MemoryLog(name, TOPIC_ID, LogConfig()), standing)
+    core = PartitionCore(1, name, TOPIC_ID, open_log(MemoryDisk()), standing)
     core.become(partition_image(replicas=(1, 2), isr=(1,)), 0)
     core.observe_fetch(2, 0, 0, 2, 0)
     return core
@@ -107,15 +103,15 @@ def test_lost_refused_and_unanswered_ones_are_sent_again_after_a_pause() -> None
     submit(desk, core)
     desk.sent[-1][1].fail(ConnectionError("gone"))
     assert len(desk.sent) == 1
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     desk.sent[-1][1].resolve(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     desk.answer({})
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     desk.answer({0: ErrorCode.NOT_CONTROLLER})
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     desk.answer({0: 9999})  # of a controller that is newer
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     assert len(desk.sent) == 6
     assert desk.outcomes == []
     desk.answer({0: 0})
@@ -128,7 +124,7 @@ def test_what_the_metadata_decided_meanwhile_is_not_sent_again() -> None:
     submit(desk, core)
     core.become(partition_image(replicas=(1, 2), isr=(1, 2), leader=2, epoch=1), 0)
     desk.sent[-1][1].fail(ConnectionError("gone"))
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     assert len(desk.sent) == 1
 
 
@@ -141,7 +137,7 @@ def test_a_newer_proposal_takes_the_place_of_one_in_flight() -> None:
     submit(desk, core)
     assert len(desk.sent) == 1
     desk.sent[-1][1].fail(ConnectionError("gone"))
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     assert desk.sent[-1][0].topics[0].partitions[0].leader_epoch == 1
     assert len(desk.sent) == 2
 
@@ -151,6 +147,6 @@ def test_nothing_is_sent_after_the_end() -> None:
     submit(desk, partition(0))
     desk.alters.close()
     desk.sent[-1][1].fail(ConnectionError("gone"))
-    desk.timers.advance(RETRY_MS)
+    desk.time.advance(RETRY_MS)
     submit(desk, partition(1))
     assert len(desk.sent) == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.api.context import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
@@ -16,16 +17,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.manager import LogManager
-from kafkacompat.partition._tests.fakes import (
-    NODE_ID,
-    FakeClock,
-    FakeTimers,
-    FakeWorkers,
-    batch_of,
-    image_of,
-    partition_image,
-    topic_image,
-)
+from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.anchoring import ANCHORED_AT_ONCE, RETRY_MS
 from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.core import PartitionCore
@@ -62,16 +54,15 @@ class Node:
         self.disk = disk or MemoryDisk()
         for path, _ in DIRECTORIES:
             self.disk.make_directory(path)
-        self.clock = FakeClock()
-        self.timers = FakeTimers(self.clock)
-        self.workers = FakeWorkers()
+        self.time = HandTime()
+        self.workers = HandWorkers()
         self.followers = Followers()
-        self.logs = LogManager(self.disk, DIRECTORIES, LogConfig(), self.clock)
+        self.logs = LogManager(self.disk, DIRECTORIES, LogConfig(), self.time)
         self.manager = PartitionManager(
             NODE_ID,
             self.logs,
-            self.clock,
-            self.timers,
+            self.time,
+            self.time,
             WorkerPools.of_one(self.workers),
             lambda topic: LogConfig(),
             self.followers,  # type: ignore[arg-type]
@@ -86,12 +77,12 @@ class Node:
         self.publish(image_of(topic_image("t", partitions)))
 
     def produce(self, name: TopicPartition = T0) -> Any:
-        return self.manager.append(name, batch_of(b"value", now_ms=self.clock.ms), -1, 13, False)
+        return self.manager.append(name, batch_of(b"value", now_ms=self.time.now_ms()), -1, 13, False)
 
     def fetch(self, max_wait_ms: int) -> list[PartitionData]:
         """What a consumer is told of the first partition from its beginning on, at once."""
         sessions = FetchSessionCache(10, lambda: 1)
-        engine = FetchEngine(self.manager, self.clock, self.timers, sessions, lambda: 1 << 20)
+        engine = FetchEngine(self.manager, self.time, self.time, sessions, lambda: 1 << 20)
         asked = FetchRequestPartition(self.image.topics["t"].id, "t", 0, 0, 1 << 20)
         answer: Any = engine.fetch(
             FetchParameters(
@@ -117,11 +108,11 @@ class Node:
     def work(self) -> None:
         """Until nothing is left to do at once."""
         for _ in range(100):
-            self.timers.advance(1)
+            self.time.advance(1)
             self.workers.run()
 
     def after_power_loss(self) -> list[TopicPartition]:
-        found = LogManager(self.disk.lose_power(), DIRECTORIES, LogConfig(), self.clock)
+        found = LogManager(self.disk.lose_power(), DIRECTORIES, LogConfig(), self.time)
         return sorted(found.load_all())
 
 
@@ -183,6 +174,83 @@ def test_a_log_that_a_kill_left_is_not_read_as_empty_before_it_is_durable(max_wa
     assert len(row.records) > 0
 
 
+def asked_for_the_end(node: Node) -> Deferred[Any]:
+    asked = node.manager.list_offset(T0, LATEST, False, -1, -1)
+    assert isinstance(asked, Deferred)
+    return asked
+
+
+FULL = "write create write_atomic rename"
+
+
+def test_on_a_full_disk_a_log_that_a_kill_left_is_read_whole_and_written_once_there_is_room() -> None:
+    """To make it durable takes no room."""
+    again = started_after_a_kill()
+    again.disk.refuse = refusing(FULL, "/", errno.ENOSPC)
+    asked = asked_for_the_end(again)
+    assert again.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not asked.done
+    again.work()
+    assert (asked.result().error, asked.result().offset) == (ErrorCode.NONE, 1)
+    (row,) = again.fetch(0)
+    assert (row.error_code, row.high_watermark, len(row.records) > 0) == (ErrorCode.NONE, 1, True)
+    assert again.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    again.disk.refuse = None
+    assert again.produce().base_offset == 1
+    assert again.logs.logs[T0].high_watermark == 2
+
+
+def test_a_full_disk_that_others_can_stand_in_for_ends_the_wait_of_who_asks_for_offsets() -> None:
+    again = started_after_a_kill()
+    again.logs.spares_full = lambda: False
+    again.disk.refuse = refusing(FULL, "/", errno.ENOSPC)
+    asked = asked_for_the_end(again)
+    assert again.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    again.work()
+    assert asked.result().error is ErrorCode.KAFKA_STORAGE_ERROR
+    (row,) = again.fetch(0)
+    assert (row.error_code, len(row.records)) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_a_log_that_a_kill_left_is_not_empty_where_its_sync_finds_no_room(error: int) -> None:
+    again = started_after_a_kill()
+    again.disk.refuse = refusing("sync sync_directory", "/", error)
+    asked = asked_for_the_end(again)
+    again.work()
+    again.time.advance(RETRY_MS)
+    again.work()
+    assert asked.result().error is ErrorCode.KAFKA_STORAGE_ERROR
+    (row,) = again.fetch(0)
+    assert (row.error_code, len(row.records)) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)
+    assert again.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    third = Node(again.disk.copy())
+    third.logs.load_all()
+    third.lead()
+    third.work()
+    (row,) = third.fetch(0)
+    assert (row.error_code, row.high_watermark, len(row.records) > 0) == (ErrorCode.NONE, 1, True)
+    assert third.produce().base_offset == 1
+
+
+def test_a_log_that_a_kill_left_is_tried_again_while_its_sync_cannot_begin() -> None:
+    again = started_after_a_kill()
+    again.disk.refuse = refusing("open", f"{again.logs.logs[T0].directory}/partition.metadata", errno.ENOSPC)
+    asked = asked_for_the_end(again)
+    for _ in range(3):
+        again.work()
+        (row,) = again.fetch(0)
+        assert (row.error_code, len(row.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+        again.time.advance(RETRY_MS)
+    # librdkafka asks again for what is not available.
+    assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
+    again.disk.refuse = None
+    again.time.advance(RETRY_MS)
+    again.work()
+    (row,) = again.fetch(0)
+    assert (row.error_code, row.high_watermark) == (ErrorCode.NONE, 1)
+
+
 def test_a_new_log_is_read_before_it_is_durable() -> None:
     node = Node()
     node.lead()
@@ -220,7 +288,7 @@ def test_logs_that_one_image_opens_share_one_job_a_directory() -> None:
     synced: list[str] = []
     node.disk.refuse = lambda operation, path: synced.append(path) if operation == "sync_directory" else None
     node.lead(OPENED_AT_ONCE_MAX)
-    node.timers.advance(0)
+    node.time.advance(0)
     assert len(node.workers.submitted) == 2
     node.workers.run()
     assert sorted(path for path in synced if path in ("/a", "/b")) == ["/a", "/b"]
@@ -250,7 +318,7 @@ def test_a_sync_that_cannot_begin_is_tried_again() -> None:
     assert flushed.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
     assert node.logs.logs[T0].high_watermark == 0
     node.disk.refuse = None
-    node.timers.advance(RETRY_MS)
+    node.time.advance(RETRY_MS)
     node.work()
     assert node.logs.logs[T0].high_watermark == 1
 
@@ -268,7 +336,7 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
         patch.setattr(node.workers, "submit", busy)
         node.work()
     assert not node.logs.logs[T0].is_anchored
-    node.timers.advance(RETRY_MS)
+    node.time.advance(RETRY_MS)
     node.work()
     assert node.logs.logs[T0].is_anchored
 
@@ -279,7 +347,7 @@ def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
     node.produce()
     flushed = node.manager.when_flushed({T0: 1})
     assert flushed is not None
-    node.timers.advance(1)
+    node.time.advance(1)
     node.publish(image_of())
     node.lead()
     node.work()
@@ -290,13 +358,13 @@ def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
 
 def test_a_slow_directory_holds_up_the_new_logs_of_no_other() -> None:
     node = Node()
-    places = {path: FakeWorkers() for path, _ in DIRECTORIES}
+    places = {path: HandWorkers() for path, _ in DIRECTORIES}
     node.manager._anchoring._workers = SimpleNamespace(at=places.__getitem__)
     node.lead(OPENED_AT_ONCE_MAX)
     for number in range(OPENED_AT_ONCE_MAX):
         node.produce(TopicPartition("t", number))
     for _ in range(10):
-        node.timers.advance(1)
+        node.time.advance(1)
         places["/b"].run()
     anchored = {log.directory[:2] for log in node.logs.logs.values() if log.is_anchored}
     assert anchored == {"/b"}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.disks import refusing
 from kafkacompat.partition._tests.fakes import World, image_of, partition_image, topic_image
 from kafkacompat.partition.arrivals import (
     OPENED_A_SLICE,
@@ -32,7 +35,7 @@ def opened(world: World) -> int:
 def go_on(world: World) -> None:
     """Workers and timers, until nothing is left to do."""
     for _ in range(COUNT):
-        world.timers.advance(RETRY_INTERVAL_MS)
+        world.time.advance(RETRY_INTERVAL_MS)
         world.workers.run()
 
 
@@ -40,14 +43,13 @@ def test_a_large_topic_opens_its_logs_bit_by_bit() -> None:
     world = World()
     world.publish(large())
     assert opened(world) == OPENED_AT_ONCE_MAX
-    world.timers.advance(SLICE_INTERVAL_MS)
+    world.time.advance(SLICE_INTERVAL_MS)
     assert opened(world) == OPENED_AT_ONCE_MAX
     for slices in range(1, 4):
-        assert len(world.workers.submitted) == 1
         world.workers.run()
         assert opened(world) == OPENED_AT_ONCE_MAX + slices * OPENED_A_SLICE
-    assert world.workers.submitted == []
-    assert world.timers.pending() == []
+    world.settle()
+    assert world.time.pending() == []
     assert len(world.log_manager.placed) == 3 * OPENED_A_SLICE
     assert all(world.log_manager.asked_as_new.values())
     assert world.produce("t", COUNT - 1).error is ErrorCode.NONE
@@ -85,7 +87,7 @@ def test_a_partition_that_is_asked_for_is_opened_at_once() -> None:
 def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> None:
     world = World()
     world.publish(large())
-    world.timers.advance(SLICE_INTERVAL_MS)
+    world.time.advance(SLICE_INTERVAL_MS)
     next_one = TopicPartition("t", OPENED_AT_ONCE_MAX)
     assert world.produce(*next_one).error is ErrorCode.NONE
     log = world.log_manager.logs[next_one]
@@ -98,7 +100,7 @@ def test_what_is_asked_for_while_a_worker_makes_its_files_keeps_its_own() -> Non
 def test_an_awaited_partition_that_is_deleted_never_comes() -> None:
     world = World()
     world.publish(large())
-    world.timers.advance(SLICE_INTERVAL_MS)
+    world.time.advance(SLICE_INTERVAL_MS)
     world.publish(image_of())
     go_on(world)
     assert opened(world) == 0
@@ -110,7 +112,7 @@ def test_files_made_for_a_deleted_topic_are_not_those_of_the_next_one_of_its_nam
     world = World()
     first = large()
     world.publish(first)
-    world.timers.advance(SLICE_INTERVAL_MS)
+    world.time.advance(SLICE_INTERVAL_MS)
     world.publish(image_of())
     (topic,) = large().topics.values()
     renewed = topic_image("t", topic.partitions, generation=1)
@@ -124,7 +126,7 @@ def test_files_made_for_a_deleted_topic_are_not_those_of_the_next_one_of_its_nam
 def test_a_newer_image_of_a_waiting_partition_holds() -> None:
     world = World()
     world.publish(large())
-    world.timers.advance(SLICE_INTERVAL_MS)
+    world.time.advance(SLICE_INTERVAL_MS)
     world.publish(large(epoch=7))
     go_on(world)
     assert opened(world) == COUNT
@@ -133,14 +135,24 @@ def test_a_newer_image_of_a_waiting_partition_holds() -> None:
     assert core.leader_epoch == 7
 
 
-@pytest.mark.parametrize("refused", ["refuses_to_prepare", "refuses_to_place"])
-def test_what_cannot_be_prepared_is_made_by_whoever_opens_it(refused: str) -> None:
+def test_what_cannot_be_placed_is_made_by_whoever_opens_it() -> None:
     world = World()
     world.publish(large())
-    setattr(world.log_manager, refused, True)
+    world.disk.refuse = refusing("rename", "/data/a/t-", errno.ENOSPC)
     go_on(world)
     assert opened(world) == COUNT
     assert world.log_manager.placed == []
+    assert len(world.log_manager.discarded) == COUNT - OPENED_AT_ONCE_MAX
+
+
+def test_without_a_directory_what_waits_is_a_storage_error() -> None:
+    world = World()
+    world.publish(large())
+    world.log_manager.fail_directory(world.log_manager.directories[0], OSError(errno.EIO, "broken"))
+    go_on(world)
+    assert opened(world) == 0
+    assert world.log_manager.placed == []
+    assert world.produce(*LAST).error is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +166,7 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as patch:
         patch.setattr(world.workers, "submit", busy)
-        world.timers.advance(3 * RETRY_INTERVAL_MS)
+        world.time.advance(3 * RETRY_INTERVAL_MS)
         assert opened(world) == OPENED_AT_ONCE_MAX
         assert world.produce(*LAST).error is ErrorCode.NONE
     go_on(world)
@@ -164,38 +176,47 @@ def test_without_a_free_worker_it_is_tried_again(monkeypatch: pytest.MonkeyPatch
 def test_after_the_stop_nothing_is_opened() -> None:
     world = World()
     world.publish(large())
-    world.timers.advance(SLICE_INTERVAL_MS)
+    world.time.advance(SLICE_INTERVAL_MS)
     world.log_manager.closed = True
     go_on(world)
     assert opened(world) == OPENED_AT_ONCE_MAX
     assert world.log_manager.placed == []
 
 
+def spoken_of(*, directories: int = 1) -> World:
+    """The checkpoints still tell of the deleted t-0."""
+    world = World(topic_image("t"), directories=directories)
+    world.log_manager.on_stale = lambda: None
+    assert world.produce().error is ErrorCode.NONE
+    world.log_manager.checkpoint_now()
+    world.publish(image_of())
+    return world
+
+
 def test_a_name_that_checkpoints_speak_of_is_free_once_they_are_written_anew() -> None:
-    world = World()
-    world.log_manager.spoken_of = {TopicPartition("t", 0)}
-    world.publish(large(2))
+    world = spoken_of()
+    world.publish(image_of(topic_image("t", 2, generation=1)))
+    world.settle()
     assert list(world.log_manager.logs) == [TopicPartition("t", 1)]
     assert world.produce("t", 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.produce("t", 1).error is ErrorCode.NONE
-    world.log_manager.refuses_to_clear = True
+    world.disk.failing = "checkpoint"
     for _ in range(3):
-        world.timers.advance(RETRY_INTERVAL_MS)
+        world.time.advance(RETRY_INTERVAL_MS)
         world.workers.run()
         assert opened(world) == 1
-    world.log_manager.refuses_to_clear = False
+    world.disk.failing = None
     go_on(world)
     assert opened(world) == 2
-    assert world.produce("t", 0).error is ErrorCode.NONE
+    assert world.produce("t", 0).base_offset == 0
 
 
 def test_a_replica_that_begins_empty_waits_for_its_name_as_well() -> None:
     """It was here before, went elsewhere, and is to come back: this node is told so by its first image."""
-    world = World()
-    world.log_manager.spoken_of = {TopicPartition("t", 0)}
-    world.log_manager.has_offline_directory = True
+    world = spoken_of(directories=2)
+    world.log_manager.fail_directory(world.log_manager.directories[1], OSError(errno.EIO, "broken"))
     world.manager.placing = BeginsEmpty()  # type: ignore[assignment]
-    world.manager.on_image(MetadataImage(), large(1))
+    world.manager.on_image(MetadataImage(), image_of(topic_image("t", generation=1)))
     assert opened(world) == 0
     go_on(world)
     assert opened(world) == 1

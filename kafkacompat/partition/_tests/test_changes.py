@@ -22,7 +22,8 @@ def following(topic: str = "t") -> World:
     world = World(topic_image(topic, partitions))
     for index in range(COUNT):
         world.manager.core((topic, index))
-    world.timers.timers.clear()
+    for timer in world.time.pending():
+        timer.cancel()
     return world
 
 
@@ -38,10 +39,9 @@ def led_here(world: World) -> MetadataImage:
 
 def turn(world: World) -> None:
     """What one turn of the loop does."""
-    for timer in world.timers.pending():
-        if timer.at_ms <= world.clock.ms:
-            world.timers.timers.remove(timer)
-            timer.callback()
+    for timer in world.time.pending():
+        if timer.at_ms <= world.time.ms:
+            timer.fire()
 
 
 def lead(world: World) -> int:

@@ -1,4 +1,4 @@
-"""Fetch: limits, long poll, errors, what each reader may see, over logs in memory."""
+"""Fetch: limits, long poll, errors, what each reader may see, over real logs on a memory disk."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.partition._tests.fakes import (
     LISTENER,
     World,
     batch_of,
     broker_image,
+    failing,
     partition_image,
     topic_image,
     with_partitions,
 )
-from kafkacompat.ports import AbortedTransaction
+from kafkacompat.ports import FileSlice
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.records.validated import trusted_batch
 from kafkacompat.wire.errors import ErrorCode
@@ -94,6 +97,15 @@ def one(response: FetchResponse) -> PartitionData:
     return row
 
 
+def transactional(producer_id: int) -> dict[str, Any]:
+    """The first batch of a transaction."""
+    return {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+
+
+def bytes_of(row: PartitionData) -> bytes:
+    return row.records.read() if isinstance(row.records, FileSlice) else bytes(row.records)
+
+
 def sizes(response: FetchResponse) -> list[int]:
     return [len(row.records) for row in rows(response)]
 
@@ -111,7 +123,7 @@ def test_what_is_there_is_answered_at_once() -> None:
     row = one(now(world, want(world)))
     assert row.error_code == 0
     assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (1, 1, 0)
-    assert row.records == world.log().batches[0].data
+    assert bytes_of(row) == world.batches()[0]
     assert row.preferred_read_replica == -1
     assert row.diverging_epoch is None
 
@@ -132,28 +144,33 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
         raise failure
 
     for name in ("aborted_transactions", "read"):
-        monkeypatch.setattr(world.log(), name, fail)
+        monkeypatch.setattr(PartitionLog, name, failing(world.log(), name, failure))
         broken, whole = rows(now(world, want(world), want(world, partition=1), read_committed=True))
         assert (broken.error_code, whole.error_code) == (code, 0)
-    monkeypatch.setattr(world.log(), "search", fail)
+    monkeypatch.setattr(TimestampLookup, "_largest", fail)
     broken, whole = rows(now(world, want(world), want(world, partition=1)))
     assert (broken.error_code, whole.error_code) == (code, 0)
-    assert whole.records == world.log(partition=1).batches[0].data
+    assert bytes_of(whole) == world.batches(partition=1)[0]
     assert world.found(world.manager.list_offset(TopicPartition("t", 0), 5, False, -1, -1)).error is code
 
 
 def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
-    world = filled(batches=3)
+    world = World(topic_image("t"))
+    world.produce(**transactional(4))
+    world.produce()
     assert one(now(world, want(world))).aborted_transactions is None
-    assert one(now(world, want(world), read_committed=True)).aborted_transactions == []
-    world.log().aborted = [AbortedTransaction(9, 2), AbortedTransaction(4, 0)]
+    assert one(now(world, want(world), read_committed=True, max_wait_ms=0)).aborted_transactions == []
+    world.produce(**transactional(9))
+    for producer_id in (9, 4):
+        world.log().append_as_leader(marker(producer_id, committed=False), 0, 0)
+    world.log().set_high_watermark(5)
     listed = one(now(world, want(world), read_committed=True)).aborted_transactions
     assert listed is not None
     assert [(abort.producer_id, abort.first_offset) for abort in listed] == [(4, 0), (9, 2)]
     first = one(now(world, want(world, max_bytes=BATCH), read_committed=True)).aborted_transactions
     assert first is not None
     assert [(abort.producer_id, abort.first_offset) for abort in first] == [(4, 0)], "not of this slice"
-    empty = one(now(world, want(world, offset=3), read_committed=True, max_wait_ms=0))
+    empty = one(now(world, want(world, offset=5), read_committed=True, max_wait_ms=0))
     assert empty.aborted_transactions == []
     assert empty.records == b""
 
@@ -164,8 +181,7 @@ def test_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_d
     core = world.manager.core(("t", 0))
     assert core is not None
     log = core.log = open_log(MemoryDisk())
-    transactional = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-    for options in ({}, transactional, {}, {}):
+    for options in ({}, transactional(7), {}, {}):
         log.append_as_leader(trusted_batch(batch_of(b"value", **options)), 0, 0)
     log.set_high_watermark(4)
     log.increment_log_start_offset(3)
@@ -181,15 +197,16 @@ def test_read_committed_waits_at_the_start_for_a_transaction_begun_in_what_was_d
 
 
 def test_read_committed_stops_at_the_last_stable_offset() -> None:
-    world = filled(batches=3)
-    world.log().first_unstable_offset = 2
+    world = filled(batches=2)
+    world.produce(**transactional(7))
     assert sizes(now(world, want(world), read_committed=True)) == [2 * BATCH]
     assert sizes(now(world, want(world))) == [3 * BATCH]
 
 
 def test_min_bytes_counts_only_what_is_committed() -> None:
-    world = filled(batches=3)
-    world.log().first_unstable_offset = 1
+    world = filled()
+    world.produce(**transactional(7))
+    world.produce()
     parked(world, want(world), read_committed=True, min_bytes=2 * BATCH)
     assert sizes(now(world, want(world), min_bytes=2 * BATCH)) == [3 * BATCH]
 
@@ -198,7 +215,7 @@ def test_offset_inside_a_batch_gives_the_whole_batch() -> None:
     world = World(topic_image("t"))
     world.produce("t", 0, b"a", b"b", b"c")
     row = one(now(world, want(world, offset=1)))
-    assert row.records == world.log().batches[0].data
+    assert bytes_of(row) == world.batches()[0]
 
 
 def test_the_first_batch_comes_whole_whatever_the_limits() -> None:
@@ -228,7 +245,7 @@ def test_the_exception_goes_to_the_first_partition_that_has_data() -> None:
 
 def test_out_of_range_only_outside_start_and_end() -> None:
     world = filled(batches=3)
-    world.log().log_start_offset = 1
+    world.log().increment_log_start_offset(1)
     for offset, error in [(0, 1), (1, 0), (2, 0), (3, 0), (4, 1), (-1, 1)]:
         row = one(now(world, want(world, offset=offset), max_wait_ms=0))
         assert row.error_code == error, offset
@@ -349,7 +366,7 @@ def test_unknown_ids_and_names_do_not_end_the_wait_of_others_but_alone_they_do()
     assert by_name.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert one(now(world, want(world, partition=4))).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     waiting = parked(world, want(world), want(world, topic="gone"))
-    world.timers.advance(500)
+    world.time.advance(500)
     assert [row.error_code for row in rows(waiting.result())] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
@@ -362,9 +379,9 @@ def test_any_error_is_answered_at_once() -> None:
 def test_long_poll_answers_at_max_wait_with_nothing() -> None:
     world = filled()
     waiting = parked(world, want(world, offset=1), max_wait_ms=300)
-    world.timers.advance(299)
+    world.time.advance(299)
     assert not waiting.done
-    world.timers.advance(1)
+    world.time.advance(1)
     assert sizes(waiting.result()) == [0]
     assert world.engine.parked_count() == 0
 
@@ -403,7 +420,7 @@ def test_min_bytes_count_each_partition_up_to_its_limit_only() -> None:
     world.produce()
     world.produce()
     assert not waiting.done
-    world.timers.advance(500)
+    world.time.advance(500)
     assert sizes(waiting.result()) == [BATCH]
 
 
@@ -426,8 +443,10 @@ def test_held_wakeups_show_all_partitions_of_one_produce_at_once() -> None:
 
 def test_a_roll_to_a_new_segment_ends_the_wait() -> None:
     world = filled()
-    world.log().segment_batches = 2
+    world.log().config = LogConfig(internal_segment_bytes=2 * BATCH)
     waiting = parked(world, want(world, offset=1), min_bytes=10 * BATCH)
+    world.produce()
+    assert not waiting.done
     world.produce()
     assert sizes(waiting.result()) == [BATCH]
 
@@ -452,12 +471,12 @@ def test_lost_leadership_and_deletion_end_the_wait() -> None:
 def test_many_waiters_share_one_timer_and_all_that_are_due_are_served() -> None:
     world = filled()
     waiting = [parked(world, want(world, offset=1), max_wait_ms=100 + wait) for wait in (50, 0, 0, 10)]
-    assert len(world.timers.pending()) == 1
-    world.timers.advance(100)
+    assert len(world.time.pending()) == 1
+    world.time.advance(100)
     assert [one_wait.done for one_wait in waiting] == [False, True, True, False]
-    world.timers.advance(50)
+    world.time.advance(50)
     assert all(one_wait.done for one_wait in waiting)
-    assert world.timers.pending() == []
+    assert world.time.pending() == []
 
 
 def session_fetch(
@@ -478,7 +497,7 @@ def test_an_incremental_fetch_parks_and_answers_with_its_id_and_no_topics() -> N
     assert isinstance(full, FetchResponse)
     waiting = session_fetch(world, full.session_id, 1)
     assert isinstance(waiting, Deferred)
-    world.timers.advance(500)
+    world.time.advance(500)
     empty = waiting.result()
     assert (empty.session_id, empty.responses) == (full.session_id, [])
     again = session_fetch(world, full.session_id, 2)
@@ -513,6 +532,7 @@ def test_an_unknown_id_in_a_session_yields_the_error_until_it_is_known() -> None
             offset=1, topics={"late": late}, topics_by_id={late.id: late}, brokers=world.image.brokers
         )
     )
+    world.settle()
     world.produce("late")
     third = session_fetch(world, full.session_id, 2)
     assert isinstance(third, FetchResponse)
@@ -555,7 +575,7 @@ def test_a_fetch_whose_client_went_away_waits_no_more() -> None:
     waiting.abandon()
     assert world.engine.parked_count() == 0
     world.produce()
-    world.timers.advance(500)
+    world.time.advance(500)
     assert not waiting.done
 
 
@@ -578,7 +598,7 @@ def test_a_fetch_that_waited_leaves_nothing_to_the_collector() -> None:
         gc.disable()
         try:
             wait(2 if wait is wait_and_be_answered else 3)
-            world.timers.advance(1000)
+            world.time.advance(1000)
             assert gc.collect() == 0, wait
         finally:
             gc.enable()

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.fakes import MemoryLog, broker_image, partition_image
+from kafkacompat.log._tests.logs import batch_of, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.partition._tests.fakes import broker_image, partition_image
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, FollowerState, PendingIsr, Standing
 from kafkacompat.wire.errors import ErrorCode
@@ -21,7 +23,10 @@ LAG_MS = 100
 
 def leader(*, isr: tuple[int, ...] = (1, 2, 3), end: int = 10, min_isr: int = 1) -> PartitionCore:
     name = TopicPartition("t", 0)
-    log = MemoryLog(name, bytes(16), LogConfig(min_insync_replicas=min_isr), log_end_offset=end)
+    log = open_log(MemoryDisk(), LogConfig(min_insync_replicas=min_isr))
+    for _ in range(end):
+        log.append_as_leader(batch_of([b"value"]), 0, 0)
+    log.is_anchored = True
     standing = Standing(LAG_MS)
     standing.brokers = {each: broker_image(each) for each in (1, 2, 3, 4)}
     core = PartitionCore(1, name, bytes(16), log, standing)

@@ -1,28 +1,32 @@
-"""Appends, waits for replication, lookups, roles: the partition manager over logs in memory."""
+"""Appends, waits for replication, lookups, roles: the partition manager over real logs on a memory disk."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
+from kafkacompat.log._tests import logs
+from kafkacompat.log._tests.disks import refusing
+from kafkacompat.log.log import PartitionLog
 from kafkacompat.partition._tests.fakes import (
     World,
     batch_of,
+    failing,
     image_of,
     partition_image,
     topic_image,
     with_partitions,
 )
 from kafkacompat.ports import TimestampOffset
+from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.errors import ErrorCode
 
+OPEN_TRANSACTION = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
 T0 = TopicPartition("t", 0)
 
 
@@ -41,8 +45,9 @@ def test_append_moves_the_high_watermark_of_a_lone_replica() -> None:
 def test_append_is_stamped_with_the_leader_epoch() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=7)}))
     world.produce()
-    assert world.log().epochs == [(7, 0)]
-    assert world.log().batches[0].epoch == 7
+    assert world.log().latest_epoch() == 7
+    (batch,) = world.batches()
+    assert next(iterate_batches(batch)).leader_epoch == 7
 
 
 def test_append_to_unknown_or_foreign_partitions() -> None:
@@ -82,9 +87,10 @@ def test_too_large_and_keyless_in_a_compacted_topic() -> None:
 
 def test_disk_failure_is_a_storage_error_and_nothing_moved() -> None:
     world = World(topic_image("t"))
-    world.log().fail_next = OSError(28, "no space left")
+    world.disk.failing = ".log"
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.log().high_watermark == 0
+    world.disk.failing = None
     assert world.produce().base_offset == 0
 
 
@@ -130,9 +136,9 @@ def test_timeout_answers_request_timed_out_and_keeps_the_data() -> None:
     world.produce(acks=-1)
     waiting = world.manager.when_replicated({T0: 1}, 1000)
     assert waiting is not None
-    world.timers.advance(999)
+    world.time.advance(999)
     assert not waiting.done
-    world.timers.advance(1)
+    world.time.advance(1)
     assert waiting.result() == {T0: ErrorCode.REQUEST_TIMED_OUT}
     assert world.log().log_end_offset == 1
 
@@ -215,26 +221,19 @@ def test_flush_messages_answers_after_the_sync_and_one_sync_serves_many() -> Non
     assert not second.done
     world.workers.run()
     assert second.result() == {T0: ErrorCode.NONE}
-    assert world.log().flushed_to == 4
+    assert world.log().recovery_point == 4
     assert world.manager.when_flushed({T0: 4}) is None
 
 
 def test_a_failed_sync_is_a_storage_error() -> None:
     world = World(topic_image("t"))
     world.log().config = LogConfig(flush_messages=1)
-    world.log().fail_flush = OSError(5, "broken")
+    world.disk.lost_syncs["/t-0/"] = OSError(errno.EIO, "broken")
     world.produce()
     waiting = world.manager.when_flushed({T0: 1})
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
-
-
-def raising(error: Exception) -> Callable[..., Any]:
-    def refuse(*_: Any) -> Any:
-        raise error
-
-    return refuse
 
 
 def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it(
@@ -249,7 +248,8 @@ def test_a_sync_that_cannot_begin_after_another_fails_only_those_who_wait_for_it
     second = world.manager.when_flushed({T0: 2})
     assert first is not None
     assert second is not None
-    monkeypatch.setattr(log, "begin_flush", raising(FileNotFoundError(errno.ENOENT, "deleted meanwhile")))
+    error = FileNotFoundError(errno.ENOENT, "deleted meanwhile")
+    monkeypatch.setattr(PartitionLog, "begin_flush", failing(log, "begin_flush", error))
     world.workers.run()
     world.workers.run()
     assert first.result() == {T0: ErrorCode.NONE}
@@ -262,13 +262,13 @@ def test_a_sync_that_cannot_begin_keeps_no_later_produce_waiting(monkeypatch: py
     log = world.log()
     log.config = LogConfig(flush_messages=1)
     with monkeypatch.context() as patch:
-        patch.setattr(log, "begin_flush", raising(OSError(errno.ENOSPC, "full")))
+        error = OSError(errno.ENOSPC, "full")
+        patch.setattr(PartitionLog, "begin_flush", failing(log, "begin_flush", error))
         assert world.produce().error is ErrorCode.NONE
     waiting = world.manager.when_flushed({T0: 1})
     assert waiting is not None
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
-    assert [name for name, _ in world.log_manager.failed] == [T0]
     world.produce()
     following = world.manager.when_flushed({T0: 2})
     assert following is not None
@@ -280,7 +280,7 @@ def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew()
     world = World(topic_image("t"))
     log = world.log()
     log.config = LogConfig(flush_messages=1)
-    log.fail_flush = FileNotFoundError(errno.ENOENT, "deleted")
+    world.disk.lost_syncs["/t-0"] = OSError(errno.EIO, "the disk lost it")
     world.produce()
     waiting = world.manager.when_flushed({T0: 1})
     assert waiting is not None
@@ -288,7 +288,8 @@ def test_a_failed_sync_of_a_deleted_topic_says_nothing_about_the_one_made_anew()
     assert world.log() is not log
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
-    assert world.log_manager.failed == []
+    assert world.log_manager.directories[0].online
+    assert world.produce().error is ErrorCode.NONE
 
 
 def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
@@ -305,27 +306,29 @@ def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
     world.workers.run()
     world.workers.run()
     assert waiting.result() == {T0: ErrorCode.NONE}
-    assert log.flushed_to == log.log_end_offset
+    assert log.recovery_point == log.log_end_offset
 
 
 def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_directory() -> None:
     world = World(topic_image("t"))
-    world.log().fail_next = OSError(errno.ENOSPC, "full")
+    world.disk.refuse = refusing("write", "/data/a/t-0", errno.ENOSPC)
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
+    world.disk.refuse = None
     assert world.produce().error is ErrorCode.NONE
-    world.log().fail_next = OSError(errno.EIO, "broken")
+    world.disk.refuse = refusing("write", "/data/a/t-0", errno.EIO)
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.manager.leader_error(T0) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert [name for name, _ in world.log_manager.failed] == [T0, T0]
+    assert not world.log_manager.directories[0].online
 
 
 @pytest.mark.parametrize("offline", [False, True])
 def test_partitions_of_the_first_image_are_new_unless_an_offline_directory_may_have_them(
     offline: bool,
 ) -> None:
-    world = World()
-    world.log_manager.has_offline_directory = offline
+    world = World(directories=2)
+    if offline:
+        world.log_manager.fail_directory(world.log_manager.directories[1], OSError(errno.EIO, "broken"))
     world.manager.on_image(MetadataImage(), image_of(topic_image("t")))
     assert world.log_manager.asked_as_new == {T0: not offline}
     world.publish(image_of(topic_image("later")))
@@ -342,12 +345,10 @@ def look_up(
 
 def test_list_offset_special_values() -> None:
     world = World(topic_image("t", {0: partition_image(epoch=3)}))
-    for _ in range(4):
-        world.produce()
-        world.clock.ms += 10
-    log = world.log()
-    log.log_start_offset = 1
-    log.first_unstable_offset = 2
+    for index in range(4):
+        world.produce(**(OPEN_TRANSACTION if index == 2 else {}))
+        world.time.ms += 10
+    world.log().increment_log_start_offset(1)
     start = 1_700_000_000_000
     assert look_up(world, -1) == (0, -1, 4, 3)
     assert look_up(world, -1, committed=True) == (0, -1, 2, 3)
@@ -365,8 +366,9 @@ def test_no_match_and_matches_beyond_what_may_be_read_are_minus_one() -> None:
     world = World(topic_image("t"))
     assert look_up(world, -3) == (0, -1, -1, -1)
     world.produce()
-    assert look_up(world, world.clock.ms + 1) == (0, -1, -1, -1)
-    world.log().first_unstable_offset = 0
+    assert look_up(world, world.time.now_ms() + 1) == (0, -1, -1, -1)
+    world = World(topic_image("t"))
+    world.produce(**OPEN_TRANSACTION)
     assert look_up(world, 0, committed=True) == (0, -1, -1, -1)
 
 
@@ -461,7 +463,7 @@ def test_an_older_image_changes_nothing() -> None:
 
 def test_a_log_that_cannot_be_opened_is_a_storage_error_and_the_others_live() -> None:
     world = World()
-    world.log_manager.broken.add(T0)
+    world.disk.refuse = refusing("make_directory create write_atomic", "/data/a/t-0", errno.ENOSPC)
     world.publish(image_of(topic_image("t", 2)))
     assert world.produce("t", 0).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.produce("t", 1).error is ErrorCode.NONE
@@ -486,5 +488,5 @@ def test_changed_settings_reach_the_logs_they_concern(key: tuple[int, str], reac
 def test_timestamp_beyond_the_high_watermark_is_hidden() -> None:
     world = two_replicas()
     world.produce()
-    assert world.log().search(0) == TimestampOffset(world.clock.ms, 0, 0)
+    assert logs.look_up(world.log(), 0) == TimestampOffset(world.time.now_ms(), 0, 0)
     assert look_up(world, 0) == (0, -1, -1, -1)

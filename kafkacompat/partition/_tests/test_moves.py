@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, TopicPartition, Uuid
@@ -22,16 +23,7 @@ from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.log.manager import LogManager
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
-from kafkacompat.partition._tests.fakes import (
-    NODE_ID,
-    FakeClock,
-    FakeTimers,
-    FakeWorkers,
-    batch_of,
-    image_of,
-    partition_image,
-    topic_image,
-)
+from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.following import BATCHES_AT_ONCE
 from kafkacompat.partition.manager import PartitionManager
@@ -63,9 +55,8 @@ class Disks:
     """A broker's partitions on three directories; `told` is what the controller was told."""
 
     def __init__(self, path: Path) -> None:
-        self.clock = FakeClock()
-        self.timers = FakeTimers(self.clock)
-        self.workers = FakeWorkers()
+        self.time = HandTime()
+        self.workers = HandWorkers()
         self.settings = Settings()
         self.told: list[tuple[Uuid, int, Uuid, Callable[[], None] | None]] = []
         self.config = LogConfig()
@@ -75,14 +66,14 @@ class Disks:
             RealDisk(),
             [(str(path / name), each) for name, each in zip("abc", (A, B, C), strict=True)],
             self.config,
-            self.clock,
+            self.time,
         )
         self.logs.load_all()
         self.manager = PartitionManager(
             NODE_ID,
             self.logs,
-            self.clock,
-            self.timers,
+            self.time,
+            self.time,
             WorkerPools.of_one(self.workers),
             lambda topic: self.config,
         )
@@ -94,8 +85,8 @@ class Disks:
     def _make_moves(self) -> Moves:
         return Moves(
             self.logs,
-            self.clock,
-            self.timers,
+            self.time,
+            self.time,
             WorkerPools.of_one(self.workers),
             self.settings,
             lambda *told: self.told.append(told),
@@ -125,7 +116,9 @@ class Disks:
     def append(self, count: int = 1, size: int = 10) -> None:
         for number in range(count):
             value = b"%d" % number + b"." * size
-            assert not self.manager.append(NAME, batch_of(value, now_ms=self.clock.ms), 1, 13, False).error
+            assert not self.manager.append(
+                NAME, batch_of(value, now_ms=self.time.now_ms()), 1, 13, False
+            ).error
 
     def path(self, name: str) -> str:
         return next(each.path for each in self.logs.directories if each.path.endswith(f"/{name}"))
@@ -137,7 +130,7 @@ class Disks:
 
     def run(self, rounds: int = 50) -> None:
         for _ in range(rounds):
-            self.timers.advance(0)
+            self.time.advance(0)
             self.workers.run()
 
     def accept(self) -> None:
@@ -145,7 +138,7 @@ class Disks:
         accepted = self.told[-1][3]
         assert accepted is not None
         accepted()
-        self.timers.advance(ASSIGNED_POLL_MS)
+        self.time.advance(ASSIGNED_POLL_MS)
         self.run()
 
 
@@ -191,7 +184,7 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     assert disks.log() is before
     # What comes while the controller is told is copied as well, up to the moment of the change.
     disks.append(5)
-    disks.timers.advance(ASSIGNED_POLL_MS)
+    disks.time.advance(ASSIGNED_POLL_MS)
     assert disks.logs.futures.logs[NAME].log_end_offset == 35
     assert disks.log() is before
     disks.append(5)
@@ -205,7 +198,7 @@ def test_a_move_copies_tells_and_only_then_changes_places(disks: Disks) -> None:
     assert disks.logs.futures.logs == {}
     disks.append(1)
     assert log.log_end_offset == 41
-    assert disks.timers.pending() == []
+    assert disks.time.pending() == []
 
 
 def test_the_old_log_keeps_its_name_until_the_new_one_is_durable(disks: Disks, tmp_path: Path) -> None:
@@ -217,7 +210,7 @@ def test_the_old_log_keeps_its_name_until_the_new_one_is_durable(disks: Disks, t
     disks.append(5)
     assert disks.told[-1][3] is not None
     disks.told[-1][3]()
-    disks.timers.advance(ASSIGNED_POLL_MS)
+    disks.time.advance(ASSIGNED_POLL_MS)
     assert disks.home() == "b"
     assert disks.log().recovery_point == 30
     assert (tmp_path / "a" / "t-0").exists()
@@ -225,7 +218,7 @@ def test_the_old_log_keeps_its_name_until_the_new_one_is_durable(disks: Disks, t
     disks.run()
     assert disks.log().recovery_point == 35
     assert [each.name.rpartition("-")[2] for each in (tmp_path / "a").glob("t-0*")] == ["delete"]
-    assert disks.timers.pending() == []
+    assert disks.time.pending() == []
 
 
 def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_one(
@@ -244,7 +237,7 @@ def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_o
 
     with monkeypatch.context() as patch:
         patch.setattr(PartitionLog, "begin_flush", full)
-        disks.timers.advance(ASSIGNED_POLL_MS)
+        disks.time.advance(ASSIGNED_POLL_MS)
         disks.run()
         assert disks.home() == "b"
 
@@ -252,7 +245,7 @@ def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_o
         raise SyncFailed(errno.EIO, "broken")
 
     monkeypatch.setattr(LogFlush, "run", broken)
-    disks.timers.advance(disks.settings.int("replica.fetch.backoff.ms"))
+    disks.time.advance(disks.settings.int("replica.fetch.backoff.ms"))
     disks.run()
     assert not disks.logs.directories[1].online
     assert (tmp_path / "a" / "t-0").exists()
@@ -268,7 +261,7 @@ def test_the_old_log_is_not_served_while_the_directory_of_the_new_one_is_away(
     disks.run()
     assert disks.told[-1][3] is not None
     disks.told[-1][3]()
-    disks.timers.advance(ASSIGNED_POLL_MS)
+    disks.time.advance(ASSIGNED_POLL_MS)
     disks.append(10)
     disks.logs.fail_directory(disks.logs.directories[1], OSError(errno.EIO, "broken"))
     trouble = tmp_path / "b" / "replication-offset-checkpoint"
@@ -320,7 +313,7 @@ def test_records_arrive_whole_from_many_segments_and_large_pieces(disks: Disks) 
     assert len(disks.log().segments) > 1
     values = all_values(disks.log())
     disks.placement.alter(NAME, disks.path("c"))
-    disks.timers.advance(0)
+    disks.time.advance(0)
     assert disks.workers.submitted, "a worker reads what is more than a little"
     disks.run()
     disks.accept()
@@ -372,7 +365,7 @@ def test_a_copy_of_many_segments_is_cut_back_in_steps(disks: Disks) -> None:
     disks.append(2, size=200)
     ends = []
     for _ in range(10):
-        disks.timers.advance(ASSIGNED_POLL_MS)
+        disks.time.advance(ASSIGNED_POLL_MS)
         ends.append(future.log_end_offset)
         disks.workers.run()
     assert ends[-1] == 4
@@ -387,15 +380,15 @@ def test_the_throttle_holds_copies_back(disks: Disks) -> None:
     disks.settings.values["replica.alter.log.dirs.io.max.bytes.per.second"] = 100_000
     disks.publish(A)
     disks.append(30, size=100_000)
-    began = disks.clock.ms
+    began = disks.time.ms
     disks.placement.alter(NAME, disks.path("b"))
     for _ in range(1000):
-        disks.timers.advance(100)
+        disks.time.advance(100)
         disks.workers.run()
         if disks.told:
             break
     assert disks.told
-    seconds = (disks.clock.ms - began) / 1000
+    seconds = (disks.time.ms - began) / 1000
     assert 15 < seconds < 40, f"3 MB at 100 kB/s took {seconds} s"
 
 
@@ -498,13 +491,13 @@ def test_the_target_fails_while_copying(disks: Disks) -> None:
     disks.placement.alter(NAME, disks.path("b"))
     disks.run()
     disks.logs.future_failed(NAME, OSError(5, "broken"))
-    disks.timers.advance(ASSIGNED_POLL_MS)
+    disks.time.advance(ASSIGNED_POLL_MS)
     assert [each[2] for each in disks.told] == [B, A]
     assert disks.home() == "a"
     disks.append(1)
     assert disks.placement.alter(NAME, disks.path("c")) is ErrorCode.KAFKA_STORAGE_ERROR
     assert disks.placement.alter(NAME, disks.path("b")) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert disks.timers.pending() == []
+    assert disks.time.pending() == []
 
 
 def test_a_sync_of_the_copy_that_cannot_begin_is_tried_again(
@@ -521,7 +514,7 @@ def test_a_sync_of_the_copy_that_cannot_begin_is_tried_again(
         patch.setattr(PartitionLog, "begin_flush", full)
         disks.run()
     assert disks.told == []
-    disks.timers.advance(disks.settings.int("replica.fetch.backoff.ms"))
+    disks.time.advance(disks.settings.int("replica.fetch.backoff.ms"))
     disks.run()
     assert [each[2] for each in disks.told] == [B]
 
@@ -535,8 +528,8 @@ def test_the_origin_fails_while_copying(disks: Disks) -> None:
     # The metadata name the target, where the replica does not lie yet: it must count as lost.
     assert [each[2] for each in disks.told] == [B, A]
     assert disks.manager.core(NAME) is None
-    disks.timers.advance(ASSIGNED_POLL_MS)
-    assert disks.timers.pending() == []
+    disks.time.advance(ASSIGNED_POLL_MS)
+    assert disks.time.pending() == []
 
 
 def test_a_deleted_partition_takes_its_move_along(disks: Disks, tmp_path: Path) -> None:
@@ -547,7 +540,7 @@ def test_a_deleted_partition_takes_its_move_along(disks: Disks, tmp_path: Path) 
     disks.run()
     assert disks.logs.futures.logs == {}
     assert not [each for each in (tmp_path / "b").iterdir() if each.name.endswith("-future")]
-    assert disks.timers.pending() == []
+    assert disks.time.pending() == []
 
 
 def test_refusals(disks: Disks) -> None:

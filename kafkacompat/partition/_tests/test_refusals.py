@@ -9,22 +9,14 @@ from dataclasses import replace
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_refusals import OPERATIONS, Refusing
 from kafkacompat.log.manager import LogManager
-from kafkacompat.partition._tests.fakes import (
-    NODE_ID,
-    FakeClock,
-    FakeTimers,
-    FakeWorkers,
-    batch_of,
-    image_of,
-    partition_image,
-    topic_image,
-)
+from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
 from kafkacompat.ports import WorkerPools
@@ -38,18 +30,17 @@ class Node:
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.disk = disk
-        self.clock = FakeClock()
-        self.timers = FakeTimers(self.clock)
-        self.workers = FakeWorkers()
+        self.time = HandTime()
+        self.workers = HandWorkers()
         for path in ("/a", "/b"):
             disk.make_directory(path)
-        self.logs = LogManager(disk, [("/a", A), ("/b", B)], LogConfig(segment_bytes=2000), self.clock)
+        self.logs = LogManager(disk, [("/a", A), ("/b", B)], LogConfig(segment_bytes=2000), self.time)
         self.logs.load_all()
         self.manager = PartitionManager(
             NODE_ID,
             self.logs,
-            self.clock,
-            self.timers,
+            self.time,
+            self.time,
             WorkerPools.of_one(self.workers),
             lambda topic: LogConfig(segment_bytes=2000),
         )
@@ -76,12 +67,12 @@ class Node:
             images.append(topic_image(name, partitions))
         old, self.image = self.image, image_of(*images)
         self.manager.on_image(old, self.image)
-        self.timers.advance(10)
+        self.time.advance(10)
         self.workers.run()
-        self.timers.advance(10)
+        self.time.advance(10)
 
     def append(self, name: str, partition: int) -> ErrorCode:
-        records = batch_of(b"v" * 300, now_ms=self.clock.ms)
+        records = batch_of(b"v" * 300, now_ms=self.time.now_ms())
         return self.manager.append(TopicPartition(name, partition), records, 1, 13, False).error
 
 

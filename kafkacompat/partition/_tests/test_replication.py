@@ -26,12 +26,12 @@ from kafkacompat.wire.errors import ErrorCode
 def test_an_append_is_acknowledged_as_soon_as_the_followers_have_it_and_asked_again() -> None:
     cluster = Cluster()
     cluster.settle()
-    before_ms = cluster.clock.ms
+    before_ms = cluster.time.ms
     acknowledged = cluster.nodes[1].produce(b"a")
     assert not acknowledged.done
     cluster.drain()
     assert acknowledged.result() is ErrorCode.NONE
-    assert cluster.clock.ms == before_ms, (
+    assert cluster.time.ms == before_ms, (
         "the parked fetches of followers wake at the append, not at their timeout"
     )
     assert [node.log().log_end_offset for node in cluster.nodes.values()] == [1, 1, 1]
@@ -234,12 +234,12 @@ def test_delete_records_waits_for_every_live_replica_and_tells_when_one_does_not
     cluster.settle()
     assert produced(cluster, b"a") is ErrorCode.NONE
     cluster.settle()
-    before_ms = cluster.clock.ms
+    before_ms = cluster.time.ms
     deleted = cluster.nodes[1].manager.delete_records({T0: 1}, 1000)
     assert not deleted.done
     cluster.drain()
     assert deleted.result() == {T0: (ErrorCode.NONE, 1)}
-    assert cluster.clock.ms == before_ms
+    assert cluster.time.ms == before_ms
     assert produced(cluster, b"b") is ErrorCode.NONE
     cluster.cut = {frozenset((1, 3))}
     late = cluster.nodes[1].manager.delete_records({T0: 2}, 1000)
@@ -373,9 +373,8 @@ def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at
     steps = 0
     while follower.replication._to_rehome:
         before = len(taken)
-        due = next(timer for timer in cluster.timers.pending() if timer.at_ms <= cluster.clock.ms)
-        cluster.timers.timers.remove(due)
-        due.callback()
+        due = next(timer for timer in cluster.time.pending() if timer.at_ms <= cluster.time.ms)
+        due.fire()
         assert len(taken) - before <= 10
         steps += 1
         assert steps < 100

@@ -7,10 +7,12 @@ import pytest
 from kafkacompat.api.context import OffsetLookup
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import batch_of, open_log
+from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.log.lookup import TimestampLookup
 from kafkacompat.partition import searches
 from kafkacompat.partition._tests.fakes import (
-    FakeSearch,
-    MemoryLog,
     World,
     partition_image,
     topic_image,
@@ -40,10 +42,14 @@ def ask(
 
 def test_the_log_is_searched_by_a_worker() -> None:
     world = world_with()
+    touched: list[str] = []
+    world.disk.refuse = lambda operation, path: touched.append(path)
     asked = ask(world)
     assert not asked.done
+    assert touched == []
     world.workers.run()
-    assert asked.result() == OffsetLookup(ErrorCode.NONE, world.clock.ms, 0, 3)
+    assert touched
+    assert asked.result() == OffsetLookup(ErrorCode.NONE, world.time.now_ms(), 0, 3)
 
 
 @pytest.mark.parametrize(("named", "code"), [(3, ErrorCode.FENCED_LEADER_EPOCH), (-1, ErrorCode.NONE)])
@@ -76,21 +82,21 @@ def test_the_topic_deleted_in_between() -> None:
 
 def test_what_changed_under_the_search_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with()
-    tries: list[FakeSearch] = []
+    tries: list[TimestampLookup] = []
 
-    def finish(log: MemoryLog, lookup: FakeSearch) -> bool:
+    def finish(log: PartitionLog, lookup: TimestampLookup) -> bool:
         tries.append(lookup)
         return len(tries) == 3
 
-    monkeypatch.setattr(MemoryLog, "finish_lookup", finish)
+    monkeypatch.setattr(PartitionLog, "finish_lookup", finish)
     assert world.found(ask(world)).offset == 0
     assert len(tries) == 3
 
 
 def test_a_log_that_never_stands_still_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with()
-    tries: list[FakeSearch] = []
-    monkeypatch.setattr(MemoryLog, "finish_lookup", lambda log, lookup: tries.append(lookup))
+    tries: list[TimestampLookup] = []
+    monkeypatch.setattr(PartitionLog, "finish_lookup", lambda log, lookup: tries.append(lookup))
     assert world.found(ask(world)).error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert len(tries) == TRIES_MAX
 
@@ -99,10 +105,11 @@ def test_another_log_in_its_place() -> None:
     """It moved to another directory meanwhile."""
     world = world_with()
     asked = ask(world)
-    core = world.manager.by_name[T0]
-    old = world.log()
-    core.log = MemoryLog(T0, old.topic_id, old.config, log_start_offset=2, log_end_offset=3, high_watermark=3)
-    core.log.batches = old.batches
+    log = world.manager.by_name[T0].log = open_log(MemoryDisk())
+    for _ in range(3):
+        log.append_as_leader(batch_of([b"value"]), 3, 0)
+    log.set_high_watermark(3)
+    log.increment_log_start_offset(2)
     assert world.found(asked).offset == 2
 
 

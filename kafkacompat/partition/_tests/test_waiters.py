@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator._tests.harness import Time
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.partition.waiters import Waiter, WaitList
 from kafkacompat.partition.wakeups import Wakeups
 
@@ -27,7 +27,7 @@ class Asked(Waiter):
         self.answer.resolve("here")
 
 
-def parked(time: Time, *delays_ms: int) -> tuple[WaitList[Asked], list[Asked]]:
+def parked(time: HandTime, *delays_ms: int) -> tuple[WaitList[Asked], list[Asked]]:
     """The second of them cannot be answered."""
     waits: WaitList[Asked] = WaitList(time, time)
     asked = [Asked(KeyError("of the second") if index == 1 else None) for index in range(len(delays_ms))]
@@ -48,7 +48,7 @@ def answer(waiter: Asked, moved: object) -> None:
 
 
 def test_one_that_cannot_be_answered_when_its_partition_moves(faults: Any) -> None:
-    waits, asked = parked(Time(), 10, 10, 10)
+    waits, asked = parked(HandTime(), 10, 10, 10)
     waits.for_each_on(KEY, answer, None)
     assert [outcome(each) for each in asked] == ["here", "failed", "here"]
     assert faults.take() == [asked[1].problem]
@@ -57,7 +57,7 @@ def test_one_that_cannot_be_answered_when_its_partition_moves(faults: Any) -> No
 
 @pytest.mark.parametrize("last_ms", [10, 20])
 def test_one_that_cannot_be_answered_when_its_time_is_up(last_ms: int, faults: Any) -> None:
-    time = Time()
+    time = HandTime()
     waits, asked = parked(time, 10, 10, last_ms)
     time.advance(30)
     assert [outcome(each) for each in asked] == ["here", "failed", "here"]
@@ -66,7 +66,7 @@ def test_one_that_cannot_be_answered_when_its_time_is_up(last_ms: int, faults: A
 
 
 def test_whoever_appends_does_not_hear_of_those_who_are_woken(faults: Any) -> None:
-    wakeups = Wakeups({}, Time(), Time())
+    wakeups = Wakeups({}, HandTime(), HandTime())
     told: list[object] = []
     core: Any = SimpleNamespace(topic_partition=KEY)
     problem = KeyError("of a watcher")

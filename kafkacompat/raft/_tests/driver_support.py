@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -68,54 +69,17 @@ def static_voter(node_id: int) -> Voter:
     return Voter(node_id, bytes(16), address(node_id))
 
 
-class Timer:
-    def __init__(self, at_ms: int, callback: Callable[[], None]) -> None:
-        self.at_ms = at_ms
-        self.callback: Callable[[], None] | None = callback
-
-    def cancel(self) -> None:
-        self.callback = None
-
-
-class World:
-    """The clock and everything that is to happen at an instant; also a Clock and Timers."""
+class World(HandTime):
+    """The clock and everything that is to happen at an instant."""
 
     def __init__(self) -> None:
-        self.elapsed_ms = 5_000
-        self._timers: list[Timer] = []
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + self.elapsed_ms
-
-    def monotonic_ms(self) -> int:
-        return self.elapsed_ms
-
-    def call_at(self, monotonic_ms: int, callback: Callable[[], None]) -> Timer:
-        timer = Timer(monotonic_ms, callback)
-        self._timers.append(timer)
-        return timer
-
-    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        return self.call_at(self.elapsed_ms + delay_ms, callback)
-
-    def run(self, for_ms: int) -> None:
-        end_ms = self.elapsed_ms + for_ms
-        while True:
-            self._timers = [timer for timer in self._timers if timer.callback is not None]
-            due = min(self._timers, key=lambda timer: timer.at_ms, default=None)
-            if due is None or due.at_ms > end_ms:
-                break
-            self.elapsed_ms = max(self.elapsed_ms, due.at_ms)
-            callback, due.callback = due.callback, None
-            assert callback is not None
-            callback()
-        self.elapsed_ms = end_ms
+        super().__init__(5_000)
 
     def run_until(self, condition: Callable[[], bool], within_ms: int = 20_000) -> None:
         for _ in range(within_ms // 5):
             if condition():
                 return
-            self.run(5)
+            self.advance(5)
         raise AssertionError(f"not within {within_ms} ms")
 
 
@@ -357,7 +321,7 @@ class Cluster:
             node.start()
 
     def run(self, for_ms: int) -> None:
-        self.world.run(for_ms)
+        self.world.advance(for_ms)
         for node in self.nodes.values():
             assert not node.failures, node.failures
 

@@ -129,7 +129,7 @@ def work(cluster: Cluster, fault: Fault, votes: Votes) -> list[bytes]:
                 return
             if condition():
                 return
-            cluster.world.run(5)
+            cluster.world.advance(5)
         raise AssertionError("the quorum stands still")
 
     def stop_halted() -> None:
@@ -163,13 +163,13 @@ def work(cluster: Cluster, fault: Fault, votes: Votes) -> list[bytes]:
                 acknowledged.append(value)
 
             leads.up.propose(PackedValues([value]), committed, lambda: None)
-        cluster.world.run(30)
+        cluster.world.advance(30)
         stop_halted()
         if turn % 2 == 0 and leads.driver is not None:
             leads.driver.resign()
         elif leads.driver is not None:
             leads.kill()
-            cluster.world.run(50)
+            cluster.world.advance(50)
             leads.start()
         votes.look(cluster)
         stop_halted()
@@ -287,7 +287,7 @@ def test_a_batch_that_does_not_fit_halts_the_node_instead_of_being_skipped(
 
     monkeypatch.setattr(follower.machine, "apply", apply.__get__(follower.machine))
     leader.propose(b"a")
-    cluster.world.run(1_000)
+    cluster.world.advance(1_000)
     assert [type(each) for each in follower.failures] == [ReplayError]
     follower.failures.clear()
     follower.kill()

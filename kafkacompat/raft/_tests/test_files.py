@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import LogConfig, parse_properties
 from kafkacompat.ids import uuid_from_text, uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -19,7 +20,7 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.raft import snapshot
-from kafkacompat.raft._tests.support import CountingRandom, FixedClock
+from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.raft.election_state import (
     BrokenElectionState,
     format_election_state,
@@ -298,7 +299,7 @@ def test_only_want_of_room_is_passed_over_where_the_log_gets_shorter(
 
     disk = MemoryDisk()
     disk.make_directory("/data")
-    log = open_metadata_log(disk, "/data", LogConfig(), FixedClock(), clean=False)
+    log = open_metadata_log(disk, "/data", LogConfig(), HandTime(), clean=False)
     monkeypatch.setattr(PartitionLog, shorten, refused)
     with pytest.raises(error):
         log.drop_below(0) if shorten == "enforce_retention" else getattr(log, shorten)(0)

@@ -109,11 +109,11 @@ def test_when_a_killed_leader_refuses_the_others_elect_soon() -> None:
     leader = cluster.settle()
     leader.propose(b"a")
     cluster.settle()
-    before_ms = cluster.world.elapsed_ms
+    before_ms = cluster.world.ms
     leader.kill()
     new = cluster.leader()
     assert new is not leader
-    assert cluster.world.elapsed_ms - before_ms < 1000
+    assert cluster.world.ms - before_ms < 1000
     assert new.propose(b"b") == []
     cluster.settle()
     leader.start()
@@ -420,9 +420,9 @@ def test_a_resigning_leader_hands_over_soon() -> None:
     cluster.run_until(lambda: left.done, 200)
     assert leader.machine.leader == (leader.up.epoch, -1)
     leader.kill()
-    before_ms = cluster.world.elapsed_ms
+    before_ms = cluster.world.ms
     assert cluster.leader() is not leader
-    assert cluster.world.elapsed_ms - before_ms < 200
+    assert cluster.world.ms - before_ms < 200
 
 
 def test_a_sole_voter_leads_until_it_is_closed() -> None:
@@ -496,9 +496,9 @@ def test_a_follower_whose_disk_fails_halts() -> None:
         OSError(errno.EIO, "the disk is broken") if operation == "write" and ".log" in path else None
     )
     leader.propose(b"a")
-    cluster.world.run(100)
+    cluster.world.advance(100)
     assert [type(each) for each in broken.failures] == [OSError]
-    cluster.world.run(5000)
+    cluster.world.advance(5000)
     assert leader.up.is_all_committed
 
 
@@ -559,7 +559,7 @@ def test_a_failed_sync_of_the_metadata_log_halts_whatever_the_error(error: int) 
     cluster.run(10)
     node.disk.lost_syncs[".log"] = OSError(error, "lost")
     outcome = node.propose(b"a")
-    cluster.world.run(10)
+    cluster.world.advance(10)
     assert [type(each) for each in node.failures] == [SyncFailed]
     assert outcome == []
 
@@ -583,7 +583,7 @@ def test_quorum_state_that_could_not_be_synced_halts() -> None:
     node = cluster.settle()
     node.disk.lost_syncs["quorum-state"] = OSError(errno.ENOSPC, "lost")
     cluster.isolate(node.id)
-    cluster.world.run(20_000)
+    cluster.world.advance(20_000)
     assert [type(each) for each in node.failures] == [SyncFailed]
 
 
@@ -595,7 +595,7 @@ def test_a_snapshot_that_could_not_be_synced_halts(error: int) -> None:
     cluster.run(10)
     node.disk.lost_syncs[".checkpoint"] = OSError(error, "lost")
     node.begin_snapshot()
-    cluster.world.run(10)
+    cluster.world.advance(10)
     assert [type(each) for each in node.failures] == [SyncFailed]
 
 
@@ -608,18 +608,18 @@ def test_a_snapshot_that_finds_no_room_is_noted_and_what_is_unexpected_halts(
     cluster.run(10)
     node.disk.failing = ".checkpoint"
     node.begin_snapshot()
-    cluster.world.run(10)
+    cluster.world.advance(10)
     assert node.failures == []
     assert "is not written" in node.notes[-1]
     node.disk.failing = None
-    cluster.world.run(AGAIN_MS)
+    cluster.world.advance(AGAIN_MS)
 
     def out_of_memory(*_: object) -> int:
         raise MemoryError
 
     monkeypatch.setattr(SnapshotStore, "freeze", out_of_memory)
     node.begin_snapshot()
-    cluster.world.run(10)
+    cluster.world.advance(10)
     assert [type(each) for each in node.failures] == [MemoryError]
 
 
@@ -632,7 +632,7 @@ def test_the_start_after_a_failed_sync_reads_the_disk() -> None:
     cluster.run(10)
     node.disk.lost_syncs[".log"] = OSError(errno.EIO, "lost")
     node.propose(b"lost")
-    cluster.world.run(10)
+    cluster.world.advance(10)
     node.failures.clear()
     node.kill()
     node.start()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.node._tests.fakes import HandTime
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.room import LEAST_ROOM_BYTES, LOOK_AGAIN_MS, NOTE_AGAIN_MS, RoomWatch
@@ -212,19 +212,19 @@ def test_there_is_room_again_once_as_much_can_be_written_as_was_refused() -> Non
     watch.wait(wanted, OSError(errno.ENOSPC, "full"))
     watch.wait(1, OSError(errno.ENOSPC, "full"))
     files.room_bytes = LEAST_ROOM_BYTES - 1
-    time.pass_ms(5 * LOOK_AGAIN_MS)
+    time.advance(5 * LOOK_AGAIN_MS)
     assert files.tried == [LEAST_ROOM_BYTES] * 5, "one look a time, for what was refused last"
     assert found == []
     assert len(notes) == 1, "said once in a while"
     files.room_bytes = LEAST_ROOM_BYTES
-    time.pass_ms(LOOK_AGAIN_MS)
+    time.advance(LOOK_AGAIN_MS)
     assert len(found) == 1
-    time.pass_ms(NOTE_AGAIN_MS)
+    time.advance(NOTE_AGAIN_MS)
     assert (len(found), len(files.tried)) == (1, 6)
     watch.wait(wanted, OSError(errno.ENOSPC, "full"))
     assert len(notes) == 2
-    time.pass_ms(LOOK_AGAIN_MS)
+    time.advance(LOOK_AGAIN_MS)
     assert files.tried[-1] == wanted
     watch.is_closed = True
-    time.pass_ms(NOTE_AGAIN_MS)
+    time.advance(NOTE_AGAIN_MS)
     assert (len(found), len(files.tried)) == (1, 7)

@@ -31,7 +31,7 @@ from kafkacompat.log.cleaner._tests.cleaning import (
 from kafkacompat.log.cleaner.cleaner import IN_THREAD_BYTES, Cleaning, LogCleaner
 from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
 from kafkacompat.log.cleaner.process import COMMAND, Child, Children, CleaningProcess, child_environment
-from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES
+from kafkacompat.log.cleaner.rests import LEAST_MAP_BYTES, PROCESS_REST_MS
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork, Pace
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
@@ -249,6 +249,17 @@ def test_small_logs_are_cleaned_while_no_process_is_begun(tmp_path: Path) -> Non
     assert found.log is small
     assert not found.has_own_process
     carry_out(found, NOW_MS)
+    cleaner._own_process_bytes = 0
+    for number in range(60):
+        append(small, [(b"%d" % (number % 5), b"v" * 20)])
+    clock.ms = PROCESS_REST_MS - 1
+    assert cleaner.begin(NOW_MS) is None, "it would take a process"
+    clock.ms += 1
+    found = cleaner.begin(NOW_MS)
+    assert found is not None
+    assert found.has_own_process
+    carry_out(found, NOW_MS)
+    cleaner.close()
 
 
 def test_a_small_log_of_many_offsets_is_cleaned_in_a_process(
