@@ -107,7 +107,8 @@ class Names:
             value = getattr(item, name)
             if type(value) is list:
                 # Before their ids are named, by all else.
-                value.sort(key=lambda each, name=name: repr(Unnamed().value(name, each)))  # type: ignore[misc]
+                # A request may hold the very same list in several places.
+                value[:] = sorted(value, key=lambda each, name=name: repr(Unnamed().value(name, each)))  # type: ignore[misc]
                 # Whoever is named twice is answered once by ours, in places.
                 found.append((name, list(dict.fromkeys(repr(self.value(name, each)) for each in value))))
             else:

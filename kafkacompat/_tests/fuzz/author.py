@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from kafkacompat.api.registry import Entry
 from kafkacompat.ids import METADATA_TOPIC
 from kafkacompat.wire.apis import APIS, request_class
-from kafkacompat.wire.codec import encode, message_classes, specification
+from kafkacompat.wire.codec import decode, encode, message_classes, specification
 from kafkacompat.wire.definition import FieldSpec, StructSpec
+from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.frames import request_header_bytes
-from kafkacompat.wire.message import Message, Struct
+from kafkacompat.wire.message import Struct
 from kafkacompat.wire.messages.default_principal_data import DefaultPrincipalData
 from kafkacompat.wire.principal import encode_principal
 
@@ -192,7 +193,7 @@ class Author:
                 if (key[2], key[3]) in taken or (memory.topics.get(key[2]), key[3]) in taken:
                     memory.produced(key, following)
 
-    def framed(self, entry: Entry, version: int, message: Message) -> Request:
+    def framed(self, entry: Entry, version: int, message: Any) -> Request:
         """With its header; a few are mangled after that."""
         choices = self._choices
         self._correlation_id += 1
@@ -202,7 +203,11 @@ class Author:
         frame += encode(message, version)
         is_mangled = happens(choices, self.mangled_in_256)
         if is_mangled:
+            whole = bytes(frame)
             self._mangle(frame, header)
+            if entry.name == PRODUCE and is_answered(version, frame, header) is (message.acks == 0):
+                # Whoever waits would take the next answer for this one's.
+                frame[:] = whole
         sequences = tuple(self._sequences)
         return Request(entry, version, self._correlation_id, message, bytes(frame), is_mangled, sequences)
 
@@ -358,6 +363,15 @@ class Author:
                 if producer is not None and following >= 0:
                     key = (producer.producer_id, producer.epoch, name, partition.index)
                     self._sequences.append((key, following))
+
+
+def is_answered(version: int, frame: bytearray, header: int) -> bool | None:
+    """Whether a produce wants an answer; None where its bytes are none."""
+    try:
+        produce: Any = decode(request_class(0), version, bytes(frame), header)
+    except (WireError, UnicodeDecodeError):
+        return None
+    return bool(produce.acks)
 
 
 def weighed(entries: Sequence[Entry]) -> list[Entry]:

@@ -84,7 +84,7 @@ class Episode:
         node, witness, author = self.node, self._witness, self._author
         node.start()
         witness.prepare()
-        author.protected_ids.add(witness.topic_id)
+        author.protected_ids |= witness.needed_ids
         author.memory.topics["witnessed"] = witness.topic_id
         witness.look()
         self._check()

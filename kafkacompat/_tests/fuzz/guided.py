@@ -65,6 +65,7 @@ def search(seconds: int, corpus: Path | None) -> None:
         sys.argv[0],
         f"-max_total_time={seconds}",
         f"-max_len={CHOSEN_BYTES_MAX}",
+        "-len_control=0",
         "-rss_limit_mb=3000",
         "-timeout=120",
     ]

@@ -52,6 +52,8 @@ def part(message_name: str, struct_name: str, **fields: Any) -> Any:
 class Witness:
     def __init__(self, node: FuzzedNode) -> None:
         self.topic_id = bytes(16)
+        self.needed_ids: set[bytes] = set()
+        """Of the topics that it cannot do without: its own, and those of the coordinators."""
         self.acknowledged: dict[int, bytes] = {}
         """Values by offset."""
         self.committed = -1
@@ -123,6 +125,10 @@ class Witness:
         for key_type in (0, 1):
             find = of("FindCoordinatorRequest", key_type=key_type, coordinator_keys=[WITNESS_GROUP])
             self.ask_until_ready(find, lambda each: each.coordinators[0].error_code)
+        every = self.ask(of("MetadataRequest", topics=None)).topics
+        self.needed_ids = {
+            each.topic_id for each in every if each.name == WITNESSED_TOPIC or each.name.startswith("__")
+        }
 
     def look(self) -> None:
         """Everything that it does, and everything that it was promised."""

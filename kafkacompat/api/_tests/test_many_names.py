@@ -126,6 +126,20 @@ def test_what_a_long_request_was_made_of_is_let_go_of_in_steps() -> None:
     assert len(kept[5].partition_data) == FREED_A_STEP
 
 
+def test_elements_without_arrays_are_let_go_of_in_steps() -> None:
+    pauses: list[None] = []
+    all_steps(pausing(freed([["a name"] * (10 * FREED_A_STEP)]), pauses))
+    assert len(pauses) == 10
+
+
+def test_a_produce_that_is_decoded_at_once_and_takes_steps_holds_its_connection() -> None:
+    api = stepping_api(topic_image("t"))
+    partitions = [PartitionProduceData(index=each) for each in range(2 * produce.NAMED_A_STEP)]
+    asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="x", partition_data=partitions)])
+    response, _ = in_steps(api, asked, 9)
+    assert len(response.responses[0].partition_responses) == 2 * produce.NAMED_A_STEP
+
+
 def test_request_and_response_are_held_until_the_answer_is_given_and_no_longer() -> None:
     api = stepping_api(topic_image("t0"))
     asked = of_topics(MANY)
