@@ -62,10 +62,10 @@ PLANTED = (
         (),
     ),
     PlantedBug(
-        "what a coordinator says out of its state does not wait for replicas",
+        "offsets are shown before they are replicated",
         "coordinator/shard.py",
-        "        else:\n            pending = self._pending()",
-        "        else:\n            pending = None",
+        "        pending = self._pending()\n        return Deferred.of(value)",
+        "        pending = None\n        return Deferred.of(value)",
         (),
     ),
     PlantedBug(

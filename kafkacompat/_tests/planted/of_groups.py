@@ -20,6 +20,13 @@ BUGS = (
         ("coordinator/_tests/test_waits_that_fail.py",),
     ),
     PlantedBug(
+        "what a coordinator says out of its state does not wait for replicas",
+        "coordinator/shard.py",
+        "        else:\n            pending = self._pending()",
+        "        else:\n            pending = None",
+        ("coordinator/_tests/test_answers_without_records.py",),
+    ),
+    PlantedBug(
         "timers of groups are kept by the group's name",
         "group/environment.py",
         'return ("join", group)',
