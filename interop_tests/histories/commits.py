@@ -161,19 +161,27 @@ def _check_log(history: list[Operation], found: dict[str, list[Operation]], find
 
 
 def as_register(operations: list[Operation], windows: list[Window]) -> list[dict[str, Any]]:
-    """As registers/main.go takes them, without the commits of unknown end that nobody has seen: they may never take effect."""
+    """As registers/main.go takes them, without what does not matter: commits of unknown end that nobody has seen, which may never
+    take effect, and fetches that may show as early a state as another that shows the same and ended sooner.
+    """
     fetched = {each.value[2] for each in operations if each.f == "fetch"}
     numbers: dict[str, int] = {}
     found = []
-    for each in operations:
+    excused: set[tuple[int, int]] = set()
+    for each in sorted(operations, key=lambda each: each.end or 0):
         is_write = each.f == "commit"
         is_known = each.outcome == OK and each.end is not None
         if is_write and not is_known and each.value[2] not in fetched:
             continue
+        call = each.start if is_write else call_of_fetch(each, windows)
+        if call < each.start:
+            if (call, each.value[2]) in excused:
+                continue
+            excused.add((call, each.value[2]))
         found.append(
             {
                 "process": numbers.setdefault(each.process, len(numbers)),
-                "call": each.start if is_write else call_of_fetch(each, windows),
+                "call": call,
                 "return": each.end if is_known else 0,
                 "write": is_write,
                 "value": each.value[2],
