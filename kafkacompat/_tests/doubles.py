@@ -1,4 +1,4 @@
-"""The doors to time and threads, as tests hold them: one clock that they move, workers that run when they are told.
+"""The doors to time, threads and chance, as tests hold them: one clock that they move, workers that run when they are told.
 
 What else a test stands on is real, over the memory disk (`log/_tests/memory_disk`).
 """
@@ -119,3 +119,18 @@ class HandWorkers:
     def run_all(self) -> None:
         while self.submitted:
             self.run_one()
+
+
+class CountingRandom:
+    """Uuids 1000, 1001, ...; randrange always 0 unless told."""
+
+    def __init__(self) -> None:
+        self.last = 999
+        self.choices: list[int] = []
+
+    def uuid(self) -> bytes:
+        self.last += 1
+        return self.last.to_bytes(16, "big")
+
+    def randrange(self, stop: int) -> int:
+        return self.choices.pop(0) % stop if self.choices else 0

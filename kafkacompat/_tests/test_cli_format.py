@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format_options import parse_feature_levels, parse_initial_controllers
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.raft.snapshot import parse_snapshot
 from kafkacompat.raft.storage import FormatRequest, StorageProblem, format_storage, load_directories
 from kafkacompat.raft.voters import Voter

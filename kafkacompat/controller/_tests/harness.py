@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafkacompat._tests.doubles import HandWorkers
+from kafkacompat._tests.doubles import CountingRandom, HandWorkers
 from kafkacompat.api.context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.active_controller import ActiveController
@@ -24,7 +24,6 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.ports import FileSlice
 from kafkacompat.raft._tests.driver_support import World
-from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests import clusters
 from kafkacompat.controller._tests.harness import registration
 from kafkacompat.controller.balance import preferred_elections, unclean_elections
@@ -35,7 +36,6 @@ from kafkacompat.controller.topics import create_partitions, create_topics
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
 from kafkacompat.machine.result import Result
-from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import (
     alter_partition_reassignments_request as reassigning,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.topics import create_partitions, create_topics
 from kafkacompat.ids import DIRECTORY_UNASSIGNED
-from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests.harness import DIRECTORY_ID, HEARD_ON, Harness, context, registration
 from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.placement import PlacementRefused, StripedPlacer, place_partitions
-from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 

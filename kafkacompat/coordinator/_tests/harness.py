@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from kafkacompat._tests.doubles import START_MS, HandTime
+from kafkacompat._tests.doubles import START_MS, CountingRandom, HandTime
 from kafkacompat.api.context import ProduceResult, RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
@@ -31,20 +31,6 @@ from kafkacompat.stepping import driven
 from kafkacompat.wire.errors import ErrorCode
 
 NODE_ID = 1
-
-
-class Counter:
-    """Random that counts."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def uuid(self) -> bytes:
-        self.count += 1
-        return (self.count + (7 << 100)).to_bytes(16, "big")
-
-    def randrange(self, stop: int) -> int:
-        return 0
 
 
 class KeptLog(PartitionLog):
@@ -196,7 +182,7 @@ class World:
         self.time = HandTime()
         self.partitions = partitions or Partitions()
         self.partitions.now_ms = self.time.now_ms
-        self.random = Counter()
+        self.random = CountingRandom()
         self.settings = CoordinatorSettings(group=group or GroupSettings())
         self.image = image_of([], offset=-1)
         self.count = count

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat._tests.doubles import HandTime
+from kafkacompat._tests.doubles import CountingRandom, HandTime
 from kafkacompat.config import LogConfig, parse_properties
 from kafkacompat.ids import uuid_from_text, uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -20,7 +20,6 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.raft import snapshot
-from kafkacompat.raft._tests.support import CountingRandom
 from kafkacompat.raft.election_state import (
     BrokenElectionState,
     format_election_state,
