@@ -7,12 +7,25 @@ PYTEST = $(BIN)/python -m pytest
 WORKERS ?= 2
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test check lint unit browser interop wheel planted branches bench soak compatibility clean
+.PHONY: run test own fetch check lint unit browser interop wheel planted branches bench soak compatibility clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
 
-test: lint unit wheel interop
+# Registries answer while lint and unit tests keep the processors busy.
+test: $(VENV)/.dev
+	$(MAKE) -j2 own fetch
+	$(MAKE) interop
+
+# Each by a make of its own, in this order whatever runs beside it.
+own:
+	$(MAKE) lint
+	$(MAKE) unit
+	$(MAKE) wheel
+
+# What the interop tests take from others. Whatever cannot be had, the tests that need it say so.
+fetch: $(VENV)/.dev browser
+	-nice $(BIN)/python -m interop_tests.harness.fetching
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -17,9 +17,16 @@ COMPILER = "org.eclipse.jdt.internal.compiler.batch.Main"
 # It ignores PYTHONPATH and takes the release before what is installed beside pytest.
 RUN_WITH_RELEASE = "import runpy, sys; sys.path.insert(0, sys.argv.pop(1)); runpy.run_path(sys.argv.pop(1), run_name='__main__')"
 
+OLD_PYTHON = {"confluent-kafka": ("2.0.2", "2.6.0"), "kafka-python": ("2.0.2", "2.3.3")}
+"""By distribution, which of its releases are tried."""
+OLDEST_JAVA = "0.11.0.3"
+OLD_JAVA = ("2.1.1", "2.8.2", "3.9.1")
+PROGRAMS = {"confluent-kafka": "confluent.py", "kafka-python": "pure.py"}
+"""In old_python, by the distribution that they use."""
 
-def python_release(program: str, distribution: str, version: str) -> list[str]:
-    """The command of old_python/<program>, with this release of the distribution; its requirements are our own."""
+
+def python_release(distribution: str, version: str) -> list[str]:
+    """The command of the distribution's program, with this release of it; its requirements are our own."""
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     folder = build_once(
         f"{distribution}-{version}",
@@ -41,7 +48,7 @@ def python_release(program: str, distribution: str, version: str) -> list[str]:
         "-c",
         RUN_WITH_RELEASE,
         str(folder / "site"),
-        str(OTHERS / "old_python" / program),
+        str(OTHERS / "old_python" / PROGRAMS[distribution]),
     ]
 
 

@@ -16,18 +16,13 @@ import psutil
 
 from interop_tests.harness.kafka_jars import CHECKOUT, MissingTool, download, require_program
 from interop_tests.harness.ports import free_port
+from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.harness.waiting import wait_until
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
 IVY_DIR = CHECKOUT / ".cache" / "ivy"
 RESOLVE_TIMEOUT_S = 300.0
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-# Short-lived JVMs start sooner when they compile little. The first option alone takes the code cache down to 48 MB, too few for
-# 13 queries. The last one is for the programs that Spark's local file system starts by the hundred, without a helper for each.
-QUICK_JVM = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-    " -Djdk.lang.Process.launchMechanism=VFORK"
-)
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 30.0
 
@@ -67,7 +62,7 @@ def spark_environment() -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+        "SPARK_DAEMON_JAVA_OPTS": quick_jvm(),
     }
 
 

@@ -13,7 +13,13 @@ from interop_tests.conftest import MakeBroker
 from interop_tests.harness.capped import KAFKA_2_6, Relay
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.programs import OTHERS, run_program
-from interop_tests.harness.releases import java_release, python_release
+from interop_tests.harness.releases import (
+    OLD_JAVA,
+    OLD_PYTHON,
+    OLDEST_JAVA,
+    java_release,
+    python_release,
+)
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 PARTITIONS = ["0", "1", "2"]
@@ -65,17 +71,17 @@ def check_java(seen: dict[str, Any], version: str, codecs: list[str], retention:
         assert seen["metadata"][partition] == f"as far as {seen['committed'][partition] - 1}"
 
 
-@pytest.mark.parametrize("version", ["2.0.2", "2.6.0"])
+@pytest.mark.parametrize("version", OLD_PYTHON["confluent-kafka"])
 def test_confluent_kafka(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
     """librdkafka 2.0.2, and 2.6.0 with its fault in Fetch: against these ranges it does not show."""
-    command = python_release("confluent.py", "confluent-kafka", version)
+    command = python_release("confluent-kafka", version)
     check_confluent(run_program(command, bootstrap, unique("topic"), unique("group")), version)
 
 
-@pytest.mark.parametrize("version", ["2.0.2", "2.3.3"])
+@pytest.mark.parametrize("version", OLD_PYTHON["kafka-python"])
 def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
     """kafka-python of 2020, which asks in Metadata 0 and 1, and the last one before 3.0."""
-    command = python_release("pure.py", "kafka-python", version)
+    command = python_release("kafka-python", version)
     seen = run_program(command, bootstrap, unique("topic"), unique("group"))
     assert seen["library"] == version
     check_records(seen, [*CODECS, "later"])
@@ -83,7 +89,7 @@ def test_kafka_python(bootstrap: str, unique: Callable[[str], str], version: str
     assert (seen["state"], seen["members"]) == ("Stable", 1)
 
 
-@pytest.mark.parametrize("version", ["2.1.1", "2.8.2", "3.9.1"])
+@pytest.mark.parametrize("version", OLD_JAVA)
 def test_java(bootstrap: str, unique: Callable[[str], str], version: str) -> None:
     """Kafka's own client of 2.1, the oldest that Kafka 4 supports, and of later years."""
     seen = run_program(java_release(version), bootstrap, unique("topic"), unique("group"), ",".join(CODECS))
@@ -93,9 +99,9 @@ def test_java(bootstrap: str, unique: Callable[[str], str], version: str) -> Non
 def test_java_older_than_supported(bootstrap: str, unique: Callable[[str], str]) -> None:
     """The client of 0.11 still reads and writes; its DescribeConfigs 0 is gone, and it says so by itself."""
     codecs = CODECS[:-1]
-    command = java_release("0.11.0.3")
+    command = java_release(OLDEST_JAVA)
     seen = run_program(command, bootstrap, unique("topic"), unique("group"), ",".join(codecs))
-    check_java(seen, "0.11.0.3", codecs, "UnsupportedVersionException")
+    check_java(seen, OLDEST_JAVA, codecs, "UnsupportedVersionException")
 
 
 @pytest.fixture
@@ -133,7 +139,7 @@ def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
     relay: Relay, unique: Callable[[str], str]
 ) -> None:
     """This release never asks in Fetch below 12, whatever is shown. What it asks is answered: 12 has no topic ids."""
-    command = python_release("confluent.py", "confluent-kafka", "2.6.0")
+    command = python_release("confluent-kafka", "2.6.0")
     seen = run_program(command, relay.bootstrap, unique("topic"), unique("group"))
     check_confluent(seen, "2.6.0")
     assert relay.too_new() == {FETCH: {12}}
@@ -142,7 +148,7 @@ def test_confluent_kafka_2_6_0_where_older_versions_are_shown(
 @pytest.mark.needs_control
 def test_kafka_python_where_older_versions_are_shown(relay: Relay, unique: Callable[[str], str]) -> None:
     """kafka-python derives from what is shown which release it speaks to."""
-    command = python_release("pure.py", "kafka-python", "2.3.3")
+    command = python_release("kafka-python", "2.3.3")
     check_records(run_program(command, relay.bootstrap, unique("topic"), unique("group")), [*CODECS, "later"])
     check_versions(relay, 10)
 

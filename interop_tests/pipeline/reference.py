@@ -44,8 +44,8 @@ class Reference:
     results: Results
     progress: list[dict[str, Any]]
     """Spark's own of every batch."""
-    batches: int
-    """Planned batches of all queries."""
+    batches: dict[str, int]
+    """Planned batches of all queries of a job, and of "all"."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def undisturbed(spark: SparkSession, folder: Path) -> Iterator[Reference]:
             given,
             read_results(spark, broker.bootstrap, run, JOBS),
             [json.loads(line) for line in run.progress.read_text().splitlines()],
-            run.batches("offsets"),
+            {job: run.batches("offsets", job) for job in (*JOBS, "all")},
         )
     finally:
         broker.kill()

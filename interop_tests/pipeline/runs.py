@@ -16,7 +16,8 @@ import psutil
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from interop_tests.harness.kafka_jars import CHECKOUT, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, QUICK_JVM, ivy_dir, spark_environment, spark_home
+from interop_tests.harness.spark_cluster import CONNECTOR, ivy_dir, spark_environment, spark_home
+from interop_tests.harness.spark_jvm import quick_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,10 +34,9 @@ SUBMIT_CONF = {
     "spark.executor.memory": "800m",
     "spark.ui.enabled": "false",
 }
-QUICK_SPARK = (
+WITHOUT_CODEGEN = (
     *("--conf", "spark.sql.codegen.wholeStage=false"),
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
-    *("--conf", f"spark.executor.extraJavaOptions={QUICK_JVM}"),
 )
 
 TABLES = {
@@ -77,12 +77,12 @@ class JobRun:
         require_program("java")
         self._environment = spark_environment() | {"PYSPARK_PYTHON": sys.executable}
         if is_short:
-            self._environment["JAVA_TOOL_OPTIONS"] = QUICK_JVM
+            self._environment["JAVA_TOOL_OPTIONS"] = quick_jvm()
         self.root = root
         self.checkpoint, self.output = root / "checkpoint", root / "tables"
         self.progress = root / "progress.jsonl"
         self.log = root / "run.log"
-        conf = QUICK_SPARK if is_short else ()
+        conf = quick_spark() if is_short else ()
         self._command = [
             *(submitted(master, conf) if is_submitted else run_by_hand(master, conf)),
             *(job, "--bootstrap", bootstrap),
@@ -144,9 +144,10 @@ class JobRun:
         parts = [path for path in (self.log, self.checkpoint / "spark.log") if path.exists()]
         return "\n".join(path.read_text(errors="replace")[-OUTPUT_CHARACTERS:] for path in parts)
 
-    def batches(self, kind: str) -> int:
-        """How many batches of all queries are planned (`offsets`) or done (`commits`) in the checkpoint."""
-        return sum(path.name.isdigit() for path in self.checkpoint.glob(f"*/{kind}/*"))
+    def batches(self, kind: str, job: str = "all") -> int:
+        """How many batches of all the job's queries are planned (`offsets`) or done (`commits`) in the checkpoint."""
+        queries = "*" if job == "all" else f"{job}-*"
+        return sum(path.name.isdigit() for path in self.checkpoint.glob(f"{queries}/{kind}/*"))
 
     def wait_for_batches(self, count: int, timeout_s: float = END_TIMEOUT_S) -> bool:
         """Until so many batches are planned; False if the command ended before."""
@@ -157,6 +158,11 @@ class JobRun:
             assert time.monotonic() < deadline, self.said()
             time.sleep(POLL_S)
         return self.is_alive
+
+
+def quick_spark() -> tuple[str, ...]:
+    """Settings of a run that ends before compiling much would have paid."""
+    return (*WITHOUT_CODEGEN, "--conf", f"spark.executor.extraJavaOptions={quick_jvm()}")
 
 
 def run_by_hand(master: str, conf: tuple[str, ...]) -> list[str]:

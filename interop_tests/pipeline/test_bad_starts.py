@@ -16,7 +16,8 @@ import pytest
 from interop_tests.harness.kafka_jars import require_program
 from interop_tests.harness.ports import free_port
 from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
-from interop_tests.pipeline.runs import JobRun, is_soak
+from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.pipeline.runs import JobRun, is_soak, quick_spark
 
 END_TIMEOUT_S = 90.0
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -30,12 +31,12 @@ class Started:
         words += ["--bootstrap", bootstrap, "--master", "local[1]", "--ivy", str(ivy_dir())]
         words += ["--checkpoint", str(folder / "checkpoint"), "--output", str(folder / "tables")]
         self._process = subprocess.Popen(
-            [*words, *options],
+            [*words, *quick_spark(), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=spark_environment() | environment,
+            env=spark_environment() | {"JAVA_TOOL_OPTIONS": quick_jvm()} | environment,
         )
 
     def end(self) -> subprocess.CompletedProcess[str]:

@@ -17,8 +17,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from interop_tests.harness.kafka_jars import require_program
-from interop_tests.harness.spark_cluster import QUICK_JVM, ivy_dir, spark_environment
+from interop_tests.harness.spark_cluster import ivy_dir, spark_environment
+from interop_tests.harness.spark_jvm import quick_jvm
 from interop_tests.harness.waiting import wait_until
+from interop_tests.pipeline.runs import WITHOUT_CODEGEN
 
 pytestmark = pytest.mark.needs_control
 
@@ -30,6 +32,7 @@ RESULTS = {
 UP_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 150.0
 PARTITIONS = 3
+ATTEMPTS = 3
 
 
 def command_of(process: psutil.Process) -> str:
@@ -46,15 +49,10 @@ class DemoRun:
     def __init__(self, root: Path, *options: str) -> None:
         self.log = root / "demo.log"
         command = [sys.executable, "-m", "kafkacompat", "pipeline", "demo", "--no-browser", *options]
-        settings = root / "spark-conf"
-        settings.mkdir()
-        (settings / "spark-defaults.conf").write_text(
-            "spark.sql.codegen.wholeStage false\nspark.sql.codegen.factoryMode NO_CODEGEN\n"
-        )
         environment = spark_environment() | {
             "KAFKACOMPAT_IVY": str(ivy_dir()),
-            "JAVA_TOOL_OPTIONS": QUICK_JVM,
-            "SPARK_CONF_DIR": str(settings),
+            "JAVA_TOOL_OPTIONS": quick_jvm(),
+            "PYSPARK_SUBMIT_ARGS": " ".join((*WITHOUT_CODEGEN, "pyspark-shell")),
         }
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=root)
@@ -62,6 +60,16 @@ class DemoRun:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
+
+    def has_broker(self) -> bool:
+        """Wait until its broker serves; False when somebody else took the free port that it had found."""
+        wait_until(
+            lambda: "broker at " in self.said() or self.process.poll() is not None,
+            "it has a broker",
+            UP_TIMEOUT_S,
+        )
+        said = self.said()
+        return "broker at " in said or "the broker ended" not in said or "Address already in use" not in said
 
     def wait_for(self, words: str, timeout_s: float = UP_TIMEOUT_S) -> str:
         """The line with these words."""
@@ -102,11 +110,14 @@ class DemoRun:
 
 @pytest.fixture
 def start_demo(tmp_path: Path) -> Iterator[Callable[..., DemoRun]]:
-    """start_demo(options) runs one; nothing of it outlives the test."""
+    """start_demo(options) runs one, which has its broker; nothing of it outlives the test."""
     started: list[DemoRun] = []
 
     def start(*options: str) -> DemoRun:
-        started.append(DemoRun(tmp_path, *options))
+        for _ in range(ATTEMPTS):
+            started.append(DemoRun(tmp_path, *options))
+            if started[-1].has_broker():
+                break
         return started[-1]
 
     yield start

@@ -1,6 +1,7 @@
 """Exactly once: whoever is killed, the tables of a run that goes on from its checkpoint are those of a run without kills.
 
-All jobs run on a Spark standalone cluster, brought there by spark-submit as they are. Tables are read through Spark's commit
+The jobs run on a Spark standalone cluster, brought there by spark-submit as they are: one of them in `make test`, all of them in a
+soak. Tables are read through Spark's commit
 log and compared row by row with those of a local run; result topics, which are at least once, are compared after the
 consumer's part: the last value of a key, or one value an event id.
 """
@@ -18,7 +19,8 @@ import pytest
 from interop_tests.harness.broker import BrokerProcess
 from interop_tests.harness.spark_cluster import SparkCluster
 from interop_tests.harness.waiting import wait_until
-from interop_tests.pipeline.reference import JOBS, OPTIONS, SEED, Reference
+from interop_tests.pipeline.known_input import INPUTS
+from interop_tests.pipeline.reference import OPTIONS, SEED, Reference
 from interop_tests.pipeline.runs import (
     EVENTS,
     LATEST_BY_KEY,
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.needs_control
 
+# One with a table, topics, windows and state; of another one test_jobs.py repeats batches.
+JOB = "all" if is_soak() else "metrics"
+JOBS = tuple(INPUTS) if is_soak() else (JOB,)
 ROUNDS = 4 if is_soak() else 1
 KILLS = dict.fromkeys(("driver", "executor", "broker"), 6 if is_soak() else 1)
 ATTEMPTS_MAX = 20
@@ -130,12 +135,12 @@ def test_whoever_is_killed_the_results_are_the_same(
     chance = random.Random(f"{SEED}/{number}")
     kinds = [kind for kind, kills in KILLS.items() for _ in range(kills)]
     chance.shuffle(kinds)
-    moments = sorted(chance.sample(range(2, reference.batches * 4 // 5), len(kinds)))
+    moments = sorted(chance.sample(range(2, reference.batches[JOB] * 4 // 5), len(kinds)))
     broker = make_broker()
-    reference.given.send(broker.bootstrap)
+    reference.given.send(broker.bootstrap, JOBS)
     folder = tmp_path / "run"
     with SparkCluster(tmp_path / "spark") as cluster:
-        run = JobRun("all", broker.bootstrap, folder, *OPTIONS, master=cluster.master_url, is_submitted=True)
+        run = JobRun(JOB, broker.bootstrap, folder, *OPTIONS, master=cluster.master_url, is_submitted=True)
         victims = Victims(run.begin(), broker, cluster, chance)
         try:
             for moment, kind in zip(moments, kinds, strict=True):
@@ -149,4 +154,4 @@ def test_whoever_is_killed_the_results_are_the_same(
     assert victims.within_batches > 0, "no driver was killed within a batch"
     assert len(victims.executors) == KILLS["executor"]
     assert told.count(KILLED) >= KILLS["executor"], "the workers did not see their executors killed"
-    assert_same(read_results(spark, broker.bootstrap, run, JOBS), reference.results)
+    assert_same(read_results(spark, broker.bootstrap, run, JOBS), reference.results.of(JOBS))

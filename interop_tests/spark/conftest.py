@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from interop_tests.harness.kafka_jars import MissingTool, require_program
-from interop_tests.harness.spark_cluster import CONNECTOR, QUICK_JVM, ivy_dir
+from interop_tests.harness.spark_cluster import CONNECTOR, ivy_dir
+from interop_tests.harness.spark_jvm import quick_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -38,7 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "600m",
         # Each query here is small and short: compiling it, by the JVM or into a class of its own, takes longer than running it.
-        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.driver.extraJavaOptions": quick_jvm(),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.local.dir": str(folder / "local"),

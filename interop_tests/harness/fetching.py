@@ -1,0 +1,56 @@
+"""Fetches, and builds, what the suite takes from others, while something else goes on: no test waits for a registry then.
+
+`make test` runs it beside lint and unit tests. What fails here fails again, and is told of, in the test that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from interop_tests.harness.kafka_jars import MissingTool
+from interop_tests.harness.kafka_jvm import kafka_java
+from interop_tests.harness.programs import (
+    franz_go_program,
+    kafkajs_program,
+    registers_program,
+    sarama_program,
+)
+from interop_tests.harness.releases import (
+    OLD_JAVA,
+    OLD_PYTHON,
+    OLDEST_JAVA,
+    java_release,
+    python_release,
+)
+from interop_tests.harness.spark_cluster import ivy_dir
+from interop_tests.harness.spark_jvm import quick_jvm
+from interop_tests.streams.application import build
+
+# In the order in which the suite asks for them.
+PARTS: list[tuple[Callable[..., object], tuple[str, ...]]] = [
+    (ivy_dir, ()),
+    (kafka_java, ()),
+    (quick_jvm, ()),
+    (registers_program, ()),
+    (build, ()),
+    *((python_release, (name, version)) for name, versions in OLD_PYTHON.items() for version in versions),
+    *((java_release, (version,)) for version in (*OLD_JAVA, OLDEST_JAVA)),
+    (sarama_program, ("old",)),
+    (sarama_program, ("new",)),
+    (franz_go_program, ()),
+    (kafkajs_program, ()),
+]
+
+
+def main() -> None:
+    for fetch, words in PARTS:
+        try:
+            fetch(*words)
+        except MissingTool as error:
+            # A registry that does not answer is not to be waited for again and again.
+            print(f"not all is fetched beforehand: {str(error).splitlines()[0]}")
+            return
+
+
+if __name__ == "__main__":
+    main()
