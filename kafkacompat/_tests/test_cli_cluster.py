@@ -64,8 +64,8 @@ def test_every_nodes_settings_are_valid(size: int, tmp_path: Path) -> None:
     for node in made.nodes:
         config = ServerConfig.from_properties(settings_of(made, node, tmp_path / "data"))
         assert (config.node_id, set(config.roles)) == (node.node_id, set(node.roles.split(",")))
-        assert config.str("broker.rack") == ("a" if node.node_id % 2 else "b")
-        assert config.int("num.partitions") == 7
+        assert config.get_string("broker.rack") == ("a" if node.node_id % 2 else "b")
+        assert config.get_int("num.partitions") == 7
         assert not config.unknown
 
 

@@ -215,8 +215,8 @@ def test_a_start_without_a_file() -> None:
     assert config.controller_listeners() == (EndPoint("CONTROLLER", "127.0.0.1", 9093, "PLAINTEXT"),)
     assert config.log_dirs == ("./kafkacompat-data",)
     assert config.metadata_log_dir == "./kafkacompat-data"
-    assert config.int("offsets.topic.replication.factor") == 1
-    assert config.int("transaction.state.log.min.isr") == 1
+    assert config.get_int("offsets.topic.replication.factor") == 1
+    assert config.get_int("transaction.state.log.min.isr") == 1
     assert (config.unknown, config.without_effect, config.warnings) == ((), (), ())
 
 
@@ -225,27 +225,27 @@ def test_overrides_win_and_odd_names_are_reported() -> None:
         {**BASE, "num.partitions": "3", "super.users": "User:a", "sasl.jaas.config": "x"},
         {"num.partitions": "5"},
     )
-    assert config.int("num.partitions") == 5
+    assert config.get_int("num.partitions") == 5
     assert config.unknown == ("super.users",)
     assert config.without_effect == ("sasl.jaas.config",)
 
 
 def test_settings_that_stand_for_one_another() -> None:
     config = start()
-    assert config.int("log.retention.ms") == 604800000
-    assert config.int("log.roll.ms") == 604800000
-    assert config.int("log.roll.jitter.ms") == 0
-    assert config.int("log.flush.interval.ms") == 2**63 - 1
+    assert config.get_int("log.retention.ms") == 604800000
+    assert config.get_int("log.roll.ms") == 604800000
+    assert config.get_int("log.roll.jitter.ms") == 0
+    assert config.get_int("log.flush.interval.ms") == 2**63 - 1
     config = start(log_retention_hours="5", log_roll_hours="2", log_roll_jitter_hours="1")
-    assert [config.int(f"log.{x}.ms") for x in ("retention", "roll", "roll.jitter")] == [
+    assert [config.get_int(f"log.{x}.ms") for x in ("retention", "roll", "roll.jitter")] == [
         18000000,
         7200000,
         3600000,
     ]
     config = start(log_retention_hours="5", log_retention_minutes="7", log_roll_hours="2", log_roll_ms="9")
-    assert [config.int(f"log.{x}.ms") for x in ("retention", "roll")] == [420000, 9]
-    assert start(log_retention_minutes="-5").int("log.retention.ms") == -1
-    assert start(log_flush_scheduler_interval_ms="77").int("log.flush.interval.ms") == 77
+    assert [config.get_int(f"log.{x}.ms") for x in ("retention", "roll")] == [420000, 9]
+    assert start(log_retention_minutes="-5").get_int("log.retention.ms") == -1
+    assert start(log_flush_scheduler_interval_ms="77").get_int("log.flush.interval.ms") == 77
     assert start(log_dirs=None, log_dir="/a, /b").log_dirs == ("/a", "/b")
     assert start(log_dirs="/a,/b", metadata_log_dir="/m").metadata_log_dir == "/m"
     assert start(node_id=None, broker_id="1").node_id == 1

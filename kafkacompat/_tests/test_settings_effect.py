@@ -72,4 +72,4 @@ def test_a_placeholder_is_refused_rather_than_taken_for_the_value() -> None:
     with pytest.raises(ConfigError, match=r"broker\.rack takes its value from env of config\.providers"):
         ServerConfig.from_properties(settings)
     del settings["config.providers"]
-    assert ServerConfig.from_properties(settings).str("broker.rack") == "${env:RACK}"
+    assert ServerConfig.from_properties(settings).get_string("broker.rack") == "${env:RACK}"

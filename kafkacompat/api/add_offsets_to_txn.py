@@ -24,7 +24,7 @@ FENCED_SINCE = 2
 def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred[Any]:
     topic = node.image.topics.get(OFFSETS_TOPIC)
     # It is made when a group is first looked for, which a producer does only after this request.
-    count = node.dynamic.int("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
+    count = node.dynamic.get_int("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
     partition = TopicPartition(OFFSETS_TOPIC, partition_for_key(request.group_id, count))
     return node.transactions.coordinator.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, frozenset({partition}), 0

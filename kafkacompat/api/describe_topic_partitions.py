@@ -38,7 +38,7 @@ def handle(
 ) -> Steps[DescribeTopicPartitionsResponse]:
     image, cursor = node.image, request.cursor
     every = not request.topics
-    left = min(max(request.response_partition_limit, 1), node.dynamic.int(LIMIT))
+    left = min(max(request.response_partition_limit, 1), node.dynamic.get_int(LIMIT))
     if cursor is not None and cursor.partition_index < 0:
         return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)
     begin = "" if cursor is None else cursor.topic_name

@@ -101,7 +101,7 @@ def _open(
     route = _route(header.api_key, header.api_version)
     try:
         message = yield from _decoded(
-            route, frame, header.body_offset, node.config.int("request.max.elements")
+            route, frame, header.body_offset, node.config.get_int("request.max.elements")
         )
     except WireError:
         raise _Unopenable(ErrorCode.UNSUPPORTED_VERSION) from None

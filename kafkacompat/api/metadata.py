@@ -73,7 +73,7 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
             if (
                 missing
                 and request.allow_auto_topic_creation
-                and node.dynamic.bool("auto.create.topics.enable")
+                and node.dynamic.get_boolean("auto.create.topics.enable")
             ):
                 node.auto_create.request(missing)
     brokers = named_brokers(node, context.listener_name)

@@ -99,7 +99,7 @@ def judge(
 ) -> Steps[Verdicts]:
     """`producers`: of all of them one id and epoch."""
     adds = version >= ADDS_SINCE
-    if not adds and not node.dynamic.bool("transaction.partition.verification.enable"):
+    if not adds and not node.dynamic.get_boolean("transaction.partition.verification.enable"):
         return Verdicts(trusts=True)
     verdicts = Verdicts()
     asked: list[TopicPartition] = []

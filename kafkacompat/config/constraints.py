@@ -24,7 +24,7 @@ COMPRESSION_CODEC_COUNT = 5
 def parse_voters(config: ServerConfig) -> dict[int, tuple[str, int]]:
     """controller.quorum.voters as node id to (host, port)."""
     voters: dict[int, tuple[str, int]] = {}
-    for entry in config.list("controller.quorum.voters"):
+    for entry in config.get_list("controller.quorum.voters"):
         node_id, _, address = entry.partition("@")
         host, _, port = address.rpartition(":")
         voters[int(node_id)] = (host.strip("[]"), int(port))
@@ -49,12 +49,12 @@ def _refuse(setting: str, text: str) -> ConfigError:
 
 
 def _check_roles(config: ServerConfig) -> None:
-    if config.int("broker.id") != config.int("node.id"):
+    if config.get_int("broker.id") != config.get_int("node.id"):
         raise _refuse(
-            "node.id", f"({config.int('node.id')}) and broker.id ({config.int('broker.id')}) differ"
+            "node.id", f"({config.get_int('node.id')}) and broker.id ({config.get_int('broker.id')}) differ"
         )
     voters, roles = parse_voters(config), config.roles
-    if not voters and not config.list("controller.quorum.bootstrap.servers"):
+    if not voters and not config.get_list("controller.quorum.bootstrap.servers"):
         raise _refuse(
             "controller.quorum.voters", "or controller.quorum.bootstrap.servers must name the controllers"
         )
@@ -64,7 +64,7 @@ def _check_roles(config: ServerConfig) -> None:
         if voters and config.node_id not in voters:
             raise _refuse(
                 "controller.quorum.voters",
-                f"({config.str('controller.quorum.voters')}) lacks this node's id {config.node_id}",
+                f"({config.get_string('controller.quorum.voters')}) lacks this node's id {config.node_id}",
             )
         missing = [name for name in names if name not in listening]
         if missing:
@@ -102,7 +102,7 @@ def _check_listeners(config: ServerConfig) -> None:
     for endpoint in config.advertised_listeners():
         if endpoint.host in _NO_ROUTE:
             raise _refuse("advertised.listeners", f"cannot hold {endpoint.host}: nobody can connect to it")
-    if config.str("inter.broker.listener.name") is not None:
+    if config.get_string("inter.broker.listener.name") is not None:
         if "security.inter.broker.protocol" in config.originals:
             raise _refuse(
                 "inter.broker.listener.name", "and security.inter.broker.protocol exclude each other"
@@ -129,7 +129,7 @@ def _check_listeners(config: ServerConfig) -> None:
                 "advertised.listeners",
                 f"has {', '.join(sorted(advertised - listening))}, which listeners does not have",
             )
-    for name in config.list("early.start.listeners"):
+    for name in config.get_list("early.start.listeners"):
         if name.upper() not in listening | set(config.controller_listener_names):
             raise _refuse(
                 "early.start.listeners", f"names {name}, not in listeners or controller.listener.names"
@@ -137,44 +137,44 @@ def _check_listeners(config: ServerConfig) -> None:
 
 
 def _check_logs(config: ServerConfig) -> None:
-    if config.int("log.roll.ms") < 1:
+    if config.get_int("log.roll.ms") < 1:
         raise _refuse("log.roll.ms", "must be at least 1")
-    if config.int("log.roll.jitter.ms") < 0:
+    if config.get_int("log.roll.jitter.ms") < 0:
         raise _refuse("log.roll.jitter.ms", "must be at least 0")
-    if config.int("log.retention.ms") == 0:
+    if config.get_int("log.retention.ms") == 0:
         raise _refuse(
             "log.retention.ms", "(or log.retention.minutes, log.retention.hours) must be -1 or at least 1"
         )
-    threads = config.int("log.cleaner.threads")
+    threads = config.get_int("log.cleaner.threads")
     if threads < 1:
         raise _refuse("log.cleaner.threads", "must be at least 1")
-    if config.int("log.cleaner.dedupe.buffer.size") // threads <= _MIB:
+    if config.get_int("log.cleaner.dedupe.buffer.size") // threads <= _MIB:
         raise _refuse("log.cleaner.dedupe.buffer.size", "must exceed 1 MiB per thread of log.cleaner.threads")
-    missing = [name for name in config.list("cordoned.log.dirs") if name not in ("*", *config.log_dirs)]
+    missing = [name for name in config.get_list("cordoned.log.dirs") if name not in ("*", *config.log_dirs)]
     if missing:
         raise _refuse("cordoned.log.dirs", f"has {', '.join(missing)}, not in log.dirs or log.dir")
-    codec = config.int("offsets.topic.compression.codec")
+    codec = config.get_int("offsets.topic.compression.codec")
     if not 0 <= codec < COMPRESSION_CODEC_COUNT:
         raise ConfigError("offsets.topic.compression.codec", codec, "expected 0 to 4")
 
 
 def _check_network(config: ServerConfig) -> None:
-    wait_ms = config.int("replica.fetch.wait.max.ms")
+    wait_ms = config.get_int("replica.fetch.wait.max.ms")
     for other in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
-        if wait_ms > config.int(other):
+        if wait_ms > config.get_int(other):
             raise _refuse(
-                "replica.fetch.wait.max.ms", f"({wait_ms}) must not exceed {other} ({config.int(other)})"
+                "replica.fetch.wait.max.ms", f"({wait_ms}) must not exceed {other} ({config.get_int(other)})"
             )
-    queued = config.int("queued.max.request.bytes")
-    if 0 < queued < config.int("socket.request.max.bytes"):
+    queued = config.get_int("queued.max.request.bytes")
+    if 0 < queued < config.get_int("socket.request.max.bytes"):
         raise _refuse(
             "queued.max.request.bytes", "must be at least socket.request.max.bytes, or not positive"
         )
-    overrides = parse_connection_overrides(config.str("max.connections.per.ip.overrides") or "")
-    if config.int("max.connections.per.ip") == 0 and not overrides:
+    overrides = parse_connection_overrides(config.get_string("max.connections.per.ip.overrides") or "")
+    if config.get_int("max.connections.per.ip") == 0 and not overrides:
         raise _refuse("max.connections.per.ip", "can be 0 only with max.connections.per.ip.overrides")
-    idle_ms = config.int("connections.max.idle.ms")
-    delay_ms = config.int("connection.failed.authentication.delay.ms")
+    idle_ms = config.get_int("connections.max.idle.ms")
+    delay_ms = config.get_int("connection.failed.authentication.delay.ms")
     if 0 <= idle_ms <= delay_ms:
         raise _refuse(
             "connection.failed.authentication.delay.ms",
@@ -183,21 +183,23 @@ def _check_network(config: ServerConfig) -> None:
 
 
 def _check_groups(config: ServerConfig) -> None:
-    if "classic" not in config.list("group.coordinator.rebalance.protocols"):
+    if "classic" not in config.get_list("group.coordinator.rebalance.protocols"):
         raise _refuse("group.coordinator.rebalance.protocols", "must contain classic")
     for kind in _GROUP_KINDS:
         for bounded in _GROUP_BOUNDED:
             name = f"group.{kind}.{bounded}"
             low, high = f"group.{kind}.min.{bounded}", f"group.{kind}.max.{bounded}"
-            if config.int(high) < config.int(low):
-                raise _refuse(high, f"({config.int(high)}) must be at least {low} ({config.int(low)})")
-            if not config.int(low) <= config.int(name) <= config.int(high):
+            if config.get_int(high) < config.get_int(low):
+                raise _refuse(
+                    high, f"({config.get_int(high)}) must be at least {low} ({config.get_int(low)})"
+                )
+            if not config.get_int(low) <= config.get_int(name) <= config.get_int(high):
                 raise _refuse(
                     name,
-                    f"({config.int(name)}) must lie between {low} ({config.int(low)}) "
-                    f"and {high} ({config.int(high)})",
+                    f"({config.get_int(name)}) must lie between {low} ({config.get_int(low)}) "
+                    f"and {high} ({config.get_int(high)})",
                 )
-        if config.int(f"group.{kind}.heartbeat.interval.ms") >= config.int(
+        if config.get_int(f"group.{kind}.heartbeat.interval.ms") >= config.get_int(
             f"group.{kind}.session.timeout.ms"
         ):
             raise _refuse(
@@ -220,8 +222,8 @@ def check_constraints(config: ServerConfig) -> tuple[str, ...]:
         check(config)
     warnings = []
     heartbeat_ms, session_ms = (
-        config.int("broker.heartbeat.interval.ms"),
-        config.int("broker.session.timeout.ms"),
+        config.get_int("broker.heartbeat.interval.ms"),
+        config.get_int("broker.session.timeout.ms"),
     )
     if heartbeat_ms > session_ms // 2:
         warnings.append(

@@ -151,17 +151,17 @@ class DynamicConfig:
     def _plain_log_config(self) -> LogConfig:
         return effective_log_config(self.effective, _EMPTY)
 
-    def int(self, name: str) -> int:
-        return self.effective.int(name)
+    def get_int(self, name: str) -> int:
+        return self.effective.get_int(name)
 
-    def bool(self, name: str) -> bool:
-        return self.effective.bool(name)
+    def get_boolean(self, name: str) -> bool:
+        return self.effective.get_boolean(name)
 
-    def double(self, name: str) -> float:
-        return self.effective.double(name)
+    def get_double(self, name: str) -> float:
+        return self.effective.get_double(name)
 
-    def str(self, name: str) -> str | None:
-        return self.effective.str(name)
+    def get_string(self, name: str) -> str | None:
+        return self.effective.get_string(name)
 
 
 def effective(

@@ -90,5 +90,5 @@ def validate_group_configs(
 
 def _bound(effective: ServerConfig | None, name: str) -> int:
     if effective is not None:
-        return effective.int(name)
+        return effective.get_int(name)
     return as_int(broker_keys()[name].default)

@@ -6,7 +6,6 @@ uses them. Immutable. Which settings fit together is checked in constraints.py.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -19,11 +18,6 @@ from kafkacompat.config.validators import ConfigValue
 
 _MS_PER_MINUTE = 60_000
 _MS_PER_HOUR = 3_600_000
-
-# The accessors below bear the names of types, which would hide these within the class.
-_Int = builtins.int
-_Bool = builtins.bool
-_Str = builtins.str
 
 
 def defaults_without_file(
@@ -46,14 +40,14 @@ def defaults_without_file(
     }
 
 
-def _resolve(values: Mapping[_Str, ConfigValue]) -> dict[_Str, ConfigValue]:
+def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
     """Values that other settings decide when they are not set themselves."""
 
-    def number(name: _Str) -> _Int | None:
+    def number(name: str) -> int | None:
         value = values[name]
-        return value if isinstance(value, _Int) else None
+        return value if isinstance(value, int) else None
 
-    def first(*choices: tuple[_Str, _Int]) -> _Int:
+    def first(*choices: tuple[str, int]) -> int:
         return next(value * unit for name, unit in choices if (value := number(name)) is not None)
 
     retention_ms = first(
@@ -63,7 +57,7 @@ def _resolve(values: Mapping[_Str, ConfigValue]) -> dict[_Str, ConfigValue]:
     )
     log_dirs = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
     assert isinstance(log_dirs, tuple)
-    resolved: dict[_Str, ConfigValue] = {
+    resolved: dict[str, ConfigValue] = {
         "log.retention.ms": -1 if retention_ms < 0 else retention_ms,
         "log.roll.ms": first(("log.roll.ms", 1), ("log.roll.hours", _MS_PER_HOUR)),
         "log.roll.jitter.ms": first(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _MS_PER_HOUR)),
@@ -90,16 +84,16 @@ class ServerConfig:
         "without_effect",
     )
 
-    originals: Mapping[_Str, _Str]
+    originals: Mapping[str, str]
     """What was set, as text; node.id and broker.id each stand in for the other."""
-    unknown: tuple[_Str, ...]
+    unknown: tuple[str, ...]
     """Names set that are no setting of Kafka's, in the order given."""
-    without_effect: tuple[_Str, ...]
+    without_effect: tuple[str, ...]
     """Names set that are accepted but change nothing, in the order given."""
-    warnings: tuple[_Str, ...]
+    warnings: tuple[str, ...]
     """Combinations Kafka warns about and starts with."""
 
-    def __init__(self, originals: Mapping[_Str, _Str], values: Mapping[_Str, ConfigValue]) -> None:
+    def __init__(self, originals: Mapping[str, str], values: Mapping[str, ConfigValue]) -> None:
         """Not for callers: `values` must hold every broker setting."""
         keys = broker_keys()
         self.originals = MappingProxyType(dict(originals))
@@ -115,19 +109,21 @@ class ServerConfig:
         self.unknown = tuple(unknown)
         self.without_effect = tuple(without_effect)
         protocols = self._protocols()
-        self._listeners = parse_listeners("listeners", self.list("listeners"), protocols, distinct_ports=True)
+        self._listeners = parse_listeners(
+            "listeners", self.get_list("listeners"), protocols, distinct_ports=True
+        )
         self._advertised = (
             self._listeners
             if values["advertised.listeners"] is None
             else parse_listeners(
-                "advertised.listeners", self.list("advertised.listeners"), protocols, distinct_ports=False
+                "advertised.listeners", self.get_list("advertised.listeners"), protocols, distinct_ports=False
             )
         )
         self.warnings = ()
 
     @classmethod
     def from_properties(
-        cls, properties: Mapping[_Str, _Str], overrides: Mapping[_Str, _Str] | None = None
+        cls, properties: Mapping[str, str], overrides: Mapping[str, str] | None = None
     ) -> ServerConfig:
         """Settings from a file's properties and a command line's overrides, which win.
 
@@ -144,8 +140,8 @@ class ServerConfig:
         return config
 
     def with_overrides(
-        self, layers: Iterable[Mapping[_Str, _Str]]
-    ) -> tuple[ServerConfig, dict[_Str, ConfigError]]:
+        self, layers: Iterable[Mapping[str, str]]
+    ) -> tuple[ServerConfig, dict[str, ConfigError]]:
         """These settings with dynamic layers over them, the later ones winning, and the values refused by
         name.
 
@@ -154,7 +150,7 @@ class ServerConfig:
         """
         keys = broker_keys()
         originals, values = dict(self.originals), dict(self._values)
-        refused: dict[_Str, ConfigError] = {}
+        refused: dict[str, ConfigError] = {}
         for layer in layers:
             for name, text in layer.items():
                 key = keys.get(name)
@@ -171,46 +167,46 @@ class ServerConfig:
                     values[name] = value
         return ServerConfig(originals, values), refused
 
-    def value(self, name: _Str) -> ConfigValue:
+    def value(self, name: str) -> ConfigValue:
         """The typed value as set or by default, without looking at other settings. KeyError if there is
         none such.
         """
         return self._values[name]
 
-    def resolved(self, name: _Str) -> ConfigValue:
+    def resolved(self, name: str) -> ConfigValue:
         """The typed value after settings that decide for one another. KeyError if there is none such."""
         return self._resolved[name]
 
-    def text(self, name: _Str) -> _Str | None:
+    def text(self, name: str) -> str | None:
         """The value as DescribeConfigs renders it."""
         return render_value(broker_keys()[name], self._values[name])
 
-    def int(self, name: _Str) -> _Int:
+    def get_int(self, name: str) -> int:
         """A whole number. log.retention.ms and its like give what their family resolves to."""
         value = self._resolved[name]
-        if not isinstance(value, _Int):
+        if not isinstance(value, int):
             raise TypeError(f"{name} is not a number: {value!r}")
         return value
 
-    long = int
+    get_long = get_int
 
-    def double(self, name: _Str) -> float:
+    def get_double(self, name: str) -> float:
         value = self._resolved[name]
         if not isinstance(value, float):
             raise TypeError(f"{name} is not a double: {value!r}")
         return value
 
-    def bool(self, name: _Str) -> _Bool:
+    def get_boolean(self, name: str) -> bool:
         value = self._resolved[name]
-        if not isinstance(value, _Bool):
+        if not isinstance(value, bool):
             raise TypeError(f"{name} is not a boolean: {value!r}")
         return value
 
-    def str(self, name: _Str) -> _Str | None:
+    def get_string(self, name: str) -> str | None:
         """Any setting as text, None for null."""
         return render_value(broker_keys()[name], self._resolved[name])
 
-    def list(self, name: _Str) -> tuple[_Str, ...]:
+    def get_list(self, name: str) -> tuple[str, ...]:
         """A list's entries, empty for null. log.dirs and its like give what they resolve to."""
         value = self._resolved[name]
         if value is None:
@@ -220,27 +216,27 @@ class ServerConfig:
         return value
 
     @property
-    def node_id(self) -> _Int:
-        return self.int("node.id")
+    def node_id(self) -> int:
+        return self.get_int("node.id")
 
     @property
-    def roles(self) -> frozenset[_Str]:
+    def roles(self) -> frozenset[str]:
         """'broker', 'controller' or both."""
-        return frozenset(self.list("process.roles"))
+        return frozenset(self.get_list("process.roles"))
 
     @property
-    def log_dirs(self) -> tuple[_Str, ...]:
+    def log_dirs(self) -> tuple[str, ...]:
         """Data directories in order; log.dir serves where log.dirs is not set."""
-        return self.list("log.dirs")
+        return self.get_list("log.dirs")
 
     @property
-    def metadata_log_dir(self) -> _Str:
+    def metadata_log_dir(self) -> str:
         """Where __cluster_metadata lies: metadata.log.dir, or else the first of the data directories."""
-        return self.str("metadata.log.dir") or self.log_dirs[0]
+        return self.get_string("metadata.log.dir") or self.log_dirs[0]
 
     @property
-    def controller_listener_names(self) -> tuple[_Str, ...]:
-        return tuple(name.upper() for name in self.list("controller.listener.names"))
+    def controller_listener_names(self) -> tuple[str, ...]:
+        return tuple(name.upper() for name in self.get_list("controller.listener.names"))
 
     def listeners(self) -> tuple[EndPoint, ...]:
         """All listeners of the node, the controllers' among them."""
@@ -264,24 +260,26 @@ class ServerConfig:
         return tuple(endpoint for endpoint in self._advertised if endpoint.listener_name not in controller)
 
     @property
-    def inter_broker_listener_name(self) -> _Str:
+    def inter_broker_listener_name(self) -> str:
         """Upper case; by default the listener named after security.inter.broker.protocol."""
         return (
-            self.str("inter.broker.listener.name") or self.str("security.inter.broker.protocol") or ""
+            self.get_string("inter.broker.listener.name")
+            or self.get_string("security.inter.broker.protocol")
+            or ""
         ).upper()
 
-    def security_protocols(self) -> dict[_Str, _Str]:
+    def security_protocols(self) -> dict[str, str]:
         """Listener name, in upper case, to security protocol."""
         return self._protocols()
 
-    def _protocols(self) -> dict[_Str, _Str]:
+    def _protocols(self) -> dict[str, str]:
         setting = "listener.security.protocol.map"
-        protocols = parse_protocol_map(setting, self.str(setting) or "")
+        protocols = parse_protocol_map(setting, self.get_string(setting) or "")
         if setting in self.originals:
             return protocols
         # Nobody said what the controllers' listeners speak: PLAINTEXT, unless something secured is in use.
         names = self.controller_listener_names
-        used = (*names, *(listener_name_of("listeners", entry) for entry in self.list("listeners")))
+        used = (*names, *(listener_name_of("listeners", entry) for entry in self.get_list("listeners")))
         if not any(name in ("SSL", "SASL_SSL", "SASL_PLAINTEXT") for name in used):
             for name in names:
                 protocols.setdefault(name, "PLAINTEXT")

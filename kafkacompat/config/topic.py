@@ -156,7 +156,7 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
                 "remote.storage.enable", "false", "disabling it needs remote.log.delete.on.disable=true"
             )
         return
-    if not effective.bool("remote.log.storage.system.enable"):
+    if not effective.get_boolean("remote.log.storage.system.enable"):
         raise ConfigError(
             "remote.storage.enable", "true", "the broker's remote.log.storage.system.enable is false"
         )

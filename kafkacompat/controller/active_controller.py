@@ -133,7 +133,7 @@ class ActiveController:
     def delete_topics(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.topic_deletion import delete_topics, deletion_disabled
 
-        if self.is_active and not self._settings.static.bool("delete.topic.enable"):
+        if self.is_active and not self._settings.static.get_boolean("delete.topic.enable"):
             old = context.api_version < TOPIC_DELETION_DISABLED_SINCE
             code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
             return Deferred.of(deletion_disabled(request, code))

@@ -24,14 +24,14 @@ MAX_ELECTIONS_PER_ROUND = 1000
 
 def balance_interval_ms(settings: ControllerSettings) -> int | None:
     """How often `preferred_elections` is due; None when auto.leader.rebalance.enable is off."""
-    if not settings.static.bool("auto.leader.rebalance.enable"):
+    if not settings.static.get_boolean("auto.leader.rebalance.enable"):
         return None
-    return settings.static.int("leader.imbalance.check.interval.seconds") * 1000
+    return settings.static.get_int("leader.imbalance.check.interval.seconds") * 1000
 
 
 def unclean_interval_ms(settings: ControllerSettings) -> int:
     """How often `unclean_elections` is due."""
-    return settings.static.int("unclean.leader.election.interval.ms")
+    return settings.static.get_int("unclean.leader.election.interval.ms")
 
 
 @Stepped

@@ -84,7 +84,7 @@ class ControllerCore:
                 resource_type=int(ConfigResourceType.BROKER),
                 resource_name="",
                 name=MIN_INSYNC_REPLICAS,
-                value=str(self.settings.static.int(MIN_INSYNC_REPLICAS)),
+                value=str(self.settings.static.get_int(MIN_INSYNC_REPLICAS)),
             )
             records.append(MetadataRecord(record, 0))
         if metadata_transactions_supported(metadata_version(levels)):

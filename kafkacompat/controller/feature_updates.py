@@ -194,7 +194,7 @@ def _elr_safety_records(image: MetadataImage, settings: ControllerSettings) -> l
     """With eligible leaders min.insync.replicas is one value for the cluster (KIP-966): stated, and no broker's own."""
     records: list[MetadataRecord] = []
     if MIN_INSYNC_REPLICAS not in image.config(BROKER, ""):
-        value = str(settings.static.int(MIN_INSYNC_REPLICAS))
+        value = str(settings.static.get_int(MIN_INSYNC_REPLICAS))
         records.append(_config_record("", value))
     for kind, name in sorted(image.configs):
         if kind == BROKER and name and MIN_INSYNC_REPLICAS in image.config(kind, name):

@@ -47,12 +47,14 @@ class ControllerSettings:
     def min_insync_replicas(self, image: MetadataImage, topic: str) -> int:
         """Of the topic, not above the replica count of its first partition."""
         text = self._topic_setting(image, topic, MIN_INSYNC_REPLICAS)
-        value = int(text) if text is not None else self.static.int(MIN_INSYNC_REPLICAS)
+        value = int(text) if text is not None else self.static.get_int(MIN_INSYNC_REPLICAS)
         partitions = image.topics[topic].partitions
         return min(value, len(partitions[0].replicas)) if 0 in partitions else value
 
     def unclean_election(self, image: MetadataImage, topic: str) -> bool:
         text = self._topic_setting(image, topic, UNCLEAN_LEADER_ELECTION)
         return (
-            text.strip().lower() == "true" if text is not None else self.static.bool(UNCLEAN_LEADER_ELECTION)
+            text.strip().lower() == "true"
+            if text is not None
+            else self.static.get_boolean(UNCLEAN_LEADER_ELECTION)
         )

@@ -159,7 +159,7 @@ def _asked_partitions(topic: CreatableTopic, settings: ControllerSettings) -> in
     if topic.assignments:
         return len(topic.assignments)
     if topic.num_partitions == -1:
-        return settings.static.int("num.partitions")
+        return settings.static.get_int("num.partitions")
     return max(0, topic.num_partitions)
 
 
@@ -208,7 +208,7 @@ def _create_topic(
         count = _asked_partitions(topic, settings)
         factor = topic.replication_factor
         if factor == -1:
-            factor = settings.static.int("default.replication.factor")
+            factor = settings.static.get_int("default.replication.factor")
         try:
             placed = yield from _place(image, count, factor, random)
         except PlacementRefused as refusal:

@@ -12,24 +12,24 @@ from kafkacompat.txn.environment import TransactionSettings
 
 
 class Numbers(Protocol):
-    def int(self, name: str) -> int: ...
+    def get_int(self, name: str) -> int: ...
 
 
 def coordinator_settings(config: Numbers) -> CoordinatorSettings:
     """From the settings in effect at start; none of them is dynamic in Kafka either."""
     return CoordinatorSettings(
         group=GroupSettings(
-            min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
-            max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
-            initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
-            max_size=config.int("group.max.size"),
-            offset_metadata_max_size=config.int("offset.metadata.max.bytes"),
-            offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
+            min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
+            max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+            initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+            max_size=config.get_int("group.max.size"),
+            offset_metadata_max_size=config.get_int("offset.metadata.max.bytes"),
+            offsets_retention_ms=config.get_int("offsets.retention.minutes") * 60_000,
         ),
-        commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
-        retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
-        compression=config.int("offsets.topic.compression.codec"),
-        load_step_bytes=min(config.int("offsets.load.buffer.size"), LOAD_STEP_BYTES),
+        commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+        retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        compression=config.get_int("offsets.topic.compression.codec"),
+        load_step_bytes=min(config.get_int("offsets.load.buffer.size"), LOAD_STEP_BYTES),
     )
 
 
@@ -37,11 +37,11 @@ def transaction_settings(config: Numbers) -> TransactionCoordinatorSettings:
     """From the settings in effect at start."""
     return TransactionCoordinatorSettings(
         transactions=TransactionSettings(
-            max_timeout_ms=config.int("transaction.max.timeout.ms"),
-            expiration_ms=config.int("transactional.id.expiration.ms"),
+            max_timeout_ms=config.get_int("transaction.max.timeout.ms"),
+            expiration_ms=config.get_int("transactional.id.expiration.ms"),
         ),
-        request_timeout_ms=config.int("request.timeout.ms"),
-        abort_interval_ms=config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
-        expiry_interval_ms=config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
-        load_step_bytes=min(config.int("transaction.state.log.load.buffer.size"), LOAD_STEP_BYTES),
+        request_timeout_ms=config.get_int("request.timeout.ms"),
+        abort_interval_ms=config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiry_interval_ms=config.get_int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        load_step_bytes=min(config.get_int("transaction.state.log.load.buffer.size"), LOAD_STEP_BYTES),
     )

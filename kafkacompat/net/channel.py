@@ -62,7 +62,7 @@ class ChannelSettings:
 
     @classmethod
     def from_config(cls, config: ServerConfig) -> ChannelSettings:
-        return cls(connection_setup_timeout_ms=config.int("socket.connection.setup.timeout.ms"))
+        return cls(connection_setup_timeout_ms=config.get_int("socket.connection.setup.timeout.ms"))
 
 
 class _Request:

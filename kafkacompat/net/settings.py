@@ -38,16 +38,18 @@ class NetworkSettings:
     def from_config(cls, config: ServerConfig) -> NetworkSettings:
         names = [endpoint.listener_name for endpoint in config.listeners()]
         return cls(
-            socket_request_max_bytes=config.int("socket.request.max.bytes"),
-            socket_request_without_records_max_bytes=config.int("socket.request.without.records.max.bytes"),
-            socket_send_buffer_bytes=config.int("socket.send.buffer.bytes"),
-            socket_receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
-            socket_listen_backlog_size=config.int("socket.listen.backlog.size"),
-            connections_max_idle_ms=config.int("connections.max.idle.ms"),
-            max_connections=config.int("max.connections"),
-            max_connections_per_ip=config.int("max.connections.per.ip"),
+            socket_request_max_bytes=config.get_int("socket.request.max.bytes"),
+            socket_request_without_records_max_bytes=config.get_int(
+                "socket.request.without.records.max.bytes"
+            ),
+            socket_send_buffer_bytes=config.get_int("socket.send.buffer.bytes"),
+            socket_receive_buffer_bytes=config.get_int("socket.receive.buffer.bytes"),
+            socket_listen_backlog_size=config.get_int("socket.listen.backlog.size"),
+            connections_max_idle_ms=config.get_int("connections.max.idle.ms"),
+            max_connections=config.get_int("max.connections"),
+            max_connections_per_ip=config.get_int("max.connections.per.ip"),
             max_connections_per_ip_overrides=parse_overrides(
-                config.str("max.connections.per.ip.overrides") or ""
+                config.get_string("max.connections.per.ip.overrides") or ""
             ),
             listener_max_connections={
                 name.upper(): int(text)

@@ -27,36 +27,36 @@ def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
     """What to ask for: an internal topic's own settings, or the node's defaults."""
     settings: dict[str, str]
     if name == OFFSETS_TOPIC:
-        partitions = config.int("offsets.topic.num.partitions")
-        replication = config.int("offsets.topic.replication.factor")
+        partitions = config.get_int("offsets.topic.num.partitions")
+        replication = config.get_int("offsets.topic.replication.factor")
         settings = {
             "cleanup.policy": "compact",
-            "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+            "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
             "compression.type": "producer",
         }
     elif name == TRANSACTION_TOPIC:
-        partitions = config.int("transaction.state.log.num.partitions")
-        replication = config.int("transaction.state.log.replication.factor")
+        partitions = config.get_int("transaction.state.log.num.partitions")
+        replication = config.get_int("transaction.state.log.replication.factor")
         settings = {
             "unclean.leader.election.enable": "false",
             "compression.type": "uncompressed",
             "cleanup.policy": "compact",
-            "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
-            "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+            "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
         }
     elif name == SHARE_STATE_TOPIC:
-        partitions = config.int("share.coordinator.state.topic.num.partitions")
-        replication = config.int("share.coordinator.state.topic.replication.factor")
+        partitions = config.get_int("share.coordinator.state.topic.num.partitions")
+        replication = config.get_int("share.coordinator.state.topic.replication.factor")
         settings = {
             "cleanup.policy": "delete",
             "compression.type": "producer",
-            "segment.bytes": str(config.int("share.coordinator.state.topic.segment.bytes")),
-            "min.insync.replicas": str(config.int("share.coordinator.state.topic.min.isr")),
+            "segment.bytes": str(config.get_int("share.coordinator.state.topic.segment.bytes")),
+            "min.insync.replicas": str(config.get_int("share.coordinator.state.topic.min.isr")),
             "retention.ms": "-1",
         }
     else:
-        partitions = config.int("num.partitions")
-        replication = config.int("default.replication.factor")
+        partitions = config.get_int("num.partitions")
+        replication = config.get_int("default.replication.factor")
         settings = {}
     return CreatableTopic(
         name=name,

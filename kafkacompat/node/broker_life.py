@@ -52,10 +52,10 @@ class LifeSettings:
     @classmethod
     def from_config(cls, config: ServerConfig) -> LifeSettings:
         return cls(
-            heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
-            session_timeout_ms=config.int("broker.session.timeout.ms"),
-            registration_timeout_ms=config.int("initial.broker.registration.timeout.ms"),
-            directory_failure_timeout_ms=config.int("log.dir.failure.timeout.ms"),
+            heartbeat_interval_ms=config.get_int("broker.heartbeat.interval.ms"),
+            session_timeout_ms=config.get_int("broker.session.timeout.ms"),
+            registration_timeout_ms=config.get_int("initial.broker.registration.timeout.ms"),
+            directory_failure_timeout_ms=config.get_int("log.dir.failure.timeout.ms"),
         )
 
 

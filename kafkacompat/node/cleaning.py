@@ -93,13 +93,13 @@ class BackgroundCleaning:
 
     def _look(self) -> None:
         if self._stopped is None:
-            self._timers.call_after(max(self._dynamic.int("log.cleaner.backoff.ms"), 1), self._look)
+            self._timers.call_after(max(self._dynamic.get_int("log.cleaner.backoff.ms"), 1), self._look)
             self._fill()
             self._checkpoint_soon()
 
     def _fill(self) -> None:
         """Begin cleanings while threads are free and logs dirty."""
-        while self._stopped is None and self._active < self._dynamic.int("log.cleaner.threads"):
+        while self._stopped is None and self._active < self._dynamic.get_int("log.cleaner.threads"):
             try:
                 step = self._cleaner.begin(self._clock.now_ms())
             except Exception:

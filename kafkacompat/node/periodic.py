@@ -73,7 +73,7 @@ class Upkeep(Protocol):
 
 
 class Numbers(Protocol):
-    def int(self, name: str) -> int: ...
+    def get_int(self, name: str) -> int: ...
 
 
 Begin = Callable[[], Plan | None]
@@ -194,7 +194,7 @@ class PeriodicWork:
         return stopped
 
     def _every(self, name: str, action: Callable[[], None], first_name: str | None = None) -> None:
-        interval_ms = self._config.int(name)
+        interval_ms = self._config.get_int(name)
 
         def run() -> None:
             if self._stopped:
@@ -203,7 +203,7 @@ class PeriodicWork:
                 self._timers.call_after(interval_ms, run)
             action()
 
-        self._timers.call_after(interval_ms if first_name is None else self._config.int(first_name), run)
+        self._timers.call_after(interval_ms if first_name is None else self._config.get_int(first_name), run)
 
     def checkpoint_soon(self) -> None:
         """Logs went, or were cut back: what the checkpoints say of them goes at once. Also before `start`. However many they are,
@@ -253,7 +253,7 @@ class PeriodicWork:
 
     def _forget_producers(self) -> None:
         if self._expiry.done:
-            expiration_ms = self._dynamic.int("producer.id.expiration.ms")
+            expiration_ms = self._dynamic.get_int("producer.id.expiration.ms")
             self._expiry = self._stepping.submit(
                 self._upkeep.remove_expired_producers(self._clock.now_ms(), expiration_ms)
             )

@@ -6,7 +6,6 @@ layers are compared by identity, so an image that changes no setting of this nod
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Mapping, Sequence
 
 from kafkacompat.config import (
@@ -59,24 +58,24 @@ class NodeSettings:
         """All settings under the dynamic layers; the same object until a layer changes."""
         return self._config.effective
 
-    def int(self, name: builtins.str) -> builtins.int:
-        return self._config.int(name)
+    def get_int(self, name: str) -> int:
+        return self._config.get_int(name)
 
-    def bool(self, name: builtins.str) -> builtins.bool:
-        return self._config.bool(name)
+    def get_boolean(self, name: str) -> bool:
+        return self._config.get_boolean(name)
 
-    def str(self, name: builtins.str) -> builtins.str | None:
-        return self._config.str(name)
+    def get_string(self, name: str) -> str | None:
+        return self._config.get_string(name)
 
-    def log_config(self, topic: builtins.str) -> LogConfig:
+    def log_config(self, topic: str) -> LogConfig:
         return self._config.log_config(self._image.config(TOPIC, topic))
 
-    def describe_broker(self, resource_name: builtins.str) -> Sequence[ConfigEntry]:
+    def describe_broker(self, resource_name: str) -> Sequence[ConfigEntry]:
         """'' describes the cluster-wide defaults, anything else this broker."""
         return describe_broker(self._config) if resource_name else describe_cluster_defaults(self._config)
 
-    def describe_topic(self, topic: builtins.str) -> Sequence[ConfigEntry]:
+    def describe_topic(self, topic: str) -> Sequence[ConfigEntry]:
         return describe_topic(self._config, self._image.config(TOPIC, topic))
 
-    def describe_group(self, group: builtins.str) -> Sequence[ConfigEntry]:
+    def describe_group(self, group: str) -> Sequence[ConfigEntry]:
         return describe_group(self._config, self._image.config(GROUP, group))

@@ -49,7 +49,7 @@ Assign = Callable[["Uuid", int, "Uuid", "Callable[[], None] | None"], None]
 class Settings(Protocol):
     """Those in effect."""
 
-    def int(self, name: str) -> int: ...
+    def get_int(self, name: str) -> int: ...
 
 
 class MoveState(Enum):
@@ -107,8 +107,8 @@ class Moves:
         self._moves: dict[TopicPartition, Move] = {}
         """In the order in which they were asked for: the first are under way."""
         self._rate = ByteRate(
-            settings.int("alter.log.dirs.replication.quota.window.num"),
-            1000 * settings.int("alter.log.dirs.replication.quota.window.size.seconds"),
+            settings.get_int("alter.log.dirs.replication.quota.window.num"),
+            1000 * settings.get_int("alter.log.dirs.replication.quota.window.size.seconds"),
         )
         self._closed = False
 
@@ -143,7 +143,7 @@ class Moves:
 
     def _start_some(self) -> None:
         for move in list(
-            islice(self._moves.values(), self._settings.int("num.replica.alter.log.dirs.threads"))
+            islice(self._moves.values(), self._settings.get_int("num.replica.alter.log.dirs.threads"))
         ):
             if not move.busy:
                 self._later(move, 0)
@@ -165,7 +165,7 @@ class Moves:
     def _back_off(self, move: Move) -> None:
         """Something failed."""
         if not self._is_over(move):
-            self._later(move, self._settings.int("replica.fetch.backoff.ms"))
+            self._later(move, self._settings.get_int("replica.fetch.backoff.ms"))
 
     def _go_on(self, move: Move) -> None:
         move.busy = False
@@ -174,7 +174,7 @@ class Moves:
 
     def _step(self, move: Move) -> None:
         """The next piece, or what follows when there is none."""
-        limit = self._settings.int("replica.alter.log.dirs.io.max.bytes.per.second")
+        limit = self._settings.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
         if self._rate.bytes_per_second(self._clock.monotonic_ms()) > limit:
             self._later(move, THROTTLED_MS)
             return
@@ -353,7 +353,7 @@ class Moves:
         self._syncs_of(log).submit(flush.run).on_done(partial(self._is_durable, log, flush))
 
     def _make_durable_later(self, log: PartitionLog) -> None:
-        delay_ms = self._settings.int("replica.fetch.backoff.ms")
+        delay_ms = self._settings.get_int("replica.fetch.backoff.ms")
         self._timers.call_after(delay_ms, partial(self._make_durable, log))
 
     def _is_durable(self, log: PartitionLog, flush: LogFlush, done: Deferred[None]) -> None:

@@ -45,7 +45,7 @@ class Channels(Protocol):
 class Settings(Protocol):
     """Those in effect; num.replica.fetchers and the throttles may change while the node runs."""
 
-    def int(self, name: str) -> int: ...
+    def get_int(self, name: str) -> int: ...
 
 
 class Replication:
@@ -74,13 +74,13 @@ class Replication:
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._alter = alter
-        self._lag_time_max_ms = settings.int("replica.lag.time.max.ms")
-        windows = settings.int("replication.quota.window.num")
-        window_ms = 1000 * settings.int("replication.quota.window.size.seconds")
+        self._lag_time_max_ms = settings.get_int("replica.lag.time.max.ms")
+        windows = settings.get_int("replication.quota.window.num")
+        window_ms = 1000 * settings.get_int("replication.quota.window.size.seconds")
         self.leader_throttle = ReplicationThrottle(
             node_id,
             clock,
-            lambda: settings.int("leader.replication.throttled.rate"),
+            lambda: settings.get_int("leader.replication.throttled.rate"),
             lambda config: config.leader_replication_throttled_replicas,
             windows,
             window_ms,
@@ -89,7 +89,7 @@ class Replication:
         self._follower_throttle = ReplicationThrottle(
             node_id,
             clock,
-            lambda: settings.int("follower.replication.throttled.rate"),
+            lambda: settings.get_int("follower.replication.throttled.rate"),
             lambda config: config.follower_replication_throttled_replicas,
             windows,
             window_ms,
@@ -194,7 +194,7 @@ class Replication:
 
     def _fetcher_for(self, core: PartitionCore, address: tuple[str, int]) -> Fetcher:
         name = core.topic_partition
-        count = self._settings.int("num.replica.fetchers")
+        count = self._settings.get_int("num.replica.fetchers")
         index = (31 * java_string_hash(name.topic) + name.partition) % count
         fetcher = self._fetchers.get((core.leader, index))
         if fetcher is not None and fetcher.address == address:
@@ -208,7 +208,7 @@ class Replication:
         from kafkacompat.partition.fetchers import Fetcher
         from kafkacompat.partition.followers import FetchSettings, FollowerFetches
 
-        number = self._settings.int
+        number = self._settings.get_int
         backoff_ms = number("replica.fetch.backoff.ms")
         settings = FetchSettings(
             max_wait_ms=number("replica.fetch.wait.max.ms"),

@@ -18,13 +18,13 @@ FIRST_BOOTSTRAP_ID = -2
 def quorum_settings(config: ServerConfig) -> QuorumSettings:
     # A timeout of 0 is allowed by Kafka's range, and would leave no room to draw an election's.
     return QuorumSettings(
-        election_timeout_ms=max(config.int("controller.quorum.election.timeout.ms"), 1),
-        fetch_timeout_ms=max(config.int("controller.quorum.fetch.timeout.ms"), 2),
-        election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
-        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
-        retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
-        fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
-        fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
+        election_timeout_ms=max(config.get_int("controller.quorum.election.timeout.ms"), 1),
+        fetch_timeout_ms=max(config.get_int("controller.quorum.fetch.timeout.ms"), 2),
+        election_backoff_max_ms=config.get_int("controller.quorum.election.backoff.max.ms"),
+        request_timeout_ms=config.get_int("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.get_int("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.get_int("controller.quorum.fetch.max.bytes"),
+        fetch_snapshot_max_bytes=config.get_int("controller.quorum.fetch.snapshot.max.bytes"),
     )
 
 
@@ -48,7 +48,7 @@ def bootstrap_servers(config: ServerConfig) -> tuple[tuple[int, Endpoints], ...]
     addresses = [
         (host.strip("[]"), int(port))
         for host, _, port in (
-            entry.rpartition(":") for entry in config.list("controller.quorum.bootstrap.servers")
+            entry.rpartition(":") for entry in config.get_list("controller.quorum.bootstrap.servers")
         )
     ]
     if not addresses:
@@ -70,6 +70,6 @@ def quorum_member(
         endpoints=own_endpoints,
         can_vote="controller" in config.roles,
         cluster_id=cluster_id,
-        joins=config.bool("controller.quorum.auto.join.enable"),
+        joins=config.get_boolean("controller.quorum.auto.join.enable"),
         bootstrap=tuple(each for each in bootstrap_servers(config) if each[1][0][1:] not in own),
     )

@@ -41,11 +41,11 @@ class BatchLimits:
     @classmethod
     def from_config(cls, config: ServerConfig) -> BatchLimits:
         return cls(
-            unpacked_bytes=config.int("batch.max.unpacked.bytes"),
-            frames=config.int("batch.max.compressed.frames"),
-            records=config.int("batch.max.records"),
-            headers=config.int("batch.max.headers"),
-            headers_a_record=config.int("record.max.headers"),
+            unpacked_bytes=config.get_int("batch.max.unpacked.bytes"),
+            frames=config.get_int("batch.max.compressed.frames"),
+            records=config.get_int("batch.max.records"),
+            headers=config.get_int("batch.max.headers"),
+            headers_a_record=config.get_int("record.max.headers"),
         )
 
 

@@ -110,7 +110,7 @@ class BrokerDirectories:
     def take_settings(self, config: ServerConfig) -> None:
         names = {
             name if name == EVERY_DIRECTORY else os.path.abspath(name)
-            for name in config.list("cordoned.log.dirs")
+            for name in config.get_list("cordoned.log.dirs")
         }
         cordoned = [
             each.directory_id

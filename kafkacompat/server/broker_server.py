@@ -83,7 +83,7 @@ class BrokerServer:
         self._disks = BrokerDirectories(doors, directories, settings, shared)
         self.logs = self._disks.logs
         self._opening = Opening(doors.config.node_id, doors.timers)
-        self._session_timeout_ms = doors.config.int("broker.session.timeout.ms")
+        self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
         self._loading: Deferred[Any] | None = None
@@ -123,13 +123,13 @@ class BrokerServer:
         await heartbeats.ready_to_unfence()
         self._periodic.start()
         self._cleaning = self._make_cleaning()
-        if config.bool("log.cleaner.enable"):
+        if config.get_boolean("log.cleaner.enable"):
             self._cleaning.start()
 
     def _make_cleaning(self) -> BackgroundCleaning:
         doors, settings = self._doors, self._settings
         throttle = Throttle(
-            lambda: settings.effective.double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
+            lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
         )
         cleaner = LogCleaner(
             self.logs,
@@ -174,11 +174,11 @@ class BrokerServer:
             clock,
             timers,
             FetchSessionCache(
-                config.int("max.incremental.fetch.session.cache.slots"),
+                config.get_int("max.incremental.fetch.session.cache.slots"),
                 lambda: 1 + random.randrange(SESSION_IDS),
             ),
-            lambda: settings.int("fetch.max.bytes"),
-            selects_by_rack=selects_by_rack(config.str("replica.selector.class")),
+            lambda: settings.get_int("fetch.max.bytes"),
+            selects_by_rack=selects_by_rack(config.get_string("replica.selector.class")),
             throttle=self._replication.leader_throttle,
         )
         self._groups = GroupCoordinator(
@@ -206,7 +206,7 @@ class BrokerServer:
             timers,
             doors.workers.loading,
             transaction_settings(settings),
-            lambda: settings.bool("transaction.partition.verification.enable"),
+            lambda: settings.get_boolean("transaction.partition.verification.enable"),
             doors.keep,
         )
         self._notices = SettingNotices(config.node_id)
@@ -244,7 +244,7 @@ class BrokerServer:
             self._node,
             opening=self._opening,
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
-            elements_max=config.int("request.max.elements"),
+            elements_max=config.get_int("request.max.elements"),
         )
 
     def _broker_epoch(self) -> int:
@@ -258,7 +258,7 @@ class BrokerServer:
             incarnation_id=self._shared.incarnation,
             listeners=advertised,
             directory_ids=self._disks.online_ids(),
-            rack=config.str("broker.rack"),
+            rack=config.get_string("broker.rack"),
             previous_broker_epoch=self.logs.previous_broker_epoch,
         )
         machine = self._shared.machine

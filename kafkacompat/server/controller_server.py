@@ -50,7 +50,7 @@ class ControllerServer:
         self.liveness = liveness = Liveness(
             machine,
             shared.controller_settings,
-            BrokerSessions(config.int("broker.session.timeout.ms")),
+            BrokerSessions(config.get_int("broker.session.timeout.ms")),
             doors.clock,
             doors.timers,
             reach,
@@ -86,7 +86,7 @@ class ControllerServer:
             CONTROLLER_APIS,
             liveness.connection_closed,
             stepping=RequestSteps(doors.timers, doors.workers.batches, doors.monotonic_s),
-            elements_max=config.int("request.max.elements"),
+            elements_max=config.get_int("request.max.elements"),
         )
         server.dispatcher = self._dispatcher
         registration = ControllerRegistration(

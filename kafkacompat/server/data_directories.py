@@ -193,8 +193,8 @@ def open_quorum_store(
     config, disk, identity = doors.config, doors.disk, directories.identity
     # Kafka's tests have smaller segments by this one, and it has no default.
     internal = config.resolved("internal.metadata.log.segment.bytes")
-    segment_bytes = internal if isinstance(internal, int) else config.int("metadata.log.segment.bytes")
-    log_config = metadata_log_config(segment_bytes, config.int("metadata.log.segment.ms"))
+    segment_bytes = internal if isinstance(internal, int) else config.get_int("metadata.log.segment.bytes")
+    log_config = metadata_log_config(segment_bytes, config.get_int("metadata.log.segment.ms"))
     log = open_metadata_log(
         disk, identity.metadata_directory, log_config, doors.clock, clean=False, note=note
     )

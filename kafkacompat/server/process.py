@@ -103,9 +103,9 @@ def _refuse_what_is_not_served(config: ServerConfig) -> None:
                 f"listener.security.protocol.map gives listener {listener.listener_name} {listener.security_protocol}: "
                 "only PLAINTEXT is served"
             )
-    if config.str("authorizer.class.name"):
+    if config.get_string("authorizer.class.name"):
         raise StartRefused(
-            f"authorizer.class.name is {config.str('authorizer.class.name')}: "
+            f"authorizer.class.name is {config.get_string('authorizer.class.name')}: "
             "authorization is not served, and everybody would be allowed everything"
         )
 
@@ -129,7 +129,7 @@ def _doors_of_the_system(config: ServerConfig, nursery: trio.Nursery) -> tuple[N
     """And the timers, which have to run."""
     clock = SystemClock()
     timers = TrioTimers(clock)
-    recovery_threads = config.int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
+    recovery_threads = config.get_int("num.recovery.threads.per.data.dir") * len(config.log_dirs)
     workers = worker_pools(nursery, recovery_threads)
     doors = NodeDoors(
         config=config,

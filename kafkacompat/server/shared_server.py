@@ -59,7 +59,7 @@ class SharedServer:
         self.controller_settings = ControllerSettings(config, config.node_id, self.cluster_id)
         self.machine = MetadataMachine(
             ControllerCore(self.controller_settings),
-            max_bytes_between_snapshots=config.int("metadata.log.max.record.bytes.between.snapshots"),
+            max_bytes_between_snapshots=config.get_int("metadata.log.max.record.bytes.between.snapshots"),
             timers=doors.timers,
         )
         self.machine.subscribe(settings.on_image)
@@ -96,7 +96,7 @@ class SharedServer:
             doors.timers,
             self.active_address,
             self.call_own,
-            doors.config.int("controller.socket.timeout.ms"),
+            doors.config.get_int("controller.socket.timeout.ms"),
         )
         self.machine.when_leader_changes.append(channel.leader_changed)
         return channel

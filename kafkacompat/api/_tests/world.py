@@ -78,14 +78,14 @@ class Settings:
         self.config = DynamicConfig(static)
         self.image = image
 
-    def int(self, name: str) -> int:  # type: ignore[valid-type]
-        return self.config.int(name)
+    def get_int(self, name: str) -> int:  # type: ignore[valid-type]
+        return self.config.get_int(name)
 
-    def bool(self, name: str) -> bool:  # type: ignore[valid-type]
-        return self.config.bool(name)
+    def get_boolean(self, name: str) -> bool:  # type: ignore[valid-type]
+        return self.config.get_boolean(name)
 
-    def str(self, name: str) -> str | None:  # type: ignore[valid-type]
-        return self.config.str(name)
+    def get_string(self, name: str) -> str | None:  # type: ignore[valid-type]
+        return self.config.get_string(name)
 
     def log_config(self, topic: Any) -> LogConfig:
         return self.config.log_config()

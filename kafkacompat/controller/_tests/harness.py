@@ -115,7 +115,7 @@ class Harness:
         self.liveness = Liveness(
             self.machine,
             controller_settings,
-            BrokerSessions(settings.int("broker.session.timeout.ms")),
+            BrokerSessions(settings.get_int("broker.session.timeout.ms")),
             self.world,
             self.world,
             self.reach,

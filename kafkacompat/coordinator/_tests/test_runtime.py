@@ -550,7 +550,7 @@ def test_settings_have_kafkas_names() -> None:
     asked: dict[str, int] = {}
 
     class Numbers:
-        def int(self, name: str) -> int:
+        def get_int(self, name: str) -> int:
             return asked.setdefault(name, 2 + len(asked))
 
     settings = coordinator_settings(Numbers())

@@ -47,11 +47,11 @@ IN_THREAD_BYTES = 4 << 20
 
 def cleaner_limits(config: ServerConfig) -> CleanerLimits:
     """Of one thread: the buffers are shared out, and the I/O buffer is half for reading, half for writing, as in Kafka."""
-    threads = max(config.int("log.cleaner.threads"), 1)
+    threads = max(config.get_int("log.cleaner.threads"), 1)
     return CleanerLimits(
-        config.int("log.cleaner.dedupe.buffer.size") // threads,
-        config.double("log.cleaner.io.buffer.load.factor"),
-        config.int("log.cleaner.io.buffer.size") // threads // 2,
+        config.get_int("log.cleaner.dedupe.buffer.size") // threads,
+        config.get_double("log.cleaner.io.buffer.load.factor"),
+        config.get_int("log.cleaner.io.buffer.size") // threads // 2,
     )
 
 

@@ -145,7 +145,7 @@ class ClusterNode:
             SimpleNamespace(get=self._channel),
             clock,
             timers,
-            SimpleNamespace(int=lambda name: cluster.settings[name]),
+            SimpleNamespace(get_int=lambda name: cluster.settings[name]),
             broker_epoch=lambda: self.epoch,
             alter=lambda request: cluster.alter(self, request),
         )

@@ -47,7 +47,7 @@ class Settings:
             "replica.fetch.backoff.ms": 1000,
         }
 
-    def int(self, name: str) -> int:
+    def get_int(self, name: str) -> int:
         return self.values[name]
 
 
@@ -245,7 +245,7 @@ def test_the_sync_of_the_new_log_is_tried_again_and_its_failure_leaves_the_old_o
         raise SyncFailed(errno.EIO, "broken")
 
     monkeypatch.setattr(LogFlush, "run", broken)
-    disks.time.advance(disks.settings.int("replica.fetch.backoff.ms"))
+    disks.time.advance(disks.settings.get_int("replica.fetch.backoff.ms"))
     disks.run()
     assert not disks.logs.directories[1].online
     assert (tmp_path / "a" / "t-0").exists()
@@ -514,7 +514,7 @@ def test_a_sync_of_the_copy_that_cannot_begin_is_tried_again(
         patch.setattr(PartitionLog, "begin_flush", full)
         disks.run()
     assert disks.told == []
-    disks.time.advance(disks.settings.int("replica.fetch.backoff.ms"))
+    disks.time.advance(disks.settings.get_int("replica.fetch.backoff.ms"))
     disks.run()
     assert [each[2] for each in disks.told] == [B]
 
