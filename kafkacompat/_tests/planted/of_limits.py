@@ -45,8 +45,8 @@ BUGS = (
     PlantedBug(
         "requests without records may be as long as those with",
         "net/settings.py",
-        'config.get_int("socket.request.without.records.max.bytes")',
-        'config.get_int("socket.request.max.bytes")',
+        '"socket.request.without.records.max.bytes"',
+        '"socket.request.max.bytes"',
         ("net/_tests/test_server.py::test_settings_come_from_the_nodes_configuration",),
     ),
     PlantedBug(
