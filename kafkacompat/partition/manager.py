@@ -328,12 +328,19 @@ class PartitionManager:
             self._replication.on_image(new)
         if self.placing is not None and old.offset < 0:
             self.placing.recover(new)
+        # Before the roles: who is left alone in the ISR must not commit by the min.insync.replicas of before. By the new one the
+        # controller counts who stays eligible (KIP-966). Apache Kafka 4.3.0 takes the roles first.
+        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)
         if old.topics_by_id is not new.topics_by_id:
             self._opened = 0
             self._changes.begin()
             self._follow(old, new)
-        if old.configs is not new.configs:
-            self._reconfigure(old, new)
+        for core in reconfigured:
+            # By the role of now: a leader may have been deposed before the setting was lowered.
+            if self.core(core.topic_partition) is core and core.maybe_advance_high_watermark(
+                self._clock.monotonic_ms()
+            ):
+                self.advanced(core)
 
     def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
         """Only what this node serves first has to wait for all of its roles."""
@@ -394,13 +401,17 @@ class PartitionManager:
         core = self.by_id.get((topic_id, name.partition))
         try:
             if core is None:
+                config = self._log_config(name.topic)
                 log = self._log_manager.get_or_create(
                     name,
                     topic_id,
-                    self._log_config(name.topic),
+                    config,
                     image.directory(self.node_id),
                     is_new=is_new or self._may_begin_empty(image),
                 )
+                if log.config is not config:
+                    # It was there at the start, and has the node's.
+                    log.config = config
                 core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
                 self.by_name[name] = self.by_id[topic_id, name.partition] = core
             now_ms = self._clock.monotonic_ms()
@@ -477,8 +488,9 @@ class PartitionManager:
             del self.by_name[name]
         return core
 
-    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Give logs their settings anew where a layer below or of the topic changed."""
+    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> list[PartitionCore]:
+        """Give logs their settings anew where a layer below or of the topic changed; whose did."""
+        reconfigured: list[PartitionCore] = []
         changed = {
             key
             for key in old.configs.keys() | new.configs.keys()
@@ -497,8 +509,8 @@ class PartitionManager:
                 core = self.by_name.get((topic, index))
                 if core is not None:
                     core.log.config = config
-                    if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
-                        self.advanced(core)
+                    reconfigured.append(core)
+        return reconfigured
 
     # Refusals
 

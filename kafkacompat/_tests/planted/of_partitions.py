@@ -6,6 +6,35 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a log that was there at the start keeps the node's settings",
+        "partition/manager.py",
+        "                if log.config is not config:\n",
+        "                if False:\n",
+        ("partition/_tests/test_manager.py",),
+    ),
+    PlantedBug(
+        "whoever is left alone in the ISR commits before a raised min.insync.replicas is known",
+        "partition/manager.py",
+        "        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)\n"
+        "        if old.topics_by_id is not new.topics_by_id:\n"
+        "            self._opened = 0\n"
+        "            self._changes.begin()\n"
+        "            self._follow(old, new)\n",
+        "        if old.topics_by_id is not new.topics_by_id:\n"
+        "            self._opened = 0\n"
+        "            self._changes.begin()\n"
+        "            self._follow(old, new)\n"
+        "        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)\n",
+        ("partition/_tests/test_manager.py",),
+    ),
+    PlantedBug(
+        "a deposed leader commits by a min.insync.replicas lowered under its successor",
+        "partition/manager.py",
+        "                    reconfigured.append(core)\n",
+        "                    core.maybe_advance_high_watermark(0)\n",
+        ("partition/_tests/test_manager.py",),
+    ),
+    PlantedBug(
         "a produce that is not replicated is not told that its time is up",
         "partition/produce_waits.py",
         "    def expire(self) -> None:\n        self.answer.resolve(",

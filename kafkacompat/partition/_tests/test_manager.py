@@ -485,6 +485,52 @@ def test_changed_settings_reach_the_logs_they_concern(key: tuple[int, str], reac
     assert {topic for topic in ("t", "u") if world.log(topic).config is changed} == reached
 
 
+def one_image_with(
+    world: World, min_insync_replicas: int, isr: tuple[int, ...], leader: int = 1, epoch: int = 0
+) -> None:
+    world.log_configs["t"] = LogConfig(min_insync_replicas=min_insync_replicas)
+    changed = replace(
+        partition_image(replicas=(1, 2), isr=isr, leader=leader, epoch=epoch), partition_epoch=1
+    )
+    image = with_partitions(world.image, "t", {0: changed})
+    world.publish(replace(image, configs={(ConfigResourceType.TOPIC, "t"): {"min.insync.replicas": "?"}}))
+
+
+def test_a_leader_left_alone_by_the_image_that_raises_the_min_isr_commits_nothing() -> None:
+    """The controller counts whoever left by the raised one: they stay eligible (KIP-966), and would lack what is committed now."""
+    world = two_replicas()
+    world.produce()
+    one_image_with(world, 2, isr=(1,))
+    assert world.log().high_watermark == 0
+
+
+def test_a_log_that_was_there_at_the_start_has_its_topics_settings_from_its_first_role_on() -> None:
+    """Until then it has the node's: retention would take a compacted topic's records away."""
+    world = World(topic_image("t"))
+    topic = topic_image("u")
+    world.log_manager.get_or_create(TopicPartition("u", 0), topic.id, LogConfig())
+    world.log_configs["u"] = LogConfig(cleanup_policy=("compact",))
+    world.publish(image_of(topic_image("t"), topic))
+    assert world.log("u").config is world.log_configs["u"]
+
+
+def test_a_deposed_leader_commits_nothing_by_the_image_that_lowers_the_min_isr() -> None:
+    """It was lowered under its successor."""
+    world = two_replicas(isr=(1,))
+    world.log().config = LogConfig(min_insync_replicas=2)
+    world.produce()
+    one_image_with(world, 1, isr=(2,), leader=2, epoch=1)
+    assert world.log().high_watermark == 0
+
+
+def test_a_leader_commits_what_a_lowered_min_isr_allows() -> None:
+    world = two_replicas(isr=(1,))
+    world.log().config = LogConfig(min_insync_replicas=2)
+    world.produce()
+    one_image_with(world, 1, isr=(1,))
+    assert world.log().high_watermark == 1
+
+
 def test_timestamp_beyond_the_high_watermark_is_hidden() -> None:
     world = two_replicas()
     world.produce()
