@@ -30,7 +30,7 @@ LATE_S = 10.0
 """Where one has answered the other may take so long."""
 CLOSED, WAITS = "closed", "waits"
 MEMBER_ID = re.compile(r".*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-TIMES = ("log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
+TIMES = ("timestamp", "log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
 TEXTS = ("error_message", "message", "documentation")
 ADDRESSES = ("host", "port", "cluster_id", "rack")
 BARRIER = "barrier"

@@ -117,7 +117,7 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 def _results(
     topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: Pace
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    """Each partition that is named, once."""
+    """Each topic and partition that is named, once."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         of_topic = named.setdefault(topic.name, {})
@@ -138,8 +138,7 @@ def _results(
             )
             if pace.is_over(1):
                 yield None
-        if partitions:
-            results.append(AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions))
+        results.append(AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions))
         if pace.is_over(TOPIC_COST):
             yield None
     return results
