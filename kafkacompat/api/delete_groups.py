@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler
+from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 
 KEY = 42
+DELETED_A_STEP = 100
+"""Groups, up to 100 us each with their records."""
 
 
 def delete_groups(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Deferred[Any]:
@@ -29,5 +31,10 @@ def _error_response(request: DeleteGroupsRequest, code: ErrorCode, version: int)
 
 
 HANDLER = Handler(
-    key=KEY, min_version=0, max_version=2, function=delete_groups, error_response=_error_response
+    key=KEY,
+    min_version=0,
+    max_version=2,
+    function=delete_groups,
+    error_response=_error_response,
+    slices=Slices("groups_names", "results", DELETED_A_STEP, str),
 )

@@ -139,6 +139,13 @@ BUGS = (
         ("api/_tests/test_many_names.py",),
     ),
     PlantedBug(
+        "any number of groups is deleted in one step, and one that is named twice is answered twice",
+        "api/delete_groups.py",
+        '    slices=Slices("groups_names", "results", DELETED_A_STEP, str),\n',
+        "",
+        ("api/_tests/test_many_names.py",),
+    ),
+    PlantedBug(
         "many topics without partitions are passed over in one step",
         "api/produce.py",
         "        elif pace.is_over():\n            yield None\n    found = []",

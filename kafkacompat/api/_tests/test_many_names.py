@@ -9,6 +9,7 @@ import pytest
 from kafkacompat.api import produce
 from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
 from kafkacompat.api._tests.test_produce import request, results
+from kafkacompat.api.delete_groups import DELETED_A_STEP
 from kafkacompat.api.long_requests import FREED_A_STEP, LARGE_REQUESTS_AT_ONCE, arrays_of, freed
 from kafkacompat.api.offset_fetch import GROUP_UNITS, STEP
 from kafkacompat.deferred import Deferred
@@ -24,6 +25,8 @@ from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
+from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -248,3 +251,22 @@ def test_large_requests_that_wait_as_long_as_their_clients_like_hold_up_no_other
     turns(api)
     response, _ = in_steps(api, of_topics(MANY), 9)
     assert len(response.responses) == MANY
+
+
+def test_many_groups_are_deleted_in_steps_and_each_is_answered_once() -> None:
+    api = stepping_api(topic_image("t"))
+    asked: list[int] = []
+
+    class Groups:
+        def delete_groups(self, request: Any, context: Any) -> Deferred[Any]:
+            asked.append(len(request.groups_names))
+            results = [DeletableGroupResult(group_id=each) for each in request.groups_names]
+            return Deferred.of(DeleteGroupsResponse(results=results))
+
+    api.node.groups = Groups()  # type: ignore[assignment]
+    names = [f"g{each}" for each in range(5 * DELETED_A_STEP)]
+    response, _ = in_steps(api, DeleteGroupsRequest(groups_names=names * 2), 2)
+    assert [each.group_id for each in response.results] == names
+    assert asked == [DELETED_A_STEP] * 5
+    response = api.call(DeleteGroupsRequest(groups_names=["g", "g"]), 2)
+    assert [each.group_id for each in response.results] == ["g"]
