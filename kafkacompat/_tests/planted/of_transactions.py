@@ -96,4 +96,29 @@ BUGS = (
         "except ZeroDivisionError:",
         ("api/_tests/test_produce.py",),
     ),
+    PlantedBug(
+        "a fence that is refused stays a step that nobody ends",
+        "txn/end.py",
+        "    except Refused:\n        transaction.drop_step()\n        raise",
+        "    except Refused:\n        raise",
+        (
+            "txn/_tests/test_end.py::test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next_round",
+        ),
+    ),
+    PlantedBug(
+        "a sweep forgets a transactional id that was written since it began",
+        "txn/expiry.py",
+        "        if machine.transactions.get(transaction.transactional_id) is not transaction:\n            continue",
+        "        if False:\n            continue",
+        ("txn/_tests/test_end.py::test_an_id_that_was_written_since_a_sweep_began_is_not_forgotten",),
+    ),
+    PlantedBug(
+        "an end of the old protocol takes another epoch",
+        "txn/end.py",
+        "    else:\n        following = values\n",
+        "    else:\n        following = replace(values, epoch=values.epoch + 1)\n",
+        (
+            "txn/_tests/test_end.py::test_an_end_of_the_old_protocol_changes_no_epoch_and_may_be_asked_for_again",
+        ),
+    ),
 )

@@ -11,9 +11,10 @@ import pytest
 from kafkacompat.coordinator.core import Refused
 from kafkacompat.txn.end import EndAction, Ended, EndRequest, decide, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionResult, TransactionSettings
-from kafkacompat.txn.expiry import abort_timed_out
+from kafkacompat.txn.expiry import abort_timed_out, expired_records
 from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAndEpoch, init_producer_id
 from kafkacompat.txn.machine import TransactionMachine
+from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import TransactionState as S
 from kafkacompat.txn.transaction import LAST_EPOCH_FOR_CLIENTS, MAX_EPOCH, Transaction, TransactionValues
 from kafkacompat.wire.errors import ErrorCode as E
@@ -179,3 +180,54 @@ def test_the_last_epoch_which_is_for_fencing_is_given_to_nobody() -> None:
     assert (after.producer_id, after.epoch) == (7, MAX_EPOCH)
     with pytest.raises(Refused, match="PRODUCER_FENCED"):
         coordinator.initialised(BEFORE)
+
+
+def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A step that stayed pending would keep every other end away, for good."""
+    coordinator = Coordinator(2)
+    coordinator.open_at_the_last_epoch(2)
+
+    def refuse(machine: TransactionMachine) -> int:
+        raise Refused(E.COORDINATOR_LOAD_IN_PROGRESS)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionMachine, "fresh_producer_id", refuse)
+        with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"):
+            abort_timed_out(coordinator.machine, "tx", 100_000)
+    known = coordinator.machine.transactions["tx"]
+    assert (known.pending, known.is_fencing) == (None, False)
+    assert (known.values.state, known.values.epoch) == (S.ONGOING, LAST_EPOCH_FOR_CLIENTS)
+    assert coordinator.time_out().state is S.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_end_of_the_old_protocol_changes_no_epoch_and_may_be_asked_for_again(committed: bool) -> None:
+    coordinator = Coordinator(1)
+    known = coordinator.machine.transactions["tx"]
+    known.values = replace(known.values, state=S.ONGOING, epoch=3, start_ms=1, client_version=0)
+    request = EndRequest(7, 3, committed, 1)
+    assert coordinator.written(end_transaction(coordinator.machine, "tx", request, 1)) == Ended()
+    assert [(each.producer_id, each.epoch, each.committed) for each in coordinator.sent] == [(7, 3, committed)]
+    coordinator.written(coordinator.machine.complete("tx"))
+    after = coordinator.machine.transactions["tx"].values
+    assert (after.state, after.producer_id, after.epoch) == (
+        S.COMPLETE_COMMIT if committed else S.COMPLETE_ABORT,
+        7,
+        3,
+    )
+    assert coordinator.written(end_transaction(coordinator.machine, "tx", request, 2)) == Ended()
+    assert len(coordinator.sent) == 1
+
+
+def test_an_id_that_was_written_since_a_sweep_began_is_not_forgotten() -> None:
+    coordinator = Coordinator(2)
+    machine = coordinator.machine
+    before = machine.transactions["tx"]
+    late_ms = machine.env.settings.expiration_ms + 100_000
+    assert len(expired_records(machine, [before], late_ms)) == 1
+    before.drop_step()
+    machine.replay(TransactionRecord("tx", replace(before.values, last_update_ms=late_ms)), 5, -1)
+    assert expired_records(machine, [before], late_ms) == []
+    assert machine.transactions["tx"].pending is None
