@@ -65,10 +65,6 @@ def load_quorum(
         raise MetadataLogProblem(
             f"{store.directory}: the log begins at {log.log_start_offset}, but no snapshot reaches that far"
         )
-    if newest is not None and newest.offset < log.log_start_offset:
-        raise MetadataLogProblem(
-            f"{store.directory}: the log begins at {log.log_start_offset}, but its newest snapshot ends at {newest.offset}"
-        )
     if newest is not None and (newest.offset > log.log_end_offset or newest.epoch > log.latest_epoch()):
         log.truncate_fully_and_start_at(newest.offset)
         store.drop_older(newest)

@@ -113,4 +113,13 @@ BUGS = (
         "            if not self._closed:\n                self._wake_at(now_ms",
         ("partition/_tests/test_replication.py::test_a_follower_that_met_a_bug_asks_its_leader_again",),
     ),
+    PlantedBug(
+        "an answer of another epoch changes the ISR",
+        "partition/core.py",
+        "            if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:",
+        "            if False:",
+        (
+            "partition/_tests/test_isr.py::test_an_answer_of_another_epoch_changes_nothing_until_the_image_tells",
+        ),
+    ),
 )

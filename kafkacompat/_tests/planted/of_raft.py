@@ -75,4 +75,13 @@ BUGS = (
         "            except Exception:",
         ("raft/_tests/test_faults.py",),
     ),
+    PlantedBug(
+        "a log goes on above the newest snapshot that is there",
+        "raft/quorum_loading.py",
+        "        if each != BOOTSTRAP_SNAPSHOT and each.offset < log.log_start_offset:",
+        "        if False:",
+        (
+            "raft/_tests/test_quorum_start.py::test_a_log_that_begins_above_its_newest_snapshot_does_not_start",
+        ),
+    ),
 )

@@ -122,6 +122,25 @@ def test_a_joining_follower_is_waited_for_while_the_change_is_on_its_way() -> No
     assert core.pending is None
 
 
+@pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(1, 4), (0, 2)])
+def test_an_answer_of_another_epoch_changes_nothing_until_the_image_tells(
+    leader_epoch: int, partition_epoch: int
+) -> None:
+    """It speaks of a partition that was led anew, or is older than what is known here."""
+    core = leader(isr=(1, 2))
+    core.become(replace(partition_image(replicas=(1, 2, 3), isr=(1, 2)), partition_epoch=3), 0)
+    fetch(core, 2, 10)
+    fetch(core, 3, 10)
+    proposal = core.propose_expansion(3)
+    assert proposal is not None
+    answer = core.isr_altered(proposal, ErrorCode.NONE, leader_epoch, (1, 2, 3), partition_epoch)
+    assert answer is Altered.AWAITING
+    assert (core.pending, core.isr, core.partition_epoch) == (proposal, (1, 2), 3)
+    image = replace(partition_image(replicas=(1, 2, 3), isr=(1, 3), epoch=1), partition_epoch=4)
+    core.become(image, 0)
+    assert (core.pending, core.isr) == (None, (1, 3))
+
+
 def test_below_min_isr_the_high_watermark_stands_though_a_change_would_make_it_enough() -> None:
     core = leader(isr=(1,), min_isr=2)
     fetch(core, 2, 10)

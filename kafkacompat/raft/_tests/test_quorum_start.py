@@ -129,6 +129,19 @@ def test_a_log_without_the_snapshot_it_rests_on_does_not_start() -> None:
         node.start()
 
 
+def test_a_log_that_begins_above_its_newest_snapshot_does_not_start() -> None:
+    """What lay between is nowhere."""
+    node = grown()
+    node.write_snapshot()
+    path = next(path for path in node.disk.files if path.endswith("1.checkpoint"))
+    node.kill()
+    del node.disk.files[path]
+    older = format_snapshot(SnapshotContent([b"0"], 5), 1, 0)
+    node.disk.write_atomic(f"{PARTITION}/{snapshot_file_name(2, 1)}", older)
+    with pytest.raises(MetadataLogProblem, match="no snapshot reaches"):
+        node.start()
+
+
 def test_a_broken_quorum_state_does_not_start() -> None:
     node = grown()
     node.kill()

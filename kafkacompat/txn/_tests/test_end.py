@@ -209,7 +209,9 @@ def test_an_end_of_the_old_protocol_changes_no_epoch_and_may_be_asked_for_again(
     known.values = replace(known.values, state=S.ONGOING, epoch=3, start_ms=1, client_version=0)
     request = EndRequest(7, 3, committed, 1)
     assert coordinator.written(end_transaction(coordinator.machine, "tx", request, 1)) == Ended()
-    assert [(each.producer_id, each.epoch, each.committed) for each in coordinator.sent] == [(7, 3, committed)]
+    assert [(each.producer_id, each.epoch, each.committed) for each in coordinator.sent] == [
+        (7, 3, committed)
+    ]
     coordinator.written(coordinator.machine.complete("tx"))
     after = coordinator.machine.transactions["tx"].values
     assert (after.state, after.producer_id, after.epoch) == (
