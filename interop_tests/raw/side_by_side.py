@@ -238,6 +238,8 @@ def headers_of(records: bytes) -> list[tuple[int, ...]]:
         )
         epoch, sequence, count = struct.unpack_from(">hii", records, position + 51)
         found.append((base, leader_epoch, attributes, delta, epoch, sequence, count))
+        if length < 0:
+            break  # as only a request has it
         position += 12 + length
     return found
 
