@@ -14,6 +14,7 @@ from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import TIMEOUT_MS, Client, Place
 from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, REPLICATION_FACTOR
+from kafkacompat.sim.topics import MADE_ANEW
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -36,9 +37,6 @@ from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
-
-MADE_ANEW = "again"
-"""The topic that comes and goes, and has another id each time."""
 
 
 class Administrator(Client):
@@ -195,7 +193,9 @@ class Administrator(Client):
         read = self.simulation.lowest_position(place.key)
         if read <= 0 or place.leader == NO_LEADER or not self.simulation.is_for_producers(place.topic):
             return
-        one = DeleteRecordsPartition(partition_index=place.partition, offset=self.chance.between(0, read))
+        offset = self.chance.between(0, read)
+        self.simulation.partition_oracles.asked_to_delete(place.key, offset)
+        one = DeleteRecordsPartition(partition_index=place.partition, offset=offset)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=place.topic, partitions=[one])], timeout_ms=TIMEOUT_MS
         )

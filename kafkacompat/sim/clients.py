@@ -1,4 +1,4 @@
-"""Simple clients of a simulated cluster: idempotent producers and consumers.
+"""Simple clients of a simulated cluster, and its idempotent producers.
 
 They know brokers by address and leaders by Metadata, as real ones do, and never give up. Their own findings (a sequence out of
 order, a record missed or seen twice) are breaches. Nothing cuts them off but the nodes' own ends.
@@ -6,23 +6,20 @@ order, a record missed or seen twice) are breaches. Nothing cuts them off but th
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
-from kafkacompat.records.batch import BatchHeader, build_batch, iterate_batches
-from kafkacompat.records.read import records_of
+from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.cluster_options import rack_of
 from kafkacompat.sim.hosts import Host, Timer
 from kafkacompat.sim.links import BROKER_PORT, SimulatedChannels, host_name
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.topics import COMPACTED, UNCLEAN
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.produce_request import (
@@ -32,15 +29,14 @@ from kafkacompat.wire.messages.produce_request import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.ports import Buffer
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 TIMEOUT_MS = 1_500
 PRODUCE_TIMEOUT_MS = 800
 RETRY_MS = 60
 METADATA_AGE_MS = 700
-FETCH_WAIT_MS = 250
-SESSIONLESS = -1
+KEYS = 20
+"""Of a producer in a topic that is cleaned."""
 FENCED_FOR_GOOD = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -153,9 +149,10 @@ class Producer(Client):
         self.refresh()
 
     def found(self, key: Key) -> None:
-        if not self.simulation.is_for_producers(self.places[key].topic):
+        topic = self.places[key].topic
+        if not self.simulation.is_for_producers(topic):
             return
-        self.lanes[key] = Lane(self, key)
+        self.lanes[key] = LANES.get(topic, Lane)(self, key)
         self.lanes[key].next()
 
 
@@ -195,12 +192,12 @@ class Lane:
             producer.refresh()
             producer.later(self._send)
             return
-        values = [b"%d" % (self.acknowledged + index) for index in range(self._count)]
+        producer_id, producer_epoch, base_sequence = self._identity()
         records = build_batch(
-            [Record(index, self._timestamp_ms, None, value, ()) for index, value in enumerate(values)],
-            producer_id=producer.producer_id,
-            producer_epoch=0,
-            base_sequence=self.acknowledged,
+            [Record(index, self._timestamp_ms, *self._content(index), ()) for index in range(self._count)],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
         )
         request = ProduceRequest(
             acks=-1,
@@ -215,10 +212,21 @@ class Lane:
         )
         producer.ask(leader, request, f"produce {key[0].hex()} {key[1]}").on_done(self._answered)
 
+    def _identity(self) -> tuple[int, int, int]:
+        """Producer id, epoch and sequence."""
+        return self._producer.producer_id, 0, self.acknowledged
+
+    def _content(self, index: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value of the next record but that many."""
+        return None, b"%d" % (self.acknowledged + index)
+
     def _leads(self, place: Place) -> bool:
         """A former leader that does not know it yet may have missed what its successor acknowledged."""
         image = self._producer.simulation.image_oracles.partition(place.key)
         return image is not None and image.leader_epoch == place.leader_epoch
+
+    def _settle(self) -> None:
+        """What was sent last is acknowledged."""
 
     def _answered(self, done: Deferred[Any]) -> None:
         producer = self._producer
@@ -233,6 +241,7 @@ class Lane:
                 f"{self.acknowledged} of producer {producer.producer_id} with {ErrorCode(error).name}",
             )
         if error == ErrorCode.NONE:
+            self._settle()
             self.acknowledged += self._count
             producer.simulation.counters.acknowledged += self._count
             producer.later(self.next, producer.simulation.options.think_ms)
@@ -242,138 +251,31 @@ class Lane:
             producer.later(self._send)
 
 
-class Reader(Client, ABC):
-    """Reads every partition from its start, for ever. What it does with an answer is its kind's."""
+class KeyedLane(Lane):
+    """To a topic that is cleaned: few keys, which are this producer's own; one record in seven is a tombstone."""
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
-        self.positions: dict[Key, int] = {}
+    def __init__(self, producer: Producer, key: Key) -> None:
+        super().__init__(producer, key)
+        self.latest: dict[bytes, bytes | None] = {}
+        """Key -> its last value that was acknowledged."""
 
-    def found(self, key: Key) -> None:
-        self.positions[key] = 0
-        self._fetch(key)
+    def _content(self, index: int) -> tuple[bytes | None, bytes | None]:
+        number = self.acknowledged + index
+        key = b"%d of %d" % (number * 7 % KEYS, self._producer.id)
+        return key, None if number % 7 == 3 else b"%d" % number
 
-    def _source(self, place: Place) -> int:
-        """The node to read from."""
-        return place.leader
-
-    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
-        return FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=100_000,
-            session_epoch=SESSIONLESS,
-            topics=[FetchTopic(topic=place.topic, topic_id=place.topic_id, partitions=[partition])],
-        )
-
-    def _fetch(self, key: Key) -> None:
-        if self.simulation.is_deleted(key):
-            del self.positions[key]
-            return
-        place = self.places[key]
-        if place.leader == NO_LEADER:
-            self._again(key)
-            return
-        partition = FetchPartition(
-            partition=place.partition,
-            current_leader_epoch=place.leader_epoch,
-            fetch_offset=self.positions[key],
-            partition_max_bytes=self.simulation.options.fetch_bytes,
-        )
-        request = self._request(partition, place)
-        purpose = f"consume {key[0].hex()} {key[1]}"
-        self.ask(self._source(place), request, purpose).on_done(lambda done: self._fetched(key, done))
-
-    def _fetched(self, key: Key, done: Deferred[Any]) -> None:
-        try:
-            response = done.result()
-        except ChannelError:
-            response = None
-        if response is None or response.error_code or not response.responses:
-            self._again(key)
-            return
-        answer = response.responses[0].partitions[0]
-        self._check(key, answer)
-        if answer.error_code:
-            self._again(key)
-            return
-        self._read(key, answer)
-        self.later(lambda: self._fetch(key), 20)
-
-    def _check(self, key: Key, answer: Any) -> None:
-        """Look at any answer, errors too."""
-
-    @abstractmethod
-    def _read(self, key: Key, answer: Any) -> None:
-        """Take the records of an answer without an error."""
-
-    def _again(self, key: Key) -> None:
-        self.refresh()
-        self.later(lambda: self._fetch(key))
-
-    def _advance(self, key: Key, offset: int) -> None:
-        if offset != self.positions[key]:
-            raise Breach(
-                "consumers miss nothing", f"{self.places[key]} went from {self.positions[key]} to {offset}"
-            )
-        self.positions[key] = offset + 1
+    def _settle(self) -> None:
+        for index in range(self._count):
+            key, value = self._content(index)
+            assert key is not None
+            self.latest[key] = value
 
 
-class Consumer(Reader):
-    """Reads to the high watermark, from the leader or a replica nearby."""
+class CarelessLane(Lane):
+    """To a topic that may lose what was acknowledged, and with it a producer's sequence: not idempotent."""
 
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
-        self.next_sequences: dict[tuple[Key, int], int] = {}
-        """By partition and producer."""
-        self._rack = rack_of(self.chance.randrange(3))
-        self._nearby: dict[Key, int] = {}
-        """Partition -> the replica that its leader has pointed to; forgotten at the first trouble."""
+    def _identity(self) -> tuple[int, int, int]:
+        return -1, -1, -1
 
-    def _source(self, place: Place) -> int:
-        return self._nearby.get(place.key, place.leader)
 
-    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
-        request = super()._request(partition, place)
-        request.rack_id = self._rack
-        return request
-
-    def _check(self, key: Key, answer: Any) -> None:
-        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and key not in self._nearby:
-            raise Breach(
-                "consumers go on",
-                f"{self.places[key]} has no offset {self.positions[key]} any more, "
-                f"high watermark {answer.high_watermark}",
-            )
-
-    def _read(self, key: Key, answer: Any) -> None:
-        if answer.preferred_read_replica >= 0:
-            self._nearby[key] = answer.preferred_read_replica
-        records = answer.records or b""
-        if key in self._nearby and records:
-            self.simulation.counters.reads_from_followers += 1
-        self.simulation.partition_oracles.consumed(key, records, answer.high_watermark)
-        for header in iterate_batches(records):
-            batch = memoryview(records)[header.position : header.position + header.size]
-            for offset, record in records_of(batch, header):
-                if offset >= self.positions[key]:
-                    self._take(key, header, offset, record.value or b"")
-
-    def _take(self, key: Key, header: BatchHeader, offset: int, value: Buffer) -> None:
-        self._advance(key, offset)
-        producer_id = header.producer_id
-        if header.is_transactional or producer_id not in self.simulation.producer_ids:
-            return
-        expected = self.next_sequences.get((key, producer_id), 0)
-        if bytes(value) != b"%d" % expected:
-            raise Breach(
-                "each record once and in order",
-                f"{self.places[key]} at {offset} has {value!r} of producer "
-                f"{producer_id}, expected is {expected}",
-            )
-        self.next_sequences[key, producer_id] = expected + 1
-        self.simulation.counters.consumed += 1
-
-    def _again(self, key: Key) -> None:
-        self._nearby.pop(key, None)
-        super()._again(key)
+LANES = {COMPACTED: KeyedLane, UNCLEAN: CarelessLane}

@@ -13,7 +13,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.clients import TIMEOUT_MS, Client
-from kafkacompat.sim.groups import TOPIC
+from kafkacompat.sim.group_commits import TOPIC
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.incremental_alter_configs_request import (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+LATER = {"is_later": True}
+"""Of what only later seeds meet (KEEPS_FROM)."""
 
 
 @dataclass
@@ -60,6 +63,15 @@ class ClusterCounters:
     """Voters removed or taken in."""
     deletions: int = 0
     """Of records."""
+    logs_cleaned: int = field(default=0, metadata=LATER)
+    """Of compacted topics."""
+    starts_retained: int = field(default=0, metadata=LATER)
+    """Times that time or size has moved where a log begins."""
+    positions_reset: int = field(default=0, metadata=LATER)
+    """Of consumers, whose next record was gone."""
+    unclean_elections: int = field(default=0, metadata=LATER)
+    batches_lost: int = field(default=0, metadata=LATER)
+    """By them."""
     topics_deleted: int = 0
     """Each is made anew under its name."""
     acknowledged: int = 0

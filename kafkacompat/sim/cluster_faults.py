@@ -9,21 +9,18 @@ phase.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.cuts import Cuts
 from kafkacompat.sim.faults.deaths import Deaths
 from kafkacompat.sim.faults.disk_faults import DiskFaults
+from kafkacompat.sim.faults.failing_syncs import FailingSyncs
 from kafkacompat.sim.faults.pool_faults import PoolFaults
-from kafkacompat.sim.faults.refusals import directory_of
 from kafkacompat.sim.faults.slowness import Slowness
 from kafkacompat.sim.image_oracles import Key, partitions_of
-from kafkacompat.sim.machine import METADATA_DIRECTORY
-from kafkacompat.sim.quorum_oracles import Breach
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionImage
@@ -36,8 +33,6 @@ FIRST_FAULT_US = 2_500_000
 """Until then the cluster comes to life."""
 NEWCOMER_WITHIN_US, NEWCOMER_LOOK_US = 1_000_000, 3_000
 LOOK_AGAIN_US = 100_000
-HALTS_WITHIN_US = 2_000_000
-"""After a sync that failed: no job takes so long."""
 
 
 class ClusterFaults:
@@ -45,9 +40,9 @@ class ClusterFaults:
         self._simulation = simulation
         self._chance = chance
         self.count = 0
-        self._is_over = False
-        self._cut: list[list[tuple[int, int]]] = []
-        self._fragile: int | None = None
+        self.is_over = False
+        self._cuts = Cuts(simulation, self, chance)
+        self.fragile: int | None = None
         """The machine that lost power, until the controller counts on it no more."""
         self._kinds: tuple[Callable[[], bool], ...] = (
             self._kill_one,
@@ -64,34 +59,31 @@ class ClusterFaults:
             self._lose_power_of_second,
             self._lose_power_of_newcomer,
             self._lose_power_of_newcomer,
-            self._pause_beyond_session,
-            self._pause,
-            self._split,
-            self._isolate,
-            self._isolate_leader,
-            self._cut_one_way,
-            self._reset_connections,
+            self._cuts.pause_beyond_session,
+            self._cuts.pause,
+            self._cuts.split,
+            self._cuts.isolate,
+            self._cuts.isolate_leader,
+            self._cuts.cut_one_way,
+            self._cuts.reset_connections,
         )
         simulation.scheduler.after(FIRST_FAULT_US, self._strike)
-        self.pools = PoolFaults(simulation, self._tell)
-        self.deaths = Deaths(simulation, self._tell)
+        self.pools = PoolFaults(simulation, self.tell)
+        self.deaths = Deaths(simulation, self.tell)
         self._others = (
-            DiskFaults(simulation, self._tell),
-            Slowness(simulation, self._tell),
+            DiskFaults(simulation, self.tell),
+            Slowness(simulation, self.tell),
             self.pools,
             self.deaths,
         )
         for each in self._others:
             each.begin()
-        # A stream of its own: in three runs of four no disk fails, and the other faults are the same as without.
-        self._disk_chance = Chance(simulation.seed, "failing syncs")
-        if self._disk_chance.happens(0.25):
-            simulation.scheduler.after(FIRST_FAULT_US, self._let_a_sync_fail)
+        FailingSyncs(simulation, self).begin(FIRST_FAULT_US)
 
     def _strike(self, _: Any) -> None:
-        if self._is_over:
+        if self.is_over:
             return
-        if self._fragile is not None:
+        if self.fragile is not None:
             self._simulation.scheduler.after(LOOK_AGAIN_US, self._strike)
             return
         if self._kinds[self._chance.randrange(len(self._kinds))]():
@@ -103,15 +95,15 @@ class ClusterFaults:
     @property
     def spares(self) -> bool:
         """Nobody is to fall now: the controller still counts on a machine that has lost what it had."""
-        return self._fragile is not None
+        return self.fragile is not None
 
     def spares_others_than(self, machine_id: int) -> bool:
-        return self._fragile not in (None, machine_id)
+        return self.fragile not in (None, machine_id)
 
     def heal_all(self) -> None:
         simulation = self._simulation
-        self._is_over = True
-        self._tell("all is healed")
+        self.is_over = True
+        self.tell("all is healed")
         for each in self._others:
             each.end()
             self.count += each.count
@@ -122,19 +114,19 @@ class ClusterFaults:
             elif machine.life.is_paused:
                 machine.life.resume()
 
-    def _tell(self, what: str) -> None:
+    def tell(self, what: str) -> None:
         if self._simulation.tell is not None:
             self._simulation.tell(f"*** {what}")
 
-    def _later(self, call: Callable[[Any], None], argument: Any) -> None:
+    def later(self, call: Callable[[Any], None], argument: Any) -> None:
         delay_ms = self._chance.between(20, self._simulation.options.fault_ms)
         self._simulation.scheduler.after(delay_ms * 1000, call, argument)
 
-    def _any(self) -> SimulatedMachine:
+    def any(self) -> SimulatedMachine:
         machines = self._simulation.ordered
         return machines[self._chance.randrange(len(machines))]
 
-    def _leader(self) -> SimulatedMachine:
+    def leader(self) -> SimulatedMachine:
         """Of some partition."""
         simulation = self._simulation
         leaders = [
@@ -142,7 +134,7 @@ class ClusterFaults:
             for _, partition in partitions_of(simulation.image_oracles.newest)
             if partition.leader != NO_LEADER
         ]
-        return simulation.machines[leaders[self._chance.randrange(len(leaders))]] if leaders else self._any()
+        return simulation.machines[leaders[self._chance.randrange(len(leaders))]] if leaders else self.any()
 
     # Ends of processes.
 
@@ -155,10 +147,10 @@ class ClusterFaults:
         return True
 
     def _kill_one(self) -> bool:
-        return self._kill(self._any())
+        return self._kill(self.any())
 
     def _kill_leader(self) -> bool:
-        return self._kill(self._leader())
+        return self._kill(self.leader())
 
     def _kill_last_in_sync(self) -> bool:
         """A leader that is alone in its ISR."""
@@ -178,19 +170,19 @@ class ClusterFaults:
         return any(killed)
 
     def _stop_in_order(self) -> bool:
-        machine = self._any()
+        machine = self.any()
         life = machine.life
         if life is None or life.is_paused:
             return False
-        self._tell(f"node {life.id} is told to stop")
+        self.tell(f"node {life.id} is told to stop")
         life.enter("stop", life.shut_down)
         return True
 
     def restart_later(self, machine: SimulatedMachine) -> None:
-        if self._is_over:
+        if self.is_over:
             self._simulation.scheduler.after(50_000, self._restart, (machine, machine.lives))
         else:
-            self._later(self._restart, (machine, machine.lives))
+            self.later(self._restart, (machine, machine.lives))
 
     def _restart(self, planned: tuple[SimulatedMachine, int]) -> None:
         machine, lives = planned
@@ -200,7 +192,7 @@ class ClusterFaults:
     # Power.
 
     def _lose_power(self) -> bool:
-        return self._cut_power(self._any(), None)
+        return self._cut_power(self.any(), None)
 
     def _lose_power_of_second(self) -> bool:
         """Of the only follower that is in sync."""
@@ -218,9 +210,9 @@ class ClusterFaults:
 
     def _await_newcomer(self, until_us: int) -> None:
         scheduler = self._simulation.scheduler
-        if self._is_over or scheduler.now_us > until_us:
+        if self.is_over or scheduler.now_us > until_us:
             return
-        if self._fragile is None:
+        if self.fragile is None:
             for machine in self._simulation.ordered:
                 for key, pending in _proposals_of(machine.life):
                     added = [each for each in pending.isr if each not in _isr(self._simulation, key)]
@@ -230,7 +222,7 @@ class ClusterFaults:
 
     def _cut_power(self, machine: SimulatedMachine, joining: Key | None) -> bool:
         """`joining`: the partition whose leader has asked for it, which does not stand in the way."""
-        if machine.life is None or not self._survives_without(machine, joining):
+        if machine.life is None or not self.survives_without(machine, joining):
             return False
         simulation = self._simulation
         simulation.counters.power_losses += 1
@@ -240,69 +232,12 @@ class ClusterFaults:
         else:
             delay_us = self._chance.between(10_000, 60_000)
             simulation.scheduler.after(delay_us, self._restart, (machine, machine.lives))
-        self._count_as_without_power(machine)
+        self.count_as_without_power(machine)
         return True
-
-    # Disks.
-
-    def _let_a_sync_fail(self, _: Any) -> None:
-        """One of the next of some broker."""
-        if self._is_over:
-            return
-        machines = [each for each in self._simulation.ordered if each.is_broker]
-        machine = machines[self._disk_chance.randrange(len(machines))]
-        machine.disk.fails_sync = partial(self._fails, machine)
-        mean_ms = 4 * self._simulation.options.fault_interval_ms
-        delay_us = int(mean_ms * 1000 * (0.2 + 1.6 * self._disk_chance.uniform()))
-        self._simulation.scheduler.after(delay_us, self._let_a_sync_fail)
-
-    def _fails(self, machine: SimulatedMachine, path: str) -> bool:
-        """Of a partition's file it takes what a power loss would take, so it comes only where that may come."""
-        life = machine.life
-        if self._is_over or self._fragile is not None or life is None or not life.is_serving:
-            return False
-        if life.is_stopping or not self._survives_without(machine, None):
-            return False
-        machine.disk.fails_sync = lambda path: False
-        self._tell(f"node {machine.id}: the sync of {path} fails")
-        if self._disk_chance.happens(0.4):
-            lasts_us = self._disk_chance.between(200, 2_000) * 1000
-            until_us = self._simulation.scheduler.now_us + lasts_us
-            machine.disk.fails_sync = partial(self._goes_on_failing, machine, directory_of(path), until_us)
-        self.count += 1
-        self._simulation.counters.failed_syncs += 1
-        self._count_as_without_power(machine)
-        planned = machine, machine.lives, posixpath.dirname(path)
-        self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
-        return True
-
-    def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
-        """Each sync there, while nobody counts on the machine."""
-        return (
-            not self._is_over
-            and self._fragile == machine.id
-            and self._simulation.scheduler.now_us < until_us
-            and directory_of(path) == directory
-        )
-
-    def _look_whether_halted(self, planned: tuple[SimulatedMachine, int, str]) -> None:
-        machine, lives, directory = planned
-        life = machine.life
-        if life is None or machine.lives != lives or life.is_stopping:
-            return
-        kept = {log.directory for log in life.logs.logs.values()}
-        is_kept = directory in kept or life.has_online(directory)
-        if is_kept or directory.startswith(METADATA_DIRECTORY):
-            raise Breach("no trust after a failed sync", f"node {machine.id} runs on, of {directory}")
-        if life.has_lost_directories:
-            return  # It is started anew, by which the controller will know.
-        # Of a topic that was deleted.
-        self._fragile = None
-        self._simulation.partition_oracles.power_is_harmless_again(machine.id)
 
     def halted(self, machine: SimulatedMachine) -> None:
         """A node ends itself for what its disk has told it."""
-        self._tell(f"node {machine.id} halts")
+        self.tell(f"node {machine.id} halts")
         self._simulation.counters.halts += 1
         self.end_within(machine)
 
@@ -313,17 +248,17 @@ class ClusterFaults:
             machine.life.die(silently=False)
         self.restart_later(machine)
 
-    def _count_as_without_power(self, machine: SimulatedMachine) -> None:
+    def count_as_without_power(self, machine: SimulatedMachine) -> None:
         simulation = self._simulation
         simulation.partition_oracles.power_lost(machine.id)
         if machine.is_broker:
-            self._fragile = machine.id
+            self.fragile = machine.id
             known = simulation.image_oracles.newest.brokers.get(machine.id)
             self._look_whether_noticed((machine.id, -1 if known is None else known.epoch))
 
-    def _survives_without(self, machine: SimulatedMachine, joining: Key | None) -> bool:
+    def survives_without(self, machine: SimulatedMachine, joining: Key | None) -> bool:
         """Whoever counts on this one's replicas has others that are in sync and at work."""
-        if self._cut or not machine.is_broker:
+        if self._cuts.links or not machine.is_broker:
             return not machine.is_broker
         if not self._metadata_is_settled():
             return False
@@ -388,86 +323,8 @@ class ClusterFaults:
         if broker is not None and broker.epoch == epoch and (is_counted_on or not broker.fenced):
             simulation.scheduler.after(LOOK_AGAIN_US // 4, self._look_whether_noticed, fragile)
             return
-        self._fragile = None
+        self.fragile = None
         simulation.partition_oracles.power_is_harmless_again(machine_id)
-
-    # Pauses and the network.
-
-    def _pause(self) -> bool:
-        machine = self._leader() if self._chance.happens(0.5) else self._any()
-        life = machine.life
-        if life is None or life.is_paused:
-            return False
-        self._tell(f"node {life.id} is paused")
-        life.pause()
-        self._simulation.counters.pauses += 1
-        self._later(self._resume, life)
-        return True
-
-    def _pause_beyond_session(self) -> bool:
-        """Until just after the controller has given it up: it is taken back as the one that it was."""
-        life = self._any().life
-        if life is None or life.is_paused:
-            return False
-        self._tell(f"node {life.id} is paused")
-        life.pause()
-        self._simulation.counters.pauses += 1
-        session_ms = self._simulation.options.session_ms
-        self._simulation.scheduler.after(
-            self._chance.between(session_ms, session_ms + 300) * 1000, self._resume, life
-        )
-        return True
-
-    def _resume(self, life: Life) -> None:
-        if life.alive and life.is_paused:
-            self._tell(f"node {life.id} goes on")
-            life.resume()
-
-    def _sever(self, links: list[tuple[int, int]]) -> bool:
-        self._tell(f"cut: {links}")
-        self._simulation.network.cut(links)
-        self._cut.append(links)
-        self._later(self._mend, links)
-        return bool(links)
-
-    def _mend(self, links: list[tuple[int, int]]) -> None:
-        self._cut.remove(links)
-        self._tell(f"mended: {links}")
-        if not self._is_over:
-            self._simulation.network.mend(links)
-
-    def _split(self) -> bool:
-        ids = [each.id for each in self._simulation.ordered]
-        side = {each for each in ids if self._chance.happens(0.5)}
-        self._simulation.counters.partitions += 1
-        return self._sever([(a, b) for a in ids for b in ids if (a in side) != (b in side)])
-
-    def _isolate_one(self, lonely: int) -> bool:
-        others = [each.id for each in self._simulation.ordered if each.id != lonely]
-        self._simulation.counters.partitions += 1
-        return self._sever([(lonely, other) for other in others] + [(other, lonely) for other in others])
-
-    def _isolate(self) -> bool:
-        return self._isolate_one(self._any().id)
-
-    def _isolate_leader(self) -> bool:
-        return self._isolate_one(self._leader().id)
-
-    def _cut_one_way(self) -> bool:
-        lonely = self._any().id
-        others = [each.id for each in self._simulation.ordered if each.id != lonely]
-        self._simulation.counters.one_way_partitions += 1
-        if self._chance.happens(0.5):
-            return self._sever([(lonely, other) for other in others])
-        return self._sever([(other, lonely) for other in others])
-
-    def _reset_connections(self) -> bool:
-        self._simulation.network.burst_loss = 0.1 + 0.5 * self._chance.uniform()
-        self._later(self._end_burst, None)
-        return True
-
-    def _end_burst(self, _: Any) -> None:
-        self._simulation.network.burst_loss = 0.0
 
 
 def _isr(simulation: ClusterSimulation, key: Key) -> tuple[int, ...]:

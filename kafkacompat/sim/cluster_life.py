@@ -13,9 +13,10 @@ from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import START_PROBLEMS, KafkaRaftServer
 from kafkacompat.sim.errands import Errand
 from kafkacompat.sim.faults.pools import SimulatedPools
-from kafkacompat.sim.hosts import Host, ProcessEnded
+from kafkacompat.sim.hosts import Host, ProcessEnded, Timer
 from kafkacompat.sim.links import BROKER_PORT, Connection
 from kafkacompat.sim.sockets import SimulatedNetwork, SimulatedSocketServer
+from kafkacompat.sim.work import Work
 
 if TYPE_CHECKING:
     from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -53,7 +54,8 @@ class Life(Host):
         self.fetches: FetchEngine | None = None
         self._looks_at_time = 0
         self._starting: Errand[None] | None = None
-        self.pools = SimulatedPools(self, machine.chance, machine.draw_job_us)
+        self.work = Work()
+        self.pools = SimulatedPools(self, machine.chance, machine.draw_job_us, self.work)
         self._server = KafkaRaftServer(
             NodeDoors(
                 config=config,
@@ -68,6 +70,10 @@ class Life(Host):
                 halt=self._halt,
             )
         )
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        self.work.timers += 1
+        return super().call_after(delay_ms, callback)
 
     def now_ms(self) -> int:
         return super().now_ms() + self.machine.wall_offset_ms

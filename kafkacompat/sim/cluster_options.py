@@ -10,6 +10,8 @@ MIN_CLUSTER_EVENTS = 2000
 MIN_CLUSTER_FAULTS = 4
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
+KEEPS_FROM = 1_000
+"""From this seed on there are topics that are cleaned, retained or led by unclean leaders, and the oracles that came with them."""
 LOG_DIRECTORIES = ("/data", "/more")
 
 
@@ -78,6 +80,14 @@ class ClusterOptions:
     change_ms: int
     """Mean pause between changes of settings, features and numbers of partitions; 0: there are none."""
 
+    segment_bytes: int
+    """Of topics that are cleaned or let old records go, the coordinators' among them; 0: there are none."""
+    retention_ms: int
+    retention_bytes: int
+    """Of the topic that lets old records go."""
+    unclean: bool
+    """One topic elects leaders that may lack records."""
+
     def __str__(self) -> str:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
@@ -108,7 +118,11 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     transactions = Chance(seed, "transaction options")
     life = Chance(seed, "life options")
     groups = Chance(seed, "group options")
+    logs = Chance(seed, "kept logs")
     has_groups = seed % 3 == 2
+    keeps = seed >= KEEPS_FROM
+    segment_bytes = logs.between(700, 2_000) if logs.happens(0.4) and keeps else 0
+    retention_ms = logs.between(800, 6_000) if logs.happens(0.7) else -1
     controllers, brokers = SHAPES[chance.randrange(len(SHAPES))]
     heartbeat_ms = chance.between(150, 400)
     return ClusterOptions(
@@ -151,4 +165,8 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         changes_voters=life.happens(0.5) and len(controllers) > 1,
         change_ms=groups.between(300, 1_500) if has_groups and groups.happens(0.6) else 0,
         members=groups.between(2, 3) if has_groups else 0,
+        segment_bytes=segment_bytes,
+        retention_ms=retention_ms,
+        retention_bytes=logs.between(700, 5_000) if retention_ms < 0 or logs.happens(0.5) else -1,
+        unclean=logs.happens(0.3) and keeps,
     )

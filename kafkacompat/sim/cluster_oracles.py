@@ -6,14 +6,16 @@ event at the partitions of the node it happened at, and only at what changed the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.records.batch import BatchHeader, iterate_batches, parse_header
-from kafkacompat.sim.cluster_options import MIN_ISR
+from kafkacompat.sim.compaction_oracle import Content, contents_of
+from kafkacompat.sim.ledgers import Key, Ledger, Seen, batches, cleaned_to, opened, written
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.retention_oracle import StartLedger
+from kafkacompat.sim.topics import RETAINED, min_isr
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:
@@ -24,91 +26,6 @@ if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
 ALL_REPLICAS = -1
-READ_BYTES = 1 << 20
-Key = tuple[Uuid, int]
-
-
-class Written(NamedTuple):
-    """One batch, wherever it lies."""
-
-    last_offset: int
-    epoch: int
-    crc: int
-    producer_id: int
-    base_sequence: int
-
-
-class Ledger:
-    """All that was ever committed in one partition, and who has led it."""
-
-    def __init__(self, name: TopicPartition) -> None:
-        self.name = name
-        self.batches: dict[int, Written] = {}
-        """By base offset, from 0 without a gap."""
-        self.end = 0
-        self.ends: list[tuple[int, int]] = []
-        """(epoch, end) whenever the leader of an epoch moved the end."""
-        self.leaders: dict[int, int] = {}
-        """Epoch -> who took leadership in it."""
-        self.written: dict[tuple[int, int], Written] = {}
-        """(epoch, base offset) -> what its leader appended."""
-        self.acknowledged = 0
-
-    def end_before(self, epoch: int) -> int:
-        """All that was committed in earlier epochs ends there."""
-        return max((end for committed_in, end in self.ends if committed_in < epoch), default=0)
-
-
-class Seen:
-    """One partition on one node, as it was after the node's last event."""
-
-    __slots__ = (
-        "end",
-        "epoch",
-        "high_watermark",
-        "is_leader",
-        "log",
-        "matched",
-        "start",
-        "unverified",
-        "verified",
-    )
-
-    def __init__(self, log: Log) -> None:
-        self.log = log
-        """Another one once the replica has moved to another directory."""
-        self.end = self.high_watermark = self.start = 0
-        self.epoch = -1
-        self.is_leader = False
-        self.matched = 0
-        """Below it every batch was found to be what a leader wrote."""
-        self.verified = 0
-        """Below it every batch was found to be what was committed."""
-        self.unverified = 0
-        """The high watermark that a node remembered which had lost power."""
-
-
-def batches(log: Log, start: int, end: int) -> Iterator[tuple[int, Written]]:
-    """(base offset, batch) of those that reach into [start, end)."""
-    offset = max(start, log.log_start_offset)
-    while offset < end:
-        records = log.read(offset, READ_BYTES, log.log_end_offset, True).records
-        before = offset
-        for header in iterate_batches(records if isinstance(records, bytes) else records.read()):
-            if header.last_offset < offset:
-                continue
-            if header.base_offset >= end:
-                return
-            yield header.base_offset, written(header)
-            offset = header.last_offset + 1
-        if offset == before:
-            raise Breach("log shape", f"{log.topic_partition} has no batch at {offset} below its end")
-
-
-def written(header: BatchHeader) -> Written:
-    return Written(
-        header.last_offset, header.leader_epoch, header.crc, header.producer_id, header.base_sequence
-    )
 
 
 class PartitionOracles:
@@ -128,7 +45,10 @@ class PartitionOracles:
         key = core.topic_id, core.topic_partition.partition
         ledger = self.ledgers.get(key)
         if ledger is None:
-            ledger = self.ledgers[key] = Ledger(core.topic_partition)
+            options, starts = self._simulation.options, StartLedger()
+            if core.topic_partition.topic == RETAINED:
+                starts = StartLedger(options.retention_ms, options.retention_bytes)
+            ledger = self.ledgers[key] = Ledger(core.topic_partition, starts)
         return ledger
 
     def look(self, life: Life) -> None:
@@ -144,8 +64,8 @@ class PartitionOracles:
             seen = self._seen.get(core)
             if seen is None:
                 seen = self._seen[core] = Seen(log)
-                if life.id in self._lost_power_once:
-                    # A truncation may have come undone: until its leader has looked, what it has is not yet what is committed.
+                if life.id in self._lost_power_once or self.ledger(core).history.line >= 0:
+                    # A truncation may have come undone, or be due: until its leader has looked, it may have what is not committed.
                     seen.verified = seen.unverified = log.high_watermark
             elif (
                 seen.end == log.log_end_offset
@@ -154,6 +74,7 @@ class PartitionOracles:
                 and seen.is_leader is core.is_leader
                 and seen.start == log.log_start_offset
                 and seen.log is log
+                and seen.cleaned_to == cleaned_to(log)
             ):
                 continue
             self._look_at(life, core, seen, self.ledger(core))
@@ -169,7 +90,8 @@ class PartitionOracles:
             )
         if seen.log is not log:
             # A copy has taken its place, of which nothing is known yet.
-            seen.log, seen.matched, seen.verified = log, 0, 0
+            seen.log, seen.matched, seen.verified = log, 0, min(seen.unverified, high_watermark)
+            seen.tombstones.clear()
             counters.directory_moves += 1
         self.log_ends[life.id, (core.topic_id, core.topic_partition.partition)] = end
         if end < seen.end:
@@ -181,6 +103,7 @@ class PartitionOracles:
                 )
             seen.matched, seen.verified = min(seen.matched, end), min(seen.verified, end)
             seen.high_watermark = min(seen.high_watermark, end)
+            seen.tombstones = {each for each in seen.tombstones if each < end}
         if high_watermark < seen.high_watermark:
             raise Breach(
                 "high watermarks never retreat", f"{where} from {seen.high_watermark} to {high_watermark}"
@@ -189,15 +112,26 @@ class PartitionOracles:
             raise Breach("log starts never retreat", f"{where} from {seen.start} to {log.log_start_offset}")
         if epoch < seen.epoch:
             raise Breach("epochs never retreat", f"{where} was in {seen.epoch}")
+        is_cleaned = ledger.keys is not None and seen.cleaned_to != cleaned_to(log)
+        if is_cleaned:
+            seen.matched = 0
+            counters.logs_cleaned += seen.cleaned_to < cleaned_to(log)
         self._match(where, life.id, core, seen, ledger)
         if core.is_leader and (not seen.is_leader or seen.epoch != epoch):
             counters.leaderships += 1
             self._took_lead(where, life.id, core, ledger)
-        if high_watermark > seen.verified:
+        if high_watermark > seen.verified and max(epoch, seen.epoch) < ledger.history.line:
+            self._commit_in_vain(core, seen, ledger)
+        elif high_watermark > seen.verified:
             if high_watermark > ledger.end and (core.is_leader or seen.is_leader):
                 # It may have been the last act of a leader that was deposed in the same event.
                 self._commit(where, core, ledger, epoch if core.is_leader else seen.epoch)
             self._verify(where, core, seen, ledger)
+        if log.log_start_offset > seen.start:
+            self._check_start(where, life, log, ledger)
+        if is_cleaned or seen.is_leader is not core.is_leader:
+            self._check_keys(where, core, seen, ledger)
+        seen.cleaned_to = cleaned_to(log)
         seen.end, seen.high_watermark, seen.start = end, high_watermark, log.log_start_offset
         seen.epoch, seen.is_leader = epoch, core.is_leader
 
@@ -205,7 +139,8 @@ class PartitionOracles:
         """Every batch is what the one leader of its epoch appended at that place."""
         log = core.log
         last_act = self._died_leading.get((node_id, (core.topic_id, core.topic_partition.partition)))
-        for base, batch in batches(log, seen.matched, log.log_end_offset):
+        for header, view in opened(log, seen.matched, log.log_end_offset):
+            base, batch = header.base_offset, written(header)
             known = ledger.written.get((batch.epoch, base))
             if known is None:
                 leads_now = core.is_leader and batch.epoch == core.leader_epoch
@@ -214,14 +149,55 @@ class PartitionOracles:
                 if not leads_now and not is_last_act:
                     raise Breach("log matching", f"{where} has a batch at {base} that nobody wrote: {batch}")
                 ledger.written[batch.epoch, base] = batch
-            elif known != batch:
+            elif not ledger.is_same(known, batch):
                 raise Breach("one writer an epoch", f"{where} has {batch} at {base}, elsewhere is {known}")
+            if ledger.keys is not None:
+                self._match_contents(where, header, view, seen, ledger)
         seen.matched = log.log_end_offset
+
+    def _check_start(self, where: str, life: Life, log: Log, ledger: Ledger) -> None:
+        start, counters = log.log_start_offset, self._simulation.counters
+        if start > ledger.end and ledger.history.line < 0:
+            raise Breach("log starts move for a reason", f"{where} begins at {start}, above {ledger.end}")
+        if start > ledger.starts.start:
+            bytes_left = sum(header.size for header, _ in opened(log, start, log.log_end_offset))
+            now_ms = None if counters.clock_jumps else life.now_ms()
+            counters.starts_retained += ledger.starts.moved(where, start, bytes_left, now_ms)
+
+    def _match_contents(
+        self, where: str, header: BatchHeader, view: memoryview, seen: Seen, ledger: Ledger
+    ) -> None:
+        """A cleaning takes records away, and changes none."""
+        contents = contents_of(header, view)
+        appended = ledger.contents.setdefault((header.leader_epoch, header.base_offset), contents)
+        if not contents.items() <= appended.items():
+            raise Breach("one writer an epoch", f"{where} has {contents}, its leader appended {appended}")
+        if not header.is_control:
+            seen.tombstones.update(offset for offset, content in contents.items() if content.value is None)
+
+    def _check_keys(self, where: str, core: PartitionCore, seen: Seen | None, ledger: Ledger) -> None:
+        """Of a partition that is cleaned: all that was committed, and may not be gone, is there up to the high watermark."""
+        keys = ledger.keys
+        if keys is None:
+            return
+        counters, now_us = self._simulation.counters, self._simulation.scheduler.now_us
+        present: dict[int, Content] = {}
+        end = min(core.log.high_watermark, ledger.end)
+        for header, view in opened(core.log, 0, end):
+            present.update(contents_of(header, view))
+        keys.check(
+            where,
+            present,
+            end,
+            None if counters.clock_jumps else now_us,
+            set() if seen is None else seen.tombstones,
+        )
 
     def _took_lead(self, where: str, node_id: int, core: PartitionCore, ledger: Ledger) -> None:
         first = ledger.leaders.setdefault(core.leader_epoch, node_id)
         if first != node_id:
             raise Breach("one leader an epoch", f"{where}, where node {first} led")
+        self._maybe_cut(core, ledger)
         committed = ledger.end_before(core.leader_epoch)
         log = core.log
         if log.log_end_offset < committed:
@@ -231,11 +207,47 @@ class PartitionOracles:
             )
         self._compare("leader completeness", where, core, 0, committed, ledger)
 
+    def _maybe_cut(self, core: PartitionCore, ledger: Ledger) -> None:
+        """By an unclean election: what the leader has in common with what was committed stays so, and nothing else is lost."""
+        election = ledger.history.begins_with(core.leader_epoch)
+        if election is None:
+            return
+        counters = self._simulation.counters
+        end = min(core.log.log_end_offset, ledger.end)
+        for base, batch in batches(core.log, 0, end):
+            if ledger.batches.get(base) != batch:
+                end = base
+                break
+        before = len(ledger.batches)
+        ledger.cut(end)
+        ledger.history.line = election
+        # What an earlier election had lost is committed again, as far as the new leader knows it to be.
+        for base, batch in batches(core.log, ledger.end, core.log.high_watermark):
+            ledger.batches[base], ledger.end = batch, batch.last_offset + 1
+        ledger.ends.append((core.leader_epoch, ledger.end))
+        counters.unclean_elections += 1
+        counters.batches_lost += before - len(ledger.batches)
+        for other, seen in self._seen.items():
+            if (other.topic_id, other.topic_partition) == (core.topic_id, core.topic_partition):
+                seen.unverified = max(seen.unverified, seen.high_watermark)
+
+    def _commit_in_vain(self, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
+        """A leader that was replaced by an unclean election goes on with those who do not know it either."""
+        for base, batch in batches(core.log, seen.verified, core.log.high_watermark):
+            ledger.history.lose(base, batch)
+        seen.verified = seen.unverified = core.log.high_watermark
+
+    def elected_unclean(self, key: Key, epoch: int) -> None:
+        """The controller says so."""
+        ledger = self.ledgers.get(key)
+        if ledger is not None:
+            ledger.history.elections.add(epoch)
+
     def _compare(
         self, oracle: str, where: str, core: PartitionCore, start: int, end: int, ledger: Ledger
     ) -> None:
         for base, batch in batches(core.log, start, end):
-            if ledger.batches.get(base) != batch:
+            if not ledger.is_same(ledger.batches.get(base), batch):
                 raise Breach(
                     oracle, f"{where} has {batch} at {base}, committed is {ledger.batches.get(base)}"
                 )
@@ -245,13 +257,17 @@ class PartitionOracles:
         log = core.log
         target = log.high_watermark
         self._check_copies(where, core, target, epoch)
-        for base, batch in batches(log, ledger.end, target):
+        for header, view in opened(log, ledger.end, target):
+            base, batch = header.base_offset, written(header)
             if base != ledger.end or batch.last_offset >= target:
                 raise Breach(
                     "high watermark", f"{where} at {target} lies within a batch, or below {ledger.end}"
                 )
             ledger.batches[base] = batch
             ledger.end = batch.last_offset + 1
+            ledger.starts.commit(header)
+            if ledger.keys is not None:
+                ledger.keys.commit(header, contents_of(header, view), self._simulation.scheduler.now_us)
         ledger.ends.append((epoch, ledger.end))
 
     def _check_copies(self, where: str, core: PartitionCore, target: int, epoch: int) -> None:
@@ -262,7 +278,7 @@ class PartitionOracles:
             for each in core.replicas
             if each in self.without_power or self.log_ends.get((each, key), 0) >= target
         ]
-        if len(holding) < min(MIN_ISR, len(core.replicas)):
+        if len(holding) < min(min_isr(core.topic_partition.topic), len(core.replicas)):
             raise Breach("committed on the min ISR", f"{where} commits {target}, which only {holding} have")
         if image is not None and image.leader_epoch == epoch:
             missing = set(image.isr) - set(holding)
@@ -281,7 +297,29 @@ class PartitionOracles:
     def check_whole(self, life: Life, core: PartitionCore) -> None:
         """Of a replica that is in sync, in the end."""
         with life.machine.watched():
-            self._compare("replicas agree", "", core, 0, core.log.high_watermark, self.ledger(core))
+            ledger = self.ledger(core)
+            where = f"{core.topic_partition} on node {life.id}"
+            self._compare("replicas agree", where, core, 0, core.log.high_watermark, ledger)
+            self._check_keys(where, core, self._seen.get(core), ledger)
+
+    def check_latest(self, key: Key, latest: Mapping[bytes, bytes | None]) -> None:
+        """In the end: what a producer has had acknowledged last of each key is what every replica shows last of it."""
+        for machine in self._simulation.ordered:
+            partitions = None if machine.life is None else machine.life.partitions
+            core = None if partitions is None else partitions.by_id.get(key)
+            if core is None:
+                continue
+            shown: dict[bytes | None, bytes | None] = {}
+            with machine.watched():
+                for header, view in opened(core.log, 0, core.log.high_watermark):
+                    shown.update(contents_of(header, view).values())
+            for name, value in latest.items():
+                # A tombstone may be gone, after its time.
+                if shown.get(name) != value:
+                    raise Breach(
+                        "each key's last acknowledged value stays",
+                        f"{core.topic_partition} on node {machine.id} shows {shown.get(name)!r} for {name!r} instead of {value!r}",
+                    )
 
     # Answers.
 
@@ -299,8 +337,11 @@ class PartitionOracles:
     def _acknowledged(self, key: Key, header: BatchHeader, base_offset: int, node_id: int) -> None:
         ledger = self.ledgers[key]
         batch = ledger.batches.get(base_offset)
+        if any(each.crc == header.crc for each in ledger.history.lost.get(base_offset, ())):
+            return
         if (
             batch is None
+            or (header.producer_id < 0 and batch.crc != header.crc)
             or batch.producer_id != header.producer_id
             or batch.base_sequence != header.base_sequence
         ):
@@ -315,12 +356,26 @@ class PartitionOracles:
         """Only what is committed is shown."""
         ledger = self.ledgers[key]
         for header in iterate_batches(records):
-            if ledger.batches.get(header.base_offset) != written(header):
+            if not ledger.was_committed(header.base_offset, written(header)):
                 raise Breach(
                     "consumers see what is committed",
                     f"{ledger.name} at {header.base_offset} is shown as "
                     f"{written(header)}, committed is {ledger.batches.get(header.base_offset)}",
                 )
+
+    def passed(self, key: Key, start: int, end: int) -> None:
+        """A consumer goes on from one offset to a later one without having been shown what lies between."""
+        ledger = self.ledgers[key]
+        now_us = None if self._simulation.counters.clock_jumps else self._simulation.scheduler.now_us
+        for offset in range(start, end):
+            if ledger.keys is None or not ledger.keys.may_be_gone(offset, now_us):
+                raise Breach("consumers miss nothing", f"{ledger.name} went from {start} to {end}")
+
+    def asked_to_delete(self, key: Key, offset: int) -> None:
+        """Somebody is about to ask for it. Of a log that is only cleaned it is refused."""
+        ledger = self.ledgers[key]
+        if ledger.keys is None:
+            ledger.starts.asked = max(ledger.starts.asked, offset)
 
     # What befalls disks and processes.
 

@@ -14,25 +14,29 @@ from kafkacompat.controller.features import DEFAULT_LEVELS, ELIGIBLE_LEADER_REPL
 from kafkacompat.faults import listeners
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.ports import ProbeResult
-from kafkacompat.sim.administrator import MADE_ANEW, Administrator
+from kafkacompat.sim.administrator import Administrator
 from kafkacompat.sim.chance import Chance
-from kafkacompat.sim.clients import Client, Consumer, Key, Producer
+from kafkacompat.sim.clients import Client, Key, KeyedLane, Producer
 from kafkacompat.sim.cluster_changes import ClusterChanges, unlike
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_faults import ClusterFaults
 from kafkacompat.sim.cluster_life import Life
-from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
+from kafkacompat.sim.cluster_options import KEEPS_FROM, ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_reader import CommittedReader, Transactions
 from kafkacompat.sim.fetch_oracle import check_parked
-from kafkacompat.sim.groups import TOPIC, Groups
+from kafkacompat.sim.group_commits import TOPIC
+from kafkacompat.sim.groups import Groups
 from kafkacompat.sim.hosts import Host
 from kafkacompat.sim.image_oracles import ImageOracles, partitions_of
+from kafkacompat.sim.keeper import Keeper
 from kafkacompat.sim.links import SETUP_TIMEOUT_US, machine_of
 from kafkacompat.sim.machine import SimulatedMachine, initial_voters
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.readers import Consumer
 from kafkacompat.sim.scheduler import Scheduler
+from kafkacompat.sim.topics import APART, MADE_ANEW, kept_topics
 from kafkacompat.sim.transactional import TransactionalProducer
 from kafkacompat.sim.unexpected import heard
 from kafkacompat.sim.voter_changes import VoterChanges
@@ -47,6 +51,7 @@ TRANSACTIONAL_IDS, READER_ID = 4000, 5000
 VOTER_CHANGES_ID = 6000
 GROUPS_ID = 7000
 CHANGES_ID = 8000
+KEEPER_ID = 9000
 MAX_EVENTS = 200_000
 
 Trace = Callable[[Host, str], None]
@@ -92,6 +97,7 @@ class ClusterSimulation:
         self.reader = CommittedReader(self, READER_ID) if self.transactional else None
         self.changes = ClusterChanges(self, CHANGES_ID)
         self.groups = Groups(self, GROUPS_ID, self.options.members)
+        self.keeper = Keeper(self, KEEPER_ID)
         self.producer_ids: set[int] = set()
         self.topics: set[str] = set()
         self.is_over_for_producers = False
@@ -125,6 +131,8 @@ class ClusterSimulation:
         if self.options.change_ms:
             clients.append(self.changes)
         clients += self.groups.clients
+        if kept_topics(self.options):
+            clients.append(self.keeper)
         for client in clients:
             client.enter("start", client.start)
         self._run_until(self.options.faulty_ms * 1000)
@@ -219,26 +227,39 @@ class ClusterSimulation:
                 return f"the consumer is at {self.consumer.positions.get(key)} of {ledger.end}: {name}"
             if self.reader is not None and self.reader.positions.get(key) != ledger.end:
                 return f"read_committed is at {self.reader.positions.get(key)} of {ledger.end}: {name}"
-            for producer in self.producers:
-                lane = producer.lanes.get(key)
-                read = self.consumer.next_sequences.get((key, producer.producer_id), 0)
-                if lane is not None and lane.acknowledged != read:
-                    raise Breach(
-                        "each acknowledged record is consumed",
-                        f"{read} of {lane.acknowledged} of producer {producer.producer_id} in {name}",
-                    )
+            self._check_lanes(key, name)
         return None
+
+    def _check_lanes(self, key: Key, name: str) -> None:
+        """Of a partition that is read to its end."""
+        topic = self.partition_oracles.ledgers[key].name.topic
+        for producer in self.producers:
+            lane = producer.lanes.get(key)
+            read = self.consumer.next_sequences.get((key, producer.producer_id), 0)
+            if lane is not None and topic not in APART and lane.acknowledged != read:
+                raise Breach(
+                    "each acknowledged record is consumed",
+                    f"{read} of {lane.acknowledged} of producer {producer.producer_id} in {name}",
+                )
+            if isinstance(lane, KeyedLane):
+                self.partition_oracles.check_latest(key, lane.latest)
 
     # What hosts tell.
 
     def event(self, host: Host, what: str) -> None:
         self.counters.events += 1
+        if isinstance(host, Life):
+            host.work.begin(what)
         self.trace_hash = zlib.crc32(f"{self.scheduler.now_us} {host.id} {what}".encode(), self.trace_hash)
         if self.trace is not None:
             self.trace(host, what)
 
     def after_event(self, host: Host) -> None:
         if isinstance(host, Life):
+            is_judged = self.seed >= KEEPS_FROM and not host.is_stopping
+            if is_judged and (host.is_serving or not host.machine.is_broker):
+                # A start and a stop have nobody wait but those who wait for them.
+                host.work.check(host.id)
             if host.machine.disk.trusted:
                 raise Breach(
                     "no trust after a failed sync", f"node {host.id} syncs again {host.machine.disk.trusted}"
@@ -276,11 +297,17 @@ class ClusterSimulation:
 
     def is_for_transactions(self, topic: str) -> bool:
         """What is deleted takes part of a transaction along."""
-        return self.is_for_producers(topic) and topic != MADE_ANEW
+        return self.is_for_producers(topic) and topic != MADE_ANEW and topic not in APART
 
     def lowest_position(self, key: Key) -> int:
         read = self.consumer.positions.get(key, 0)
         return read if self.reader is None else min(read, self.reader.positions.get(key, 0))
+
+    def sends(self, host_id: int) -> None:
+        """A message leaves it."""
+        machine = self.machines.get(host_id)
+        if machine is not None and machine.life is not None:
+            machine.life.work.messages += 1
 
     # What hosts ask of their surroundings.
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
-from kafkacompat.sim.clients import Key, Place, Reader
+from kafkacompat.sim.clients import Key, Place
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.readers import Reader
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
@@ -128,5 +129,6 @@ class CommittedReader(Reader):
                 is_data = header.is_transactional and not header.is_control
                 if is_ours and is_data and header.producer_id not in aborted:
                     self.simulation.transactions.shown(key, bytes(record.value or b""))
+            self._pass(key, header)
             if header.is_control:
                 aborted.discard(header.producer_id)

@@ -102,6 +102,7 @@ class SimulatedFile:
         before = len(data)
         for buffer in buffers:
             data += buffer
+        self._disk.moved(len(data) - before)
         return len(data) - before
 
     def try_read(self, position: int, length: int) -> bytes | None:
@@ -109,7 +110,9 @@ class SimulatedFile:
 
     def read_cold(self, position: int, length: int) -> bytes:
         self._disk.meet("read", self.path)
-        return bytes(self._content.data[position : position + length])
+        found = bytes(self._content.data[position : position + length])
+        self._disk.moved(len(found))
+        return found
 
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
         raise OSError(errno.EINVAL, "no sockets in a simulation")
@@ -165,6 +168,8 @@ class FileDisk:
         """Told of each that does."""
         self.meet: Callable[[str, str], None] = lambda operation, path: None
         """Told of each operation and its path before it is carried out; what it raises comes of it."""
+        self.moved: Callable[[int], None] = lambda count: None
+        """Told of bytes that were written or read."""
         self.trusted: list[str] = []
         """Files that were synced once more after a sync of theirs had failed: a process that does so takes them for durable."""
 
@@ -218,7 +223,9 @@ class FileDisk:
 
     def read_bytes(self, path: str) -> bytes:
         self.meet("read_bytes", path)
-        return bytes(self._names.file(path).data)
+        found = bytes(self._names.file(path).data)
+        self.moved(len(found))
+        return found
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         content = Content(bytearray(data), b"")
@@ -228,6 +235,7 @@ class FileDisk:
             content.data = content.data[: int(death.share * len(data))]
             self._names.put(path + ".tmp", content)
             raise
+        self.moved(len(data))
         if sync:
             self.sync_content(path, content)
         self._names.put(path, content)

@@ -10,31 +10,31 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import Uuid
-from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.clients import Client
 from kafkacompat.sim.coordinated import GROUP, Coordinated, outcome_of
 from kafkacompat.sim.frames import GROUP_PURPOSE, LATE_PURPOSE
+from kafkacompat.sim.group_commits import (
+    AWAY_MS,
+    HEARTBEAT_MS,
+    TOPIC,
+    GroupClient,
+    commit_error,
+    commit_request,
+)
 from kafkacompat.sim.group_offsets import IN_DOUBT, read_offsets
 from kafkacompat.sim.group_oracles import GroupLedger
+from kafkacompat.sim.passing import Passing
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from kafkacompat.wire.messages.offset_commit_request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
 
-TOPIC = "t0"
-SESSION_MS, REBALANCE_MS, HEARTBEAT_MS, AWAY_MS = 800, 900, 150, 1_500
+SESSION_MS, REBALANCE_MS = 800, 900
 TOLD_TO_JOIN = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -44,15 +44,6 @@ TOLD_TO_JOIN = frozenset(
     }
 )
 """What was asked was not done."""
-
-
-class GroupClient(Client):
-    """Knows the topic that it reads by Metadata."""
-
-    def topic(self) -> tuple[Uuid, int] | None:
-        """Id and number of partitions; None while nobody has told."""
-        indexes = [place.key for place in self.places.values() if place.topic == TOPIC]
-        return (indexes[0][0], len(indexes)) if indexes else None
 
 
 class Member(GroupClient):
@@ -274,147 +265,6 @@ class Member(GroupClient):
             late.send(request, lambda: True, answered)
 
         self.call_after(SESSION_MS + self.chance.randrange(AWAY_MS), send)
-
-
-class Passing(GroupClient):
-    """Commits without being a member, and deletes the group, again and again. Where nobody answers the group is left to itself: the
-    next has another name."""
-
-    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
-        super().__init__(simulation, client_id)
-        self.gone: list[GroupLedger] = []
-        """Deleted, and to be looked for in the end."""
-        self._groups = 0
-        self._ledger = self._new_ledger()
-        self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
-        self.is_settled = False
-
-    def _new_ledger(self) -> GroupLedger:
-        self._groups += 1
-        return GroupLedger(f"passing-{self._groups}")
-
-    def start(self) -> None:
-        super().start()
-        self.later(self._commit, HEARTBEAT_MS)
-
-    def _begin_anew(self) -> None:
-        self._ledger = self._new_ledger()
-        self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
-        self.later(self._commit)
-
-    def _pause(self, call: Callable[[], None]) -> None:
-        self.call_after(1 + self.chance.randrange(AWAY_MS), call)
-
-    def _commit(self) -> None:
-        topic = self.topic()
-        if self.simulation.is_over_for_producers:
-            self._look_at_last()
-            return
-        if topic is None:
-            self.later(self._commit, HEARTBEAT_MS)
-            return
-        ledger, number = self._ledger, self._ledger.issue(0)
-        request = commit_request(ledger.group_id, topic[0], {0: number}, -1, "")
-
-        def answered(done: Deferred[Any]) -> None:
-            error = commit_error(done)
-            if error is not ErrorCode.NONE:
-                if error not in IN_DOUBT:
-                    raise Breach("members are understood", f"{ledger.group_id} gets {error.name}")
-                self._begin_anew()
-                return
-            ledger.is_deleted = False
-            ledger.committed(0, number)
-            self.simulation.counters.commits += 1
-            self._pause(lambda: self._read(self._delete))
-
-        self._coordinator.send(request, lambda: True, answered)
-
-    def _read(self, then: Callable[[], None]) -> None:
-        ledger, topic = self._ledger, self.topic()
-        assert topic is not None
-        asked_when = dict(ledger.settled)
-
-        def done(found: dict[int, int]) -> None:
-            ledger.fetched(asked_when, found)
-            then()
-
-        read_offsets(
-            self,
-            self._coordinator,
-            ledger.group_id,
-            (TOPIC, topic[0]),
-            [0],
-            lambda: True,
-            _nothing,
-            done,
-        )
-
-    def _delete(self) -> None:
-        ledger = self._ledger
-
-        def answered(done: Deferred[Any]) -> None:
-            try:
-                error = ErrorCode(done.result().results[0].error_code)
-            except ChannelError:
-                error = ErrorCode.REQUEST_TIMED_OUT
-            if error in IN_DOUBT:
-                self._begin_anew()
-                return
-            if error is not ErrorCode.NONE:
-                raise Breach("answered commits are fetched", f"{ledger.group_id} is there: {error.name}")
-            ledger.is_deleted = True
-            ledger.settled.clear()
-            self.simulation.counters.groups_deleted += 1
-            self._pause(lambda: self._read(self._deleted))
-
-        request = DeleteGroupsRequest(groups_names=[ledger.group_id])
-        self._coordinator.send(request, lambda: True, answered)
-
-    def _deleted(self) -> None:
-        """Every second group comes again under its name."""
-        if self.chance.happens(0.5):
-            self._commit()
-        else:
-            self.gone.append(self._ledger)
-            self._begin_anew()
-
-    def _look_at_last(self) -> None:
-        """At every group that was deleted: a later coordinator may have read it from the log again."""
-        if not self.gone:
-            self.is_settled = True
-            return
-        self._ledger = self.gone.pop()
-        self._coordinator = Coordinated(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
-        self._read(self._look_at_last)
-
-
-def commit_request(
-    group_id: str, topic_id: Uuid, numbers: dict[int, int], generation: int, member_id: str
-) -> OffsetCommitRequest:
-    partitions = [
-        OffsetCommitRequestPartition(partition_index=partition, committed_offset=number)
-        for partition, number in numbers.items()
-    ]
-    return OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=partitions)],
-    )
-
-
-def commit_error(done: Deferred[Any]) -> ErrorCode:
-    """The first of any partition."""
-    try:
-        rows = [row for topic in done.result().topics for row in topic.partitions]
-    except ChannelError:
-        return ErrorCode.REQUEST_TIMED_OUT
-    return ErrorCode(next((row.error_code for row in rows if row.error_code), 0))
-
-
-def _nothing() -> None:
-    """What is settled changes by this client alone."""
 
 
 class Groups:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
+from kafkacompat.sim.cluster_options import KEEPS_FROM
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.topics import UNCLEAN
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_life import Life
@@ -100,8 +102,47 @@ class ImageOracles:
             joined = [each for each in now.isr if each not in then.isr and is_next]
             if any(each not in image.brokers or image.brokers[each].fenced for each in joined):
                 raise Breach("fenced brokers join no ISR", f"{name} was {then}")
+            self._check_election(key, then, now, before, image)
             if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
                 raise Breach("another leader is another epoch", f"{name} was {then}")
+
+    def _check_election(
+        self,
+        key: Key,
+        then: PartitionImage,
+        now: PartitionImage,
+        before: MetadataImage,
+        image: MetadataImage,
+    ) -> None:
+        """Only where it is allowed does anybody come to lead who may lack records."""
+        if self._simulation.seed < KEEPS_FROM:
+            return
+        if now.leader in (NO_LEADER, then.leader) and now.partition_epoch == then.partition_epoch + 1:
+            return
+        # By one record a replica may join the ISR, end a move and lead; an unclean leader is alone in it.
+        has_joined = now.leader in then.adding_replicas
+        is_in_sync = now.leader in {*then.isr, *then.eligible_leader_replicas} or (
+            has_joined and len(now.isr) > 1
+        )
+        is_next = now.partition_epoch == then.partition_epoch + 1
+        topic = image.topics_by_id[key[0]].name
+        if topic == UNCLEAN:
+            # After several changes in one image nobody knows who was in sync at the election.
+            if not is_in_sync or (not is_next and now.leader_epoch != then.leader_epoch):
+                self._simulation.partition_oracles.elected_unclean(key, now.leader_epoch)
+            passed_over = [
+                each
+                for each in {*then.isr, *then.eligible_leader_replicas} & {*now.replicas}
+                if is_next
+                and not is_in_sync
+                and not has_joined
+                and _is_live(each, before)
+                and _is_live(each, image)
+            ]
+            if passed_over:
+                raise Breach("elections are clean", f"{passed_over} are passed over in {now}, was {then}")
+        elif is_next and not is_in_sync and not has_joined and now.leader not in then.last_known_elr:
+            raise Breach("elections are clean", f"{topic}-{key[1]} at {image.offset}: {now} was {then}")
 
     def _check_leader(self, key: Key, now: PartitionImage, image: MetadataImage) -> None:
         broker = image.brokers.get(now.leader)
@@ -153,3 +194,8 @@ class ImageOracles:
                     f"eligible {now.eligible_leader_replicas} last known {now.last_known_elr} "
                     f"adding {now.adding_replicas} removing {now.removing_replicas}"
                 )
+
+
+def _is_live(broker_id: int, image: MetadataImage) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown

@@ -62,6 +62,7 @@ class Pipe:
 
     def send(self, item: Any) -> None:
         scheduler = self._simulation.scheduler
+        self._simulation.sends(self._source)
         delay_us = self._simulation.network.draw_delay_us()
         slow_us = self._simulation.link_us(self._source) + self._simulation.link_us(self._target)
         if slow_us:

@@ -61,6 +61,7 @@ class SimulatedMachine:
         self.refusals = Refusals(lambda: simulation.scheduler.now_us)
         self._is_watched = False
         self.disk.meet = self._meet
+        self.disk.moved = self._moved
         self.disk.sync_failed = self.refusals.sync_failed
 
     @contextmanager
@@ -79,8 +80,13 @@ class SimulatedMachine:
         if self.life is None:
             # What is left of one that ended itself, on its way out.
             raise ProcessEnded
+        self.life.work.disk_called()
         self.simulation.faults.deaths.meet(self, operation, path)
         self.refusals.meet(operation, path)
+
+    def _moved(self, count: int) -> None:
+        if self.life is not None and not self._is_watched:
+            self.life.work.moved(count)
 
     def draw_job_us(self) -> int:
         """What a worker's job takes."""
@@ -200,6 +206,12 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
         "internal.metadata.log.segment.bytes": 20_000,
         "leader.imbalance.per.broker.percentage": 0,
     }
+    if options.segment_bytes:
+        numbers |= {
+            "log.cleaner.backoff.ms": 1_000,
+            "log.cleaner.dedupe.buffer.size": 2 << 20,
+            "log.retention.check.interval.ms": 900,
+        }
     return {
         "node.id": str(node_id),
         "process.roles": ",".join(roles),

@@ -54,7 +54,7 @@ def logs_belong_to_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def logs_keep_the_settings_of_their_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionManager, "_reconfigure", lambda self, old, new: None)
+    patch.setattr(PartitionManager, "_reconfigure", lambda self, old, new: [])
 
 
 def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
 from kafkacompat.net.workers import TERMS, WorkersBusy
 from kafkacompat.ports import WorkerPools
 from kafkacompat.sim.hosts import outcome_of
+from kafkacompat.sim.work import Work
 
 if TYPE_CHECKING:
     from kafkacompat.sim.chance import Chance
@@ -29,7 +30,10 @@ class Unforeseen(Exception):
 class SimulatedPool:
     """Jobs take the time that is drawn. What a job does is done when it begins or when it ends, as chance has it."""
 
-    def __init__(self, host: Host, terms: PoolTerms, chance: Chance, draw_us: Callable[[], int]) -> None:
+    def __init__(
+        self, host: Host, terms: PoolTerms, chance: Chance, draw_us: Callable[[], int], work: Work
+    ) -> None:
+        self._work = work
         self.duty = terms.duty
         self._host = host
         self._queue: JobQueue[tuple[Callable[[], Any], Deferred[Any]]] = JobQueue(terms)
@@ -68,7 +72,11 @@ class SimulatedPool:
         scheduler.after(stuck_us + self._draw_us(), lambda _: self._host.enter("worker", finish))
 
     def _carry_out(self, function: Callable[[], T]) -> Deferred[T]:
-        outcome = outcome_of(function)
+        self._work.is_a_workers = True
+        try:
+            outcome = outcome_of(function)
+        finally:
+            self._work.is_a_workers = False
         error = None if self.fails_next is None else self.fails_next()
         if error is None:
             return outcome
@@ -95,9 +103,9 @@ class PlacedSimulatedPools:
 class SimulatedPools:
     """Of one process."""
 
-    def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int]) -> None:
+    def __init__(self, host: Host, chance: Chance, draw_us: Callable[[], int], work: Work) -> None:
         def make(name: str) -> SimulatedPool:
-            return SimulatedPool(host, TERMS[name], chance, draw_us)
+            return SimulatedPool(host, TERMS[name], chance, draw_us, work)
 
         self._placed = PlacedSimulatedPools(lambda: make("log_sync"))
         self._single = {name: make(name) for name in TERMS if name != "log_sync"}

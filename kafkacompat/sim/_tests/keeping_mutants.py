@@ -1,0 +1,113 @@
+"""Bugs planted on purpose in what logs keep: cleaning, retention, unclean elections, and the work of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller import partition_change
+from kafkacompat.controller.partition_change import Election
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.log import log
+from kafkacompat.log.cleaner.filtering import BatchFilter
+from kafkacompat.log.cleaner.offset_map import OffsetMap
+from kafkacompat.log.cleaner.transactions import CleanedTransactions
+from kafkacompat.node.cleaning import BackgroundCleaning
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def the_first_of_a_key_is_kept(patch: pytest.MonkeyPatch) -> None:
+    original = OffsetMap.put
+
+    def put(self: OffsetMap, keys: Any, offsets: Any) -> None:
+        pairs = list(zip(keys, offsets, strict=True))
+        new = [(key, offset) for key, offset in pairs if self.find([key]) == [-1]]
+        original(self, [key for key, _ in new], [offset for _, offset in new])
+
+    patch.setattr(OffsetMap, "put", put)
+
+
+def tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Before those can have read them who are behind."""
+    original = BatchFilter.__init__
+
+    def init(self: BatchFilter, *given: Any, **named: Any) -> None:
+        original(self, *given, **{**named, "delete_retention_ms": 0})
+
+    patch.setattr(BatchFilter, "__init__", init)
+
+
+def aborted_records_replace_committed_ones(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CleanedTransactions, "on_data", lambda self, header: False)
+
+
+def _with_retention(patch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    original = log.count_deletable
+    patch.setattr(log, "count_deletable", lambda facts, **named: original(facts, **change(named)))
+
+
+def retention_takes_a_segment_too_many(patch: pytest.MonkeyPatch) -> None:
+    """One whose size is not surplus as a whole."""
+    _with_retention(patch, lambda named: {**named, "total_bytes": named["total_bytes"] + 400})
+
+
+def retention_takes_days_for_shorter_than_they_are(patch: pytest.MonkeyPatch) -> None:
+    _with_retention(patch, lambda named: {**named, "retention_ms": named["retention_ms"] // 4})
+
+
+def retention_forgets_what_compaction_is(patch: pytest.MonkeyPatch) -> None:
+    """Topics that are cleaned let old records go as well."""
+    _with_retention(
+        patch,
+        lambda named: (
+            named if named["delete_policy"] else {**named, "delete_policy": True, "retention_bytes": 0}
+        ),
+    )
+
+
+def every_topic_elects_unclean_leaders(patch: pytest.MonkeyPatch) -> None:
+    """As one of them may."""
+    patch.setattr(ControllerSettings, "unclean_election", lambda self, image, topic: True)
+
+
+def an_unclean_leader_is_elected_before_those_in_sync(patch: pytest.MonkeyPatch) -> None:
+    """Where it is allowed, the first replica that is live leads."""
+    original = partition_change.PartitionChange._new_leader
+
+    def new_leader(self: partition_change.PartitionChange) -> tuple[int, bool]:
+        leader, unclean = original(self)
+        if self.election is Election.UNCLEAN and leader != self.partition.leader:
+            for replica in reversed(self._replicas):
+                if self.is_acceptable(replica):
+                    return replica, replica not in self.target_isr
+        return leader, unclean
+
+    patch.setattr(partition_change.PartitionChange, "_new_leader", new_leader)
+
+
+def logs_are_cleaned_in_the_loop(patch: pytest.MonkeyPatch) -> None:
+    """All of it in the step that finds them dirty."""
+
+    def run(self: BackgroundCleaning, step: Any, began_ms: int) -> None:
+        while not step.done:
+            step.run()
+            step.finish(self._clock.now_ms())
+        self._ended()
+
+    patch.setattr(BackgroundCleaning, "_run", run)
+
+
+KEEPING_MUTANTS: tuple[Plant, ...] = (
+    the_first_of_a_key_is_kept,
+    tombstones_go_at_once,
+    aborted_records_replace_committed_ones,
+    retention_takes_a_segment_too_many,
+    retention_takes_days_for_shorter_than_they_are,
+    retention_forgets_what_compaction_is,
+    every_topic_elects_unclean_leaders,
+    an_unclean_leader_is_elected_before_those_in_sync,
+    logs_are_cleaned_in_the_loop,
+)

@@ -1,0 +1,90 @@
+"""Syncs that fail on a simulated machine, once or for a while. What they were to write is lost, as by a loss of power."""
+
+from __future__ import annotations
+
+import posixpath
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.faults.refusals import directory_of
+from kafkacompat.sim.quorum_oracles import Breach
+
+if TYPE_CHECKING:
+    from kafkacompat.sim.cluster_faults import ClusterFaults
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+    from kafkacompat.sim.machine import SimulatedMachine
+
+SHARE = 0.25
+"""Of the seeds."""
+METADATA_DIRECTORY = "/metadata"
+HALTS_WITHIN_US = 2_000_000
+"""After a sync that failed: no job takes so long."""
+
+
+class FailingSyncs:
+    """`begin` once. From a stream of its own, so that the other faults are the same as without."""
+
+    def __init__(self, simulation: ClusterSimulation, faults: ClusterFaults) -> None:
+        self._simulation = simulation
+        self._faults = faults
+        self._chance = Chance(simulation.seed, "failing syncs")
+
+    def begin(self, first_us: int) -> None:
+        if self._chance.happens(SHARE):
+            self._simulation.scheduler.after(first_us, self._let_a_sync_fail)
+
+    def _let_a_sync_fail(self, _: Any) -> None:
+        """One of the next of some broker."""
+        if self._faults.is_over:
+            return
+        machines = [each for each in self._simulation.ordered if each.is_broker]
+        machine = machines[self._chance.randrange(len(machines))]
+        machine.disk.fails_sync = partial(self._fails, machine)
+        mean_ms = 4 * self._simulation.options.fault_interval_ms
+        delay_us = int(mean_ms * 1000 * (0.2 + 1.6 * self._chance.uniform()))
+        self._simulation.scheduler.after(delay_us, self._let_a_sync_fail)
+
+    def _fails(self, machine: SimulatedMachine, path: str) -> bool:
+        """Of a partition's file it takes what a power loss would take, so it comes only where that may come."""
+        life = machine.life
+        if self._faults.is_over or self._faults.fragile is not None or life is None or not life.is_serving:
+            return False
+        if life.is_stopping or not self._faults.survives_without(machine, None):
+            return False
+        machine.disk.fails_sync = lambda path: False
+        self._faults.tell(f"node {machine.id}: the sync of {path} fails")
+        if self._chance.happens(0.4):
+            lasts_us = self._chance.between(200, 2_000) * 1000
+            until_us = self._simulation.scheduler.now_us + lasts_us
+            machine.disk.fails_sync = partial(self._goes_on_failing, machine, directory_of(path), until_us)
+        self._faults.count += 1
+        self._simulation.counters.failed_syncs += 1
+        self._faults.count_as_without_power(machine)
+        planned = machine, machine.lives, posixpath.dirname(path)
+        self._simulation.scheduler.after(HALTS_WITHIN_US, self._look_whether_halted, planned)
+        return True
+
+    def _goes_on_failing(self, machine: SimulatedMachine, directory: str, until_us: int, path: str) -> bool:
+        """Each sync there, while nobody counts on the machine."""
+        return (
+            not self._faults.is_over
+            and self._faults.fragile == machine.id
+            and self._simulation.scheduler.now_us < until_us
+            and directory_of(path) == directory
+        )
+
+    def _look_whether_halted(self, planned: tuple[SimulatedMachine, int, str]) -> None:
+        machine, lives, directory = planned
+        life = machine.life
+        if life is None or machine.lives != lives or life.is_stopping:
+            return
+        kept = {log.directory for log in life.logs.logs.values()}
+        is_kept = directory in kept or life.has_online(directory)
+        if is_kept or directory.startswith(METADATA_DIRECTORY):
+            raise Breach("no trust after a failed sync", f"node {machine.id} runs on, of {directory}")
+        if life.has_lost_directories:
+            return  # It is started anew, by which the controller will know.
+        # Of a topic that was deleted.
+        self._faults.fragile = None
+        self._simulation.partition_oracles.power_is_harmless_again(machine.id)

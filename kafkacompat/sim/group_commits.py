@@ -1,0 +1,52 @@
+"""What simulated clients of groups have in common: the topic that they read, and how they commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import Uuid
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.sim.clients import Client
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+TOPIC = "t0"
+HEARTBEAT_MS, AWAY_MS = 150, 1_500
+
+
+class GroupClient(Client):
+    """Knows the topic that it reads by Metadata."""
+
+    def topic(self) -> tuple[Uuid, int] | None:
+        """Id and number of partitions; None while nobody has told."""
+        indexes = [place.key for place in self.places.values() if place.topic == TOPIC]
+        return (indexes[0][0], len(indexes)) if indexes else None
+
+
+def commit_request(
+    group_id: str, topic_id: Uuid, numbers: dict[int, int], generation: int, member_id: str
+) -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=partition, committed_offset=number)
+        for partition, number in numbers.items()
+    ]
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=[OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=partitions)],
+    )
+
+
+def commit_error(done: Deferred[Any]) -> ErrorCode:
+    """The first of any partition."""
+    try:
+        rows = [row for topic in done.result().topics for row in topic.partitions]
+    except ChannelError:
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode(next((row.error_code for row in rows if row.error_code), 0))

@@ -1,0 +1,169 @@
+"""What the oracles of a simulated cluster remember of partitions: what was committed, who has led, what replicas had last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.log.log import PartitionLog
+from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.sim.compaction_oracle import Content, KeyLedger
+from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.retention_oracle import StartLedger
+from kafkacompat.sim.topics import is_compacted
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Log
+
+READ_BYTES = 1 << 20
+Key = tuple[Uuid, int]
+
+
+class Written(NamedTuple):
+    """One batch, wherever it lies."""
+
+    last_offset: int
+    epoch: int
+    crc: int
+    producer_id: int
+    base_sequence: int
+
+
+class UncleanHistory:
+    """Of a partition that may elect a leader which lacks records: what that has cost."""
+
+    def __init__(self) -> None:
+        self.elections: set[int] = set()
+        """Leader epochs of those elections."""
+        self.line = -1
+        """The newest of them in or after which somebody took the lead. Who is in an earlier epoch still may commit what is lost."""
+        self.lost: dict[int, set[Written]] = {}
+        """By base offset: what was committed, and is not any more."""
+
+    def begins_with(self, epoch: int) -> int | None:
+        """The election that this leadership begins a new line by, if any."""
+        election = max((each for each in self.elections if each <= epoch), default=-1)
+        return election if election > self.line else None
+
+    def lose(self, base: int, batch: Written) -> None:
+        self.lost.setdefault(base, set()).add(batch)
+
+
+class Ledger:
+    """All that was ever committed in one partition, and who has led it."""
+
+    def __init__(self, name: TopicPartition, starts: StartLedger) -> None:
+        self.name = name
+        self.starts = starts
+        self.batches: dict[int, Written] = {}
+        """By base offset, from 0 without a gap."""
+        self.end = 0
+        self.ends: list[tuple[int, int]] = []
+        """(epoch, end) whenever the leader of an epoch moved the end."""
+        self.leaders: dict[int, int] = {}
+        """Epoch -> who took leadership in it."""
+        self.written: dict[tuple[int, int], Written] = {}
+        """(epoch, base offset) -> what its leader appended."""
+        self.acknowledged = 0
+        self.keys: KeyLedger | None = KeyLedger() if is_compacted(name.topic) else None
+        """Of a partition that is cleaned."""
+        self.contents: dict[tuple[int, int], dict[int, Content]] = {}
+        """Of a partition that is cleaned: (epoch, base offset) -> what its leader appended."""
+
+        self.history = UncleanHistory()
+
+    def is_same(self, known: Written | None, batch: Written) -> bool:
+        """Or what a cleaning may have left of it."""
+        if known == batch or known is None or self.keys is None:
+            return known == batch
+        return known == batch._replace(crc=known.crc)
+
+    def was_committed(self, base: int, batch: Written) -> bool:
+        """Also where an unclean election has lost it since."""
+        return self.is_same(self.batches.get(base), batch) or batch in self.history.lost.get(base, ())
+
+    def cut(self, end: int) -> None:
+        """An unclean leader has less: what lies from there on is not committed any more."""
+        for base in [base for base in self.batches if base >= end]:
+            self.history.lose(base, self.batches.pop(base))
+        self.end = end
+        self.ends = [(epoch, min(before, end)) for epoch, before in self.ends]
+
+    def end_before(self, epoch: int) -> int:
+        """All that was committed in earlier epochs ends there."""
+        return max((end for committed_in, end in self.ends if committed_in < epoch), default=0)
+
+
+class Seen:
+    """One partition on one node, as it was after the node's last event."""
+
+    __slots__ = (
+        "cleaned_to",
+        "end",
+        "epoch",
+        "high_watermark",
+        "is_leader",
+        "log",
+        "matched",
+        "start",
+        "tombstones",
+        "unverified",
+        "verified",
+    )
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        """Another one once the replica has moved to another directory."""
+        self.end = self.high_watermark = self.start = 0
+        self.epoch = -1
+        self.is_leader = False
+        self.matched = 0
+        """Below it every batch was found to be what a leader wrote."""
+        self.verified = 0
+        """Below it every batch was found to be what was committed."""
+        self.unverified = 0
+        """The high watermark that a node remembered which had lost power."""
+        self.cleaned_to = -1
+        self.tombstones: set[int] = set()
+        """Of a partition that is cleaned: those that it has had since it was last cut."""
+
+
+def opened(log: Log, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches that reach into [start, end)."""
+    offset = max(start, log.log_start_offset)
+    while offset < end:
+        records = log.read(offset, READ_BYTES, log.log_end_offset, True).records
+        data = memoryview(records if isinstance(records, bytes) else records.read())
+        before = offset
+        for header in iterate_batches(data):
+            if header.last_offset < offset:
+                continue
+            if header.base_offset > offset and not is_compacted(log.topic_partition.topic):
+                raise Breach(
+                    "nothing is missing above the log start",
+                    f"{log.topic_partition} goes from {offset} to {header.base_offset}",
+                )
+            if header.base_offset >= end:
+                return
+            yield header, data[header.position : header.position + header.size]
+            offset = header.last_offset + 1
+        if offset == before:
+            raise Breach("log shape", f"{log.topic_partition} has no batch at {offset} below its end")
+
+
+def batches(log: Log, start: int, end: int) -> Iterator[tuple[int, Written]]:
+    """(base offset, batch) of those that reach into [start, end)."""
+    return ((header.base_offset, written(header)) for header, _ in opened(log, start, end))
+
+
+def cleaned_to(log: Log) -> int:
+    """How far its cleaner has come; -1 where it has never been."""
+    assert isinstance(log, PartitionLog)
+    return log.cleaned_to
+
+
+def written(header: BatchHeader) -> Written:
+    return Written(
+        header.last_offset, header.leader_epoch, header.crc, header.producer_id, header.base_sequence
+    )

@@ -1,0 +1,223 @@
+"""Consumers of a simulated cluster: they read every partition from its start, and go on where they were.
+
+Their own findings (a record missed or seen twice) are breaches. What a cleaning or retention has taken away they pass over.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.net.channels import ChannelError
+from kafkacompat.records.batch import BatchHeader, iterate_batches
+from kafkacompat.records.read import records_of
+from kafkacompat.sim.clients import Client, Key, Place
+from kafkacompat.sim.cluster_options import rack_of
+from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.sim.topics import APART, RETAINED, UNCLEAN
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Buffer
+    from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+FETCH_WAIT_MS = 250
+SESSIONLESS = CONSUMER = -1
+EARLIEST = -2
+
+
+class Reader(Client, ABC):
+    """Reads every partition from its start, for ever. What it does with an answer is its kind's."""
+
+    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
+        super().__init__(simulation, client_id)
+        self.positions: dict[Key, int] = {}
+
+    def found(self, key: Key) -> None:
+        self.positions[key] = 0
+        self._fetch(key)
+
+    def _source(self, place: Place) -> int:
+        """The node to read from."""
+        return place.leader
+
+    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=100_000,
+            session_epoch=SESSIONLESS,
+            topics=[FetchTopic(topic=place.topic, topic_id=place.topic_id, partitions=[partition])],
+        )
+
+    def _fetch(self, key: Key) -> None:
+        if self.simulation.is_deleted(key):
+            del self.positions[key]
+            return
+        place = self.places[key]
+        if place.leader == NO_LEADER:
+            self._again(key)
+            return
+        partition = FetchPartition(
+            partition=place.partition,
+            current_leader_epoch=place.leader_epoch,
+            fetch_offset=self.positions[key],
+            partition_max_bytes=self.simulation.options.fetch_bytes,
+        )
+        request = self._request(partition, place)
+        purpose = f"consume {key[0].hex()} {key[1]}"
+        self.ask(self._source(place), request, purpose).on_done(lambda done: self._fetched(key, done))
+
+    def _fetched(self, key: Key, done: Deferred[Any]) -> None:
+        try:
+            response = done.result()
+        except ChannelError:
+            response = None
+        if response is None or response.error_code or not response.responses:
+            self._again(key)
+            return
+        answer = response.responses[0].partitions[0]
+        self._check(key, answer)
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._may_be_gone(key):
+            self._seek_beginning(key)
+            return
+        if answer.error_code:
+            self._again(key)
+            return
+        self._read(key, answer)
+        self.later(lambda: self._fetch(key), 20)
+
+    def _may_be_gone(self, key: Key) -> bool:
+        """What it is to read next."""
+        return self.places[key].topic in (RETAINED, UNCLEAN)
+
+    def _seek_beginning(self, key: Key) -> None:
+        """auto.offset.reset=earliest."""
+        place = self.places[key]
+        partition = ListOffsetsPartition(
+            partition_index=place.partition, current_leader_epoch=place.leader_epoch, timestamp=EARLIEST
+        )
+        topic = ListOffsetsTopic(name=place.topic, partitions=[partition])
+        request = ListOffsetsRequest(replica_id=CONSUMER, topics=[topic])
+        purpose = f"consume {key[0].hex()} {key[1]}"
+        self.ask(place.leader, request, purpose).on_done(lambda done: self._sought(key, done))
+
+    def _sought(self, key: Key, done: Deferred[Any]) -> None:
+        try:
+            answer = done.result().topics[0].partitions[0]
+        except ChannelError:
+            answer = None
+        is_unclean = self.places[key].topic == UNCLEAN
+        if (
+            answer is not None
+            and not answer.error_code
+            and (is_unclean or answer.offset > self.positions[key])
+        ):
+            self.positions[key] = answer.offset
+            self.simulation.counters.positions_reset += 1
+        self._again(key)
+
+    def _check(self, key: Key, answer: Any) -> None:
+        """Look at any answer, errors too."""
+
+    @abstractmethod
+    def _read(self, key: Key, answer: Any) -> None:
+        """Take the records of an answer without an error."""
+
+    def _again(self, key: Key) -> None:
+        self.refresh()
+        self.later(lambda: self._fetch(key))
+
+    def _advance(self, key: Key, offset: int) -> None:
+        """To this one, behind those that a cleaning has taken away, and past it."""
+        if offset != self.positions[key]:
+            if offset < self.positions[key]:
+                raise Breach(
+                    "consumers miss nothing",
+                    f"{self.places[key]} went from {self.positions[key]} back to {offset}",
+                )
+            self.simulation.partition_oracles.passed(key, self.positions[key], offset)
+        self.positions[key] = offset + 1
+
+    def _pass(self, key: Key, header: BatchHeader) -> None:
+        """A batch is read, of which a cleaning may have left less than it began with."""
+        if header.last_offset >= self.positions[key]:
+            self._advance(key, header.last_offset + 1)
+            self.positions[key] = header.last_offset + 1
+
+
+class Consumer(Reader):
+    """Reads to the high watermark, from the leader or a replica nearby."""
+
+    def __init__(self, simulation: ClusterSimulation, client_id: int) -> None:
+        super().__init__(simulation, client_id)
+        self.next_sequences: dict[tuple[Key, int], int] = {}
+        """By partition and producer."""
+        self._rack = rack_of(self.chance.randrange(3))
+        self._nearby: dict[Key, int] = {}
+        """Partition -> the replica that its leader has pointed to; forgotten at the first trouble."""
+
+    def _source(self, place: Place) -> int:
+        return self._nearby.get(place.key, place.leader)
+
+    def _request(self, partition: FetchPartition, place: Place) -> FetchRequest:
+        request = super()._request(partition, place)
+        request.rack_id = self._rack
+        return request
+
+    def _may_be_gone(self, key: Key) -> bool:
+        return key not in self._nearby and super()._may_be_gone(key)
+
+    def _check(self, key: Key, answer: Any) -> None:
+        is_gone = answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not super()._may_be_gone(key)
+        if is_gone and key not in self._nearby:
+            raise Breach(
+                "consumers go on",
+                f"{self.places[key]} has no offset {self.positions[key]} any more, "
+                f"high watermark {answer.high_watermark}",
+            )
+
+    def _read(self, key: Key, answer: Any) -> None:
+        if answer.preferred_read_replica >= 0:
+            self._nearby[key] = answer.preferred_read_replica
+        records = answer.records or b""
+        if key in self._nearby and records:
+            self.simulation.counters.reads_from_followers += 1
+        self.simulation.partition_oracles.consumed(key, records, answer.high_watermark)
+        for header in iterate_batches(records):
+            batch = memoryview(records)[header.position : header.position + header.size]
+            for offset, record in records_of(batch, header):
+                if offset >= self.positions[key]:
+                    self._take(key, header, offset, record.value or b"")
+            self._pass(key, header)
+
+    def _take(self, key: Key, header: BatchHeader, offset: int, value: Buffer) -> None:
+        self._advance(key, offset)
+        producer_id = header.producer_id
+        if header.is_transactional or producer_id not in self.simulation.producer_ids:
+            return
+        if self.places[key].topic in APART:
+            # Their ledgers tell what must be there.
+            self.simulation.counters.consumed += 1
+            return
+        expected = self.next_sequences.get((key, producer_id), 0)
+        if bytes(value) != b"%d" % expected:
+            raise Breach(
+                "each record once and in order",
+                f"{self.places[key]} at {offset} has {value!r} of producer "
+                f"{producer_id}, expected is {expected}",
+            )
+        self.next_sequences[key, producer_id] = expected + 1
+        self.simulation.counters.consumed += 1
+
+    def _again(self, key: Key) -> None:
+        self._nearby.pop(key, None)
+        super()._again(key)
