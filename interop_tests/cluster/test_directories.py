@@ -117,9 +117,9 @@ def test_a_partition_moves_between_three_directories_under_load(
     def move(path: Path, *options: str) -> None:
         entry = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(path)]}
         plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
-        started = reassign("--execute", *options)
         told = f"Successfully started moving log directory to {path} for replica {topic}-0 with broker 1"
-        assert told in started, started
+        # The move before may have its replica where it is to be, and not durable yet.
+        cluster.wait(lambda: told in reassign("--execute", *options), "the move begins")
 
     def wait_until_there(path: Path) -> None:
         def is_there() -> bool:
@@ -160,7 +160,7 @@ def test_a_partition_moves_between_three_directories_under_load(
     # And to another one while that move has hardly begun.
     move(origin)
     for path in (target, origin):
-        assert alter(cluster.bootstrap, path, topic, 0) == 0
+        cluster.wait(lambda path=path: alter(cluster.bootstrap, path, topic, 0) == 0, "the move begins")
     wait_until_there(origin)
     for work in works:
         work.wait_for_progress()
