@@ -18,6 +18,7 @@ from kafkacompat.log.checkpoint import (
     LEADER_EPOCH_FILE,
     SYNC_FAILED_FILE,
     CheckpointCorrupt,
+    format_epochs,
     parse_epochs,
 )
 from kafkacompat.log.epoch_cache import LeaderEpochCache
@@ -126,6 +127,8 @@ def open_directory(
     if state.end_offset < log_end_offset:
         replay_what_can_be_read(state, _from(segments, state.end_offset), log_end_offset, note)
     if SYNC_FAILED_FILE in names:
+        # A sync that comes later would find nothing to write of what is in the page cache only.
+        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)
         disk.remove(f"{directory}/{SYNC_FAILED_FILE}")
     segments[-1].largest_timestamp()  # to which appends compare theirs
     for segment in segments:

@@ -69,6 +69,13 @@ BUGS = (
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
+        "a start believes the epochs in the page cache after a failed sync",
+        "log/recovery.py",
+        '        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)\n',
+        "",
+        ("log/_tests/test_syncs.py::test_the_next_start_writes_anew_the_epochs_that_a_failed_sync_covered",),
+    ),
+    PlantedBug(
         "a start believes the page cache after a failed sync",
         "log/recovery.py",
         "        _forget_cached(disk, directory, names, recovery_point)",

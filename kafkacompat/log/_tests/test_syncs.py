@@ -12,7 +12,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, carry_out, refusing
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.checkpoint import RECOVERY_POINT_FILE
+from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, RECOVERY_POINT_FILE
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import SyncFailed
@@ -296,6 +296,22 @@ def test_the_next_start_reads_from_the_disk_what_a_failed_sync_covered() -> None
     after = Broker(again.disk.lose_power())
     assert all_values(after.log(0)) == all_values(log)
     assert after.notes == []
+
+
+def test_the_next_start_writes_anew_the_epochs_that_a_failed_sync_covered() -> None:
+    """Where their batches were cleaned away meanwhile nothing else tells of them."""
+    broker = Broker(MemoryDisk())
+    log = broker.log(0)
+    append(log, 3)
+    log.append_as_leader(batch_of([b"x"]), 5, NOW_MS)
+    broker.disk.lost_syncs[LEADER_EPOCH_FILE] = OSError(errno.EIO, "lost")
+    flush_overdue(broker, 1000)
+    again = broker.restarted()
+    log = again.log(0)
+    log.flush()
+    told = again.disk.read_bytes(f"{log.directory}/{LEADER_EPOCH_FILE}")
+    assert told
+    assert again.disk.lose_power().read_bytes(f"{log.directory}/{LEADER_EPOCH_FILE}") == told
 
 
 def test_a_real_file_forgets_what_is_cached_and_reads_it_again(tmp_path: Path) -> None:
