@@ -10,6 +10,7 @@ follows it is set aside as `.deleted`, as Kafka does.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -302,28 +303,40 @@ def _recover(
     )
     if state.end_offset < segments[first].base_offset:
         replay_what_can_be_read(state, segments[:first], segments[first].base_offset, note)
+    at = first
+
+    def set_following_aside() -> None:
+        _set_aside(disk, segments[at + 1 :])
+
     for at in range(first, len(segments)):
         segment = segments[at]
         if segment.base_offset > state.end_offset:
             state.end_offset = segment.base_offset
         if at > first:
             snapshots.take(state)
-        cut = recover_segment(segment, state, epochs)
+        cut = recover_segment(segment, state, epochs, set_following_aside)
         if cut:
             note(
                 f"{segment.stem}{LOG_SUFFIX}: {cut} bytes after offset {state.end_offset - 1} are no whole batches"
             )
             if segments[at + 1 :]:
                 note(f"{segment.stem}{LOG_SUFFIX}: {len(segments) - at - 1} segments after it are set aside")
-            _set_aside(disk, segments[at + 1 :])
             for later in segments[at + 1 :]:
                 snapshots.remove(later.base_offset)
             del segments[at + 1 :]
             break
 
 
-def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochCache) -> int:
-    """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut."""
+def recover_segment(
+    segment: Segment,
+    state: ProducerState,
+    epochs: LeaderEpochCache,
+    before_cut: Callable[[], None],
+) -> int:
+    """Check every batch, index it, bring state and epochs up to it; cut the file at the first bad one. Bytes cut.
+
+    `before_cut` takes away what follows: a segment behind one that was cut shows no damage at the next start.
+    """
     segment.begin_reindex()
     segment.aborted.begin()
     valid, after = 0, segment.base_offset
@@ -340,6 +353,8 @@ def recover_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     except DAMAGE:
         pass
     cut = segment.size - valid
+    if cut:
+        before_cut()
     segment.cut(valid)
     segment.finish_reindex()
     return cut
@@ -377,10 +392,13 @@ def _headers(segments: list[Segment], offset: int, end: int) -> Iterator[BatchHe
 
 
 def _set_aside(disk: Disk, segments: list[Segment]) -> None:
-    for segment in segments:
+    """The last one first, so that the beginning of the log is left wherever it ends. Durable when it returns."""
+    for segment in reversed(segments):
         for path in segment.paths():
             disk.rename(path, path + DELETED_SUFFIX)
         segment.release()
+    if segments:
+        disk.sync_directory(posixpath.dirname(segments[0].stem))
 
 
 def _from(segments: list[Segment], offset: int) -> list[Segment]:

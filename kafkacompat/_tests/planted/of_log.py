@@ -69,6 +69,13 @@ BUGS = (
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
+        "a start cuts a damaged segment before it takes away what follows",
+        "log/recovery.py",
+        "    if cut:\n        before_cut()\n    segment.cut(valid)\n",
+        "    segment.cut(valid)\n    if cut:\n        before_cut()\n",
+        ("log/_tests/test_recovery.py::test_a_start_that_ends_while_it_sets_segments_aside_leaves_no_hole",),
+    ),
+    PlantedBug(
         "a start believes the epochs in the page cache after a failed sync",
         "log/recovery.py",
         '        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)\n',

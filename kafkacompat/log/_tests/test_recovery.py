@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+from collections.abc import Iterator
+
 import pytest
 
 from kafkacompat.ids import TopicPartition
@@ -83,6 +87,40 @@ def test_damage_in_the_middle_ends_the_log_there_and_sets_the_rest_aside() -> No
     assert not any(name.endswith(".deleted") for name in names if name[:20] <= f"{second.base_offset:020d}")
     open_log(disk, clean=True)
     assert not any(name.endswith(".deleted") for name in disk.list_directory(DIRECTORY))
+
+
+def test_a_start_that_ends_while_it_sets_segments_aside_leaves_no_hole() -> None:
+    """The next one would take what lies behind the hole for whole, and a follower would never fetch what is missing."""
+    disk = MemoryDisk()
+    log = filled(disk, 60)
+    damaged = log.segments[1]
+    kept = damaged.base_offset
+    disk.files[f"{DIRECTORY}/{kept:020d}.log"][damaged.size // 2] ^= 1
+    last = open_log(disk.copy()).log_end_offset
+    assert kept <= last < log.segments[2].base_offset
+    for allowed in itertools.count():
+        left = disk.copy()
+        changes = itertools.count()
+
+        def refuse(
+            operation: str, path: str, changes: Iterator[int] = changes, allowed: int = allowed
+        ) -> OSError | None:
+            is_change = operation in ("rename", "truncate", "remove", "write", "write_atomic")
+            return (
+                OSError(errno.EIO, "the process ends", path)
+                if is_change and next(changes) >= allowed
+                else None
+            )
+
+        left.refuse = refuse
+        try:
+            open_log(left)
+        except OSError:
+            left.refuse = None
+            assert open_log(left).log_end_offset == last, f"after {allowed} changes"
+        else:
+            break
+    assert allowed > 4
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:
