@@ -92,7 +92,7 @@ class KafkaRaftServer:
 
     async def stop(self) -> bool:
         """The broker first, while the quorum still hears of it; then the quorum, then the files; of a start that was called off
-        what there is. False when the logs are left as after a kill, because a thread that works on them does not end."""
+        what there is. False when logs are left as after a kill: a thread that works on them does not end, or their disk refuses."""
         is_clean = True
         if self.broker is not None:
             is_clean = await self.broker.stop()
@@ -101,7 +101,7 @@ class KafkaRaftServer:
         if self.controller is not None:
             await self.controller.stop()
         if self.shared is not None:
-            self.shared.stop()
+            is_clean = self.shared.stop() and is_clean
         if self.broker is not None:
             self.broker.close_logs()
         self._doors.network.channels.close_all()

@@ -124,11 +124,18 @@ class SharedServer:
         """There once the other voters have heard of it, or had their time."""
         return self.driver.shut_down(RESIGN_TIMEOUT_MS)
 
-    def stop(self) -> None:
-        """Leave the quorum, and the files as at a clean stop. Blocks."""
-        self.driver.flush_now()
-        self.driver.close()
-        self.store.close()
+    def stop(self) -> bool:
+        """Leave the quorum, and the files as at a clean stop. Blocks. False where the disk refuses: the metadata log is then left
+        as after a kill, which every start reckons with, and the node's other logs can still be closed in order."""
+        try:
+            self.driver.flush_now()
+            self.driver.close()
+            self.store.close()
+        except OSError as problem:
+            self.driver.close()
+            logger.error("the metadata log cannot be closed in order: %s", problem)
+            return False
+        return True
 
     def abandon(self) -> None:
         """A start that failed waits for no disk any more."""
