@@ -197,6 +197,9 @@ class PartitionOracles:
         first = ledger.leaders.setdefault(core.leader_epoch, node_id)
         if first != node_id:
             raise Breach("one leader an epoch", f"{where}, where node {first} led")
+        if core.leader_epoch < ledger.history.line:
+            # It learns late of an election that a later unclean one has overtaken: what that one kept says nothing about it.
+            return
         self._maybe_cut(core, ledger)
         committed = ledger.end_before(core.leader_epoch)
         log = core.log

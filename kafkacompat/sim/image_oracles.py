@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kafkacompat.controller.brokers import is_directory_online
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
@@ -136,8 +137,8 @@ class ImageOracles:
                 if is_next
                 and not is_in_sync
                 and not has_joined
-                and _is_live(each, before)
-                and _is_live(each, image)
+                and _could_lead(each, now, before)
+                and _could_lead(each, now, image)
             ]
             if passed_over:
                 raise Breach("elections are clean", f"{passed_over} are passed over in {now}, was {then}")
@@ -196,6 +197,12 @@ class ImageOracles:
                 )
 
 
-def _is_live(broker_id: int, image: MetadataImage) -> bool:
+def _could_lead(broker_id: int, partition: PartitionImage, image: MetadataImage) -> bool:
+    """Whether its broker serves, and the directory of its replica."""
     broker = image.brokers.get(broker_id)
-    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+    return (
+        broker is not None
+        and not broker.fenced
+        and not broker.in_controlled_shutdown
+        and is_directory_online(broker, partition.directory(broker_id))
+    )
