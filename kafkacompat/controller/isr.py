@@ -120,7 +120,7 @@ def _refusal(
     wanted: RequestedPartition,
     members: Sequence[tuple[int, int]],
 ) -> ErrorCode:
-    """NONE when the change may be made. An epoch that is ahead of ours says that another controller is active (I8)."""
+    """NONE when the change may be made. An epoch that is ahead of ours says that another controller is active."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < partition.leader_epoch:
