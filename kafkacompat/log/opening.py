@@ -6,6 +6,7 @@ nothing shared, so a load may run it in any thread.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from kafkacompat.log.checkpoint import (
     parse_partition_metadata,
 )
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.recovery import open_directory, trust_syncs_again
 from kafkacompat.log.segment import LOG_SUFFIX
 
 if TYPE_CHECKING:
@@ -95,9 +96,13 @@ class LogOpener:
             note=self._note,
             cache=self._cache,
         )
-        # After a failed sync the id may be in the page cache alone, and no later sync of that file would say so.
-        if has_lost or (is_new and not self._disk.exists(f"{path}/{PARTITION_METADATA_FILE}")):
-            metadata = f"{path}/{PARTITION_METADATA_FILE}"
+        metadata = f"{path}/{PARTITION_METADATA_FILE}"
+        if has_lost:
+            # The id, and the log's own name, may be in the page cache alone, and no later sync of them would say so.
+            self._disk.write_atomic(metadata, format_partition_metadata(topic_id))
+            self._disk.sync_directory(posixpath.dirname(path))
+            trust_syncs_again(self._disk, path)
+        elif is_new and not self._disk.exists(metadata):
             self._disk.write_atomic(metadata, format_partition_metadata(topic_id), sync=False)
         log = PartitionLog(
             self._disk,

@@ -59,7 +59,7 @@ def open_directory(
     """The parts of a PartitionLog. `clean`: the stop before was clean, only the tail is checked. `note` gets what was amiss.
     `cache` is that of the node's indexes; without it the log has one of its own.
 
-    OSError passes through.
+    The mark of a failed sync stays: the caller ends with `trust_syncs_again`. OSError passes through.
     """
     cache = IndexCache(OWN_CACHE_BYTES) if cache is None else cache
     disk.make_directory(directory)
@@ -129,8 +129,7 @@ def open_directory(
         replay_what_can_be_read(state, _from(segments, state.end_offset), log_end_offset, note)
     if SYNC_FAILED_FILE in names:
         # A sync that comes later would find nothing to write of what is in the page cache only.
-        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)
-        disk.remove(f"{directory}/{SYNC_FAILED_FILE}")
+        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries))
     segments[-1].largest_timestamp()  # to which appends compare theirs
     for segment in segments:
         # A partition that nobody uses holds no descriptor; the file is opened again with the first read or append.
@@ -146,6 +145,13 @@ def open_directory(
         log_end_offset if clean and unsound is None else min(recovery_point, log_end_offset),
         cache,
     )
+
+
+def trust_syncs_again(disk: Disk, directory: str) -> None:
+    """Take away the mark of a failed sync, if there is one. What the page cache alone may have held has to be durable before."""
+    mark = f"{directory}/{SYNC_FAILED_FILE}"
+    if disk.exists(mark):
+        disk.remove(mark)
 
 
 def _finish_interrupted_work(disk: Disk, directory: str, found: list[str], note: Note) -> bool:

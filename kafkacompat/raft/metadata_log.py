@@ -16,7 +16,7 @@ from kafkacompat.config import LogConfig
 from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from kafkacompat.log.checkpoint import PARTITION_METADATA_FILE, format_partition_metadata
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.log.recovery import open_directory
+from kafkacompat.log.recovery import open_directory, trust_syncs_again
 from kafkacompat.ports import HalfDone, SyncFailed
 from kafkacompat.raft.packing import MAX_BATCH_BYTES
 from kafkacompat.raft.room import NO_ROOM
@@ -167,5 +167,6 @@ def open_metadata_log(
     path = posixpath.join(directory, PARTITION_METADATA_FILE)
     if not disk.exists(path):
         disk.write_atomic(path, format_partition_metadata(METADATA_TOPIC_ID))
+    trust_syncs_again(disk, directory)
     log = PartitionLog(disk, directory, TopicPartition(METADATA_TOPIC, 0), METADATA_TOPIC_ID, config, parts)
     return PartitionMetadataLog(log, clock)

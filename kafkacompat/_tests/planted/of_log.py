@@ -57,8 +57,8 @@ BUGS = (
     PlantedBug(
         "an id whose sync has failed is believed",
         "log/opening.py",
-        "if has_lost or (is_new and",
-        "if (is_new and",
+        "            self._disk.write_atomic(metadata, format_partition_metadata(topic_id))\n",
+        "",
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
@@ -78,9 +78,17 @@ BUGS = (
     PlantedBug(
         "a start believes the epochs in the page cache after a failed sync",
         "log/recovery.py",
-        '        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries), sync=False)\n',
-        "",
+        '        disk.write_atomic(f"{directory}/{LEADER_EPOCH_FILE}", format_epochs(epochs.entries))\n',
+        "        pass\n",
         ("log/_tests/test_syncs.py::test_the_next_start_writes_anew_the_epochs_that_a_failed_sync_covered",),
+    ),
+    PlantedBug(
+        "the mark of a failed sync goes before the id is durable",
+        "log/opening.py",
+        "            self._disk.write_atomic(metadata, format_partition_metadata(topic_id))\n",
+        "            trust_syncs_again(self._disk, path)\n"
+        "            self._disk.write_atomic(metadata, format_partition_metadata(topic_id))\n",
+        ("log/_tests/test_syncs.py::test_a_start_after_a_failed_sync_may_be_killed_wherever_it_is",),
     ),
     PlantedBug(
         "a start believes the page cache after a failed sync",

@@ -12,7 +12,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, carry_out, refusing
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
-from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, RECOVERY_POINT_FILE
+from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_FILE
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import SyncFailed
@@ -319,3 +319,56 @@ def test_a_real_file_forgets_what_is_cached_and_reads_it_again(tmp_path: Path) -
     file.write_now(b"abc")
     file.forget_cached()
     assert file.read_cold(0, 10) == b"abc"
+
+
+class Killed(BaseException):
+    """The process is gone; no handler sees it."""
+
+
+@pytest.mark.parametrize("lost", [LEADER_EPOCH_FILE, PARTITION_METADATA_FILE])
+def test_a_start_after_a_failed_sync_may_be_killed_wherever_it_is(lost: str) -> None:
+    """The mark goes last: whatever else the page cache alone holds is durable by then, also for the start after the next."""
+    broker = Broker(MemoryDisk())
+    log = broker.log(0)
+    append(log, 3)
+    log.append_as_leader(batch_of([b"x"]), 5, NOW_MS)
+    broker.disk.lost_syncs[lost] = OSError(errno.EIO, "lost")
+    flush_overdue(broker, 1000)
+    told = [broker.disk.read_bytes(f"/a/t-0/{name}") for name in (LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)]
+    killed = steps = 0
+    while killed == steps:
+        steps += 1
+        disk, done = broker.disk.copy(), 0
+
+        def kill(operation: str, path: str, until: int = steps) -> None:
+            nonlocal done
+            done += 1
+            if done == until:
+                raise Killed
+
+        disk.refuse = kill
+        try:
+            Broker(disk)
+        except Killed:
+            killed += 1
+        disk.refuse = None
+        again = Broker(disk.copy())
+        append(again.log(0), 1, epoch=5)
+        again.log(0).flush()
+        after = again.disk.lose_power()
+        assert [
+            after.read_bytes(f"/a/t-0/{name}") for name in (LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
+        ] == told
+    assert killed > 10
+
+
+@pytest.mark.parametrize("operation", ["write_atomic", "sync", "remove"])
+def test_a_start_after_a_failed_sync_that_the_disk_refuses_leaves_the_mark(operation: str) -> None:
+    broker = Broker(MemoryDisk())
+    append(broker.log(0), 3)
+    broker.disk.lost_syncs[LEADER_EPOCH_FILE] = OSError(errno.EIO, "lost")
+    flush_overdue(broker, 1000)
+    disk = broker.disk.copy()
+    disk.refuse = refusing(operation, "/a/t-0", errno.ENOSPC)
+    Broker(disk)
+    assert disk.exists("/a/t-0/sync-failed")
