@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-
-LATER = {"is_later": True}
-"""Of what only later seeds meet (KEEPS_FROM)."""
+from dataclasses import dataclass, fields
 
 
 @dataclass
@@ -63,14 +60,14 @@ class ClusterCounters:
     """Voters removed or taken in."""
     deletions: int = 0
     """Of records."""
-    logs_cleaned: int = field(default=0, metadata=LATER)
+    logs_cleaned: int = 0
     """Of compacted topics."""
-    starts_retained: int = field(default=0, metadata=LATER)
+    starts_retained: int = 0
     """Times that time or size has moved where a log begins."""
-    positions_reset: int = field(default=0, metadata=LATER)
+    positions_reset: int = 0
     """Of consumers, whose next record was gone."""
-    unclean_elections: int = field(default=0, metadata=LATER)
-    batches_lost: int = field(default=0, metadata=LATER)
+    unclean_elections: int = 0
+    batches_lost: int = 0
     """By them."""
     topics_deleted: int = 0
     """Each is made anew under its name."""

@@ -23,7 +23,7 @@ from kafkacompat.sim.faults.slowness import Slowness
 from kafkacompat.sim.image_oracles import Key, partitions_of
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.controller.image import BrokerImage, PartitionImage
     from kafkacompat.partition.isr import PendingIsr
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -96,6 +96,11 @@ class ClusterFaults:
     def spares(self) -> bool:
         """Nobody is to fall now: the controller still counts on a machine that has lost what it had."""
         return self.fragile is not None
+
+    @property
+    def has_cuts(self) -> bool:
+        """Some nodes cannot reach others."""
+        return bool(self._cuts.links)
 
     def spares_others_than(self, machine_id: int) -> bool:
         return self.fragile not in (None, machine_id)
@@ -258,7 +263,7 @@ class ClusterFaults:
 
     def survives_without(self, machine: SimulatedMachine, joining: Key | None) -> bool:
         """Whoever counts on this one's replicas has others that are in sync and at work."""
-        if self._cuts.links or not machine.is_broker:
+        if self.has_cuts or not machine.is_broker:
             return not machine.is_broker
         if not self._metadata_is_settled():
             return False
@@ -290,6 +295,16 @@ class ClusterFaults:
             and not broker.in_controlled_shutdown
             and life.heartbeats is not None
             and life.heartbeats.broker_epoch == broker.epoch
+            and self._is_heard(broker)
+        )
+
+    def _is_heard(self, broker: BrokerImage) -> bool:
+        """The controller heard of it lately: one that a mended network still holds up may be fenced any moment."""
+        margin_ms = self._simulation.options.session_ms // 2
+        return any(
+            life.liveness.sessions.is_live(broker.id, broker.epoch, life.liveness.now_ms() + margin_ms)
+            for life in (machine.life for machine in self._simulation.ordered)
+            if life is not None and life.liveness is not None and life.metadata.is_active
         )
 
     def _metadata_is_settled(self) -> bool:

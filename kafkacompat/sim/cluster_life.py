@@ -19,6 +19,7 @@ from kafkacompat.sim.sockets import SimulatedNetwork, SimulatedSocketServer
 from kafkacompat.sim.work import Work
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.liveness import Liveness
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.log.manager import LogManager
@@ -50,6 +51,7 @@ class Life(Host):
         """When it became the active controller last."""
         self.metadata: MetadataMachine
         self.driver: QuorumDriver
+        self.liveness: Liveness | None = None
         self.partitions: PartitionManager | None = None
         self.fetches: FetchEngine | None = None
         self._looks_at_time = 0
@@ -125,13 +127,16 @@ class Life(Host):
         self.metadata = machine = server.shared.machine
         if server.broker is not None:
             self.partitions, self.fetches = server.broker.partitions, server.broker.fetches
-        machine.subscribe(lambda old, new: simulation.image_oracles.published(self, new))
+        machine.subscribe(lambda old, new: simulation.image_oracles.published(self, old, new))
+        tell_first(machine, "apply", lambda _: simulation.image_oracles.applied(self))
         tell_first(machine, "load_snapshot", self._loads_snapshot)
         tell_first(machine, "became_active", self._becomes_active)
         if server.controller is not None:
-            tell_first(server.controller.liveness, "_take_for_gone", self._takes_for_gone)
+            self.liveness = server.controller.liveness
+            tell_first(self.liveness, "_take_for_gone", self._takes_for_gone)
 
     def _loads_snapshot(self, batch: LoadedBatch) -> None:
+        self.simulation.image_oracles.applied(self)  # in place of many batches
         self.simulation.counters.snapshots_loaded += batch.last_offset > 0
 
     def _becomes_active(self, epoch: int) -> None:

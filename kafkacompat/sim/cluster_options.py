@@ -10,8 +10,6 @@ MIN_CLUSTER_EVENTS = 2000
 MIN_CLUSTER_FAULTS = 4
 REPLICATION_FACTOR = 3
 MIN_ISR = 2
-KEEPS_FROM = 1_000
-"""From this seed on there are topics that are cleaned, retained or led by unclean leaders, and the oracles that came with them."""
 LOG_DIRECTORIES = ("/data", "/more")
 
 
@@ -120,8 +118,7 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     groups = Chance(seed, "group options")
     logs = Chance(seed, "kept logs")
     has_groups = seed % 3 == 2
-    keeps = seed >= KEEPS_FROM
-    segment_bytes = logs.between(700, 2_000) if logs.happens(0.4) and keeps else 0
+    segment_bytes = logs.between(700, 2_000) if logs.happens(0.4) else 0
     retention_ms = logs.between(800, 6_000) if logs.happens(0.7) else -1
     controllers, brokers = SHAPES[chance.randrange(len(SHAPES))]
     heartbeat_ms = chance.between(150, 400)
@@ -168,5 +165,5 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         segment_bytes=segment_bytes,
         retention_ms=retention_ms,
         retention_bytes=logs.between(700, 5_000) if retention_ms < 0 or logs.happens(0.5) else -1,
-        unclean=logs.happens(0.3) and keeps,
+        unclean=logs.happens(0.3),
     )

@@ -21,7 +21,7 @@ from kafkacompat.sim.cluster_changes import ClusterChanges, unlike
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_faults import ClusterFaults
 from kafkacompat.sim.cluster_life import Life
-from kafkacompat.sim.cluster_options import KEEPS_FROM, ClusterOptions, draw_cluster_options
+from kafkacompat.sim.cluster_options import ClusterOptions, draw_cluster_options
 from kafkacompat.sim.cluster_oracles import PartitionOracles
 from kafkacompat.sim.committed_reader import CommittedReader, Transactions
 from kafkacompat.sim.fetch_oracle import check_parked
@@ -256,8 +256,7 @@ class ClusterSimulation:
 
     def after_event(self, host: Host) -> None:
         if isinstance(host, Life):
-            is_judged = self.seed >= KEEPS_FROM and not host.is_stopping
-            if is_judged and (host.is_serving or not host.machine.is_broker):
+            if not host.is_stopping and (host.is_serving or not host.machine.is_broker):
                 # A start and a stop have nobody wait but those who wait for them.
                 host.work.check(host.id)
             if host.machine.disk.trusted:

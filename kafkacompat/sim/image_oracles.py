@@ -13,7 +13,6 @@ from kafkacompat.controller.brokers import is_directory_online
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
-from kafkacompat.sim.cluster_options import KEEPS_FROM
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.topics import UNCLEAN
 
@@ -36,6 +35,7 @@ class ImageOracles:
         self._images: dict[int, MetadataImage] = {}
         self.newest = MetadataImage()
         """The newest committed one that any node has published."""
+        self._applied: dict[Life, int] = {}
         self.deleted: set[Uuid] = set()
         """Topics that were there once."""
 
@@ -43,7 +43,12 @@ class ImageOracles:
         topic = self.newest.topics_by_id.get(key[0])
         return None if topic is None else topic.partitions.get(key[1])
 
-    def published(self, life: Life, image: MetadataImage) -> None:
+    def applied(self, life: Life) -> None:
+        """A batch of the metadata log, or of a snapshot, which becomes part of the next image that this node publishes."""
+        self._applied[life] = self._applied.get(life, 0) + 1
+
+    def published(self, life: Life, old: MetadataImage, image: MetadataImage) -> None:
+        batches = self._applied.pop(life, 0)
         known = self._images.get(image.offset)
         if known is not None:
             self._simulation.counters.images_compared += 1
@@ -56,7 +61,9 @@ class ImageOracles:
         self._images[image.offset] = image
         if image.offset > self.newest.offset:
             before, self.newest = self.newest, image
-            self._check(before, image)
+            # The active controller publishes each batch as it is committed, and applies none.
+            is_step = batches <= 1 and old.offset == before.offset
+            self._check(before, image, is_step=is_step)
             self._count(before, image)
             if self._simulation.tell is not None:
                 self._tell(self._simulation.tell, before, image)
@@ -72,7 +79,8 @@ class ImageOracles:
                 "living brokers are not taken for gone", f"broker {broker.id} of epoch {broker.epoch}"
             )
 
-    def _check(self, before: MetadataImage, image: MetadataImage) -> None:
+    def _check(self, before: MetadataImage, image: MetadataImage, *, is_step: bool) -> None:
+        """`is_step`: one batch of the log lies between them. After several nobody knows who was fenced at which."""
         if not self.deleted.isdisjoint(image.topics_by_id):
             raise Breach("an id is given once", f"a topic of {image.offset} was deleted before")
         older = dict(partitions_of(before))
@@ -98,12 +106,10 @@ class ImageOracles:
                 continue
             if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
                 raise Breach("epochs grow with every change", f"{name} was {then}")
-            # After several changes in one image nobody knows who was fenced at the one by which he joined.
-            is_next = now.partition_epoch == then.partition_epoch + 1
-            joined = [each for each in now.isr if each not in then.isr and is_next]
+            joined = [each for each in now.isr if each not in then.isr and is_step]
             if any(each not in image.brokers or image.brokers[each].fenced for each in joined):
                 raise Breach("fenced brokers join no ISR", f"{name} was {then}")
-            self._check_election(key, then, now, before, image)
+            self._check_election(key, then, now, before, image, is_step=is_step)
             if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
                 raise Breach("another leader is another epoch", f"{name} was {then}")
 
@@ -114,10 +120,10 @@ class ImageOracles:
         now: PartitionImage,
         before: MetadataImage,
         image: MetadataImage,
+        *,
+        is_step: bool,
     ) -> None:
         """Only where it is allowed does anybody come to lead who may lack records."""
-        if self._simulation.seed < KEEPS_FROM:
-            return
         if now.leader in (NO_LEADER, then.leader) and now.partition_epoch == then.partition_epoch + 1:
             return
         # By one record a replica may join the ISR, end a move and lead; an unclean leader is alone in it.
@@ -134,7 +140,7 @@ class ImageOracles:
             passed_over = [
                 each
                 for each in {*then.isr, *then.eligible_leader_replicas} & {*now.replicas}
-                if is_next
+                if is_step
                 and not is_in_sync
                 and not has_joined
                 and _could_lead(each, now, before)

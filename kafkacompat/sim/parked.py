@@ -18,7 +18,6 @@ from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_life import Life
-    from kafkacompat.sim.hosts import Timer
     from kafkacompat.sim.links import Connection
 
 SLACK_MS = 3_500
@@ -42,21 +41,44 @@ def time_of(message: Any) -> int | None:
     return None
 
 
-def watch(life: Life, connection: Connection, message: Any) -> Timer | None:
+def watch(life: Life, connection: Connection, message: Any) -> Watch | None:
     """To be cancelled once the answer is there."""
     time_ms = time_of(message)
-    if time_ms is None:
-        return None
+    return None if time_ms is None else Watch(life, connection, message, time_ms + SLACK_MS)
 
-    def too_late() -> None:
-        if connection.is_refused or life.is_stopping or not life.is_serving:
+
+class Watch:
+    def __init__(self, life: Life, connection: Connection, message: Any, time_ms: int) -> None:
+        self._life = life
+        self._connection = connection
+        self._message = message
+        self._time_ms = time_ms
+        self._timer = life.call_after(time_ms, self._too_late)
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+    def _too_late(self) -> None:
+        life = self._life
+        if self._connection.is_refused or life.is_stopping or not life.is_serving:
             return
-        name = type(message).__name__.removesuffix("Request")
+        if isinstance(self._message, ElectLeadersRequest) and not _is_controlled(life):
+            # It is passed on to whoever becomes the controller (KIP-590), for a minute.
+            self._timer = life.call_after(SLACK_MS, self._too_late)
+            return
+        name = type(self._message).__name__.removesuffix("Request")
         life.simulation.found(
             Breach(
-                "who waits is answered",
-                f"node {life.id} owes a {name} its answer since {time_ms + SLACK_MS} ms",
+                "who waits is answered", f"node {life.id} owes a {name} its answer since {self._time_ms} ms"
             )
         )
 
-    return life.call_after(time_ms + SLACK_MS, too_late)
+
+def _is_controlled(life: Life) -> bool:
+    """For so long that what waited for a controller is answered."""
+    simulation = life.simulation
+    since_us = simulation.scheduler.now_us - 1_000 * SLACK_MS
+    return not simulation.faults.has_cuts and any(
+        other is not None and other.metadata.is_active and other.active_since_us <= since_us
+        for other in (machine.life for machine in simulation.ordered)
+    )

@@ -233,7 +233,7 @@ MUTANTS: tuple[Plant, ...] = (
     the_first_listener_tells_who_is_gone,
 )
 SEEN_AT = {
-    "a_failed_sync_is_forgiven": 11,
+    "a_failed_sync_is_forgiven": 15,
     "waits_survive_a_change_of_leader": 6,
     "no_truncation": 0,
     "truncation_to_the_high_watermark": 6,
@@ -243,6 +243,6 @@ SEEN_AT = {
     "old_leader_epochs_are_accepted": 4,
     "every_start_was_clean": 97,
     "high_watermark_of_followers_retreats": 8,
-    "proposals_stay_when_leadership_is_lost": 7,
+    "proposals_stay_when_leadership_is_lost": 4,
 }
 """The seeds that showed them when they were planted, where it was not the first."""

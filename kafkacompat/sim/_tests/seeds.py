@@ -95,12 +95,7 @@ def run_until_all_occurred(total: C, run: Callable[[int], C], most: int) -> tupl
 
 
 def missing(total: Any) -> list[str]:
-    """But for what only later seeds meet."""
-    return [
-        each.name
-        for each in fields(total)
-        if not getattr(total, each.name) and not each.metadata.get("is_later")
-    ]
+    return [each.name for each in fields(total) if not getattr(total, each.name)]
 
 
 def seeds_from(first: int, seeds: int) -> Iterator[int]:

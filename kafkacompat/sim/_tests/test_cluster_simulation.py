@@ -19,13 +19,13 @@ from kafkacompat.sim._tests.cluster_mutants import MUTANTS, SEEN_AT, Plant
 from kafkacompat.sim._tests.disk_mutants import DISK_MUTANTS, DISK_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.fault_mutants import FAULT_MUTANTS, FAULT_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.group_mutants import GROUP_MUTANTS, GROUP_MUTANTS_SEEN_AT
-from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS
+from kafkacompat.sim._tests.keeping_mutants import KEEPING_MUTANTS, KEEPING_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.life_mutants import LIFE_MUTANTS, LIFE_MUTANTS_SEEN_AT
 from kafkacompat.sim._tests.seeds import SHARES, Kind, listed, run_share, run_until_all_occurred, seeds_from
 from kafkacompat.sim._tests.transaction_mutants import TRANSACTION_MUTANTS, TRANSACTION_MUTANTS_SEEN_AT
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_life import NodeFailed
-from kafkacompat.sim.cluster_options import KEEPS_FROM, MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
+from kafkacompat.sim.cluster_options import MIN_CLUSTER_EVENTS, MIN_CLUSTER_FAULTS
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
 from kafkacompat.sim.quorum_oracles import Breach
 
@@ -103,6 +103,7 @@ EVERY_MUTANT = (
     *DISK_MUTANTS,
     *FAULT_MUTANTS,
     *TRANSACTION_MUTANTS,
+    *KEEPING_MUTANTS,
 )
 EVERY_SEEN_AT = (
     SEEN_AT
@@ -111,6 +112,7 @@ EVERY_SEEN_AT = (
     | DISK_MUTANTS_SEEN_AT
     | FAULT_MUTANTS_SEEN_AT
     | TRANSACTION_MUTANTS_SEEN_AT
+    | KEEPING_MUTANTS_SEEN_AT
 )
 
 
@@ -126,20 +128,6 @@ def test_a_planted_bug_is_found(plant: Plant, faults: Any) -> None:
                 faults.take()  # the bug may show in a callback
                 return
     pytest.fail(f"{plant.__name__} survives {SEEDS} seeds")
-
-
-@pytest.mark.skipif(not os.environ.get("KAFKACOMPAT_SOAK"), reason="only later seeds have what logs keep")
-@pytest.mark.parametrize("plant", KEEPING_MUTANTS, ids=lambda plant: plant.__name__)
-def test_a_bug_planted_in_what_logs_keep_is_found(plant: Plant, faults: Any) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        plant(patch)
-        for seed in range(KEEPS_FROM, KEEPS_FROM + 100):
-            try:
-                ClusterSimulation(seed).run()
-            except (Breach, NodeFailed):
-                faults.take()
-                return
-    pytest.fail(f"{plant.__name__} survives 100 seeds")
 
 
 def test_the_command_shows_one_failure_alone(

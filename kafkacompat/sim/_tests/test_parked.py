@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from kafkacompat.sim.hosts import Timer
-from kafkacompat.sim.parked import SLACK_MS, VERIFIED_MS, watch
+from kafkacompat.sim.parked import SLACK_MS, VERIFIED_MS, Watch, watch
 from kafkacompat.sim.quorum_oracles import Breach
+from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.fetch_request import FetchRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.produce_request import ProduceRequest
@@ -23,18 +24,23 @@ class Watched:
         self.is_stopping, self.is_serving = False, True
         self.timers: list[tuple[int, Timer]] = []
         self.found: list[Breach] = []
-        self.simulation = SimpleNamespace(found=self.found.append)
+        self.simulation = SimpleNamespace(
+            found=self.found.append,
+            scheduler=SimpleNamespace(now_us=60_000_000),
+            faults=SimpleNamespace(has_cuts=False),
+            ordered=[],
+        )
         self.connection = SimpleNamespace(is_refused=False)
 
     def call_after(self, delay_ms: int, call: Any) -> Timer:
         self.timers.append((delay_ms, Timer(call)))
         return self.timers[-1][1]
 
-    def watch(self, message: Any) -> Timer | None:
+    def watch(self, message: Any) -> Watch | None:
         return watch(cast(Any, self), cast(Any, self.connection), message)
 
     def run_out(self) -> list[str]:
-        for _, timer in self.timers:
+        for _, timer in list(self.timers):
             if timer.call is not None:
                 timer.call()
         return [str(each) for each in self.found]
@@ -48,6 +54,29 @@ def test_who_gets_no_answer_in_its_time_is_told_of() -> None:
     life.timers[1][1].cancel()
     (found,) = life.run_out()
     assert "who waits is answered: node 1 owes a Produce" in found
+
+
+def test_what_is_passed_on_may_wait_for_a_controller() -> None:
+    life = Watched()
+    watched = life.watch(ElectLeadersRequest(timeout_ms=800))
+    assert watched is not None
+    assert life.run_out() == []
+    metadata = SimpleNamespace(is_active=True)
+    life.simulation.ordered.append(
+        SimpleNamespace(life=SimpleNamespace(metadata=metadata, active_since_us=0))
+    )
+    del life.timers[0]
+    (found,) = life.run_out()
+    assert "owes a ElectLeaders" in found
+
+
+def test_what_is_passed_on_is_answered_late() -> None:
+    life = Watched()
+    watched = life.watch(ElectLeadersRequest(timeout_ms=800))
+    assert watched is not None
+    assert life.run_out() == []
+    watched.cancel()
+    assert life.timers[-1][1].call is None
 
 
 def test_what_is_not_parked_is_not_watched() -> None:
