@@ -103,7 +103,7 @@ class BrokerProcess:
         """Start the node and wait until it serves."""
         self.launch()
         try:
-            self._wait_until_ready(ready_timeout_s)
+            self.wait_until_ready(ready_timeout_s)
         except BaseException:
             self.kill()
             raise
@@ -166,7 +166,8 @@ class BrokerProcess:
             str(self.settings_path),
         ]
 
-    def _wait_until_ready(self, timeout_s: float) -> None:
+    def wait_until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Until a launched node serves."""
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
         while not self._is_ready():

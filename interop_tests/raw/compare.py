@@ -2,7 +2,7 @@
 
     python -m interop_tests.raw.compare --seed 1 --requests 1000
 
-No test yet: what differs for a reason, and what is a mistake of ours, is to be told apart first.
+What may differ, and what is not sent, is named with its reason in excused.py. Only what one side has told both is learned from.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from interop_tests.harness.broker import APACHE, KAFKACOMPAT, BrokerProcess
-from interop_tests.raw.side_by_side import CLOSED, CONNECTIONS, WAITS, Side, Unnamed, answers_of
+from interop_tests.raw.canonical import Unnamed, differing
+from interop_tests.raw.side_by_side import CLOSED, CONNECTIONS, WAITS, Side, answers_of
 from kafkacompat.api.registry import ENTRIES
 
 SETTINGS = {
@@ -26,58 +29,65 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
 }
-NOT_COMPARED = {
-    "ApiVersions": "what is served, and which features there are, is listed in docs/compatibility.md",
-    "DescribeConfigs": "compared name by name in tests of their own",
-    "DescribeQuorum": "offsets and times of the metadata log",
-    "DescribeLogDirs": "sizes of files",
-}
-SHOWN = 1500
-"""Characters of an answer."""
+SHOWN = 6
+"""Fields of an answer that differ."""
 
 
-def compare(sides: Sequence[Side], seed: int, requests: int, tell: Callable[[str], None]) -> int:
-    """How many requests were sent. Ends where the sides are asked different things, by reason of what was told before."""
+@dataclass
+class Outcome:
+    told: list[str] = field(default_factory=list)
+    """What differed."""
+    sent: int = 0
+    never_asked: list[tuple[str, int]] = field(default_factory=list)
+    """APIs and versions of them."""
+
+
+def compare(sides: Sequence[Side], seed: int, requests: int, outcome: Outcome) -> None:
+    """Ends where the sides are asked different things, by reason of what was told before."""
     chance = random.Random(seed)
     for count in range(requests):
         number = chance.randrange(CONNECTIONS)
         now_ms = time.time_ns() // 1_000_000
         asked = [side.author.request(now_ms) for side in sides]
-        if len({repr(Unnamed().value("", each.message)) for each in asked}) > 1:
-            tell(f"{count}: another request for each of them: {asked[0]}\n  {asked[1]}")
-            return count
+        pairs = list(zip(sides, asked, strict=True))
+        if len({Unnamed(side.data_dir).canonical(each.message) for side, each in pairs}) > 1:
+            outcome.told.append(f"{count}: another request for each of them: {asked[0]}\n  {asked[1]}")
+            return
+        outcome.sent += 1
+        for side, request in pairs:
+            side.names.canonical(request.message)
         answers = answers_of(sides, number, asked)
         ours, theirs = (side.names.canonical(answer) for side, answer in zip(sides, answers, strict=True))
         if ours != theirs:
-            tell(
-                f"{count}: {asked[0]}\n  ours   {str(ours)[:SHOWN]}\n  theirs {str(theirs)[:SHOWN]}",
-            )
-        for side, request, answer in zip(sides, asked, answers, strict=True):
+            where = "\n  ".join(islice(differing(ours, theirs), SHOWN))
+            outcome.told.append(f"{count}: {asked[0]}\n  {where}")
+        for (side, request), answer in zip(pairs, answers, strict=True):
             if answer in (CLOSED, WAITS):
                 side.hang_up(number)
             elif ours == theirs:
                 # What only one of them says would make the next requests different ones.
                 side.author.learn(request, answer)
             side.settle(request.entry.name)
-    return requests
 
 
-def differences(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Iterator[str]:
+def compared(folder: Path, seed: int, requests: int, apis: Container[str] = ()) -> Outcome:
     """Of two brokers that are started for it."""
-    entries = [each for each in ENTRIES if (not apis or each.name in apis) and each.name not in NOT_COMPARED]
-    told: list[str] = []
+    entries = [each for each in ENTRIES if not apis or each.name in apis]
+    outcome = Outcome()
     with ExitStack() as stack:
-        sides = []
-        for kind in (KAFKACOMPAT, APACHE):
-            broker = BrokerProcess(kind, folder / kind, SETTINGS)
+        brokers = [BrokerProcess(kind, folder / kind, SETTINGS) for kind in (APACHE, KAFKACOMPAT)]
+        for broker in brokers:
             stack.callback(broker.kill)
-            broker.start()
-            sides.append(Side(kind, broker.bootstrap, seed, entries))
+        brokers[0].launch()  # takes longer, and meanwhile the other one starts
+        brokers[1].start()
+        brokers[0].wait_until_ready()
+        sides = []
+        for broker in reversed(brokers):
+            sides.append(Side(broker, seed, entries))
             stack.callback(sides[-1].close)
-        sent = compare(sides, seed, requests, told.append)
-    yield from told
-    if sent < requests:
-        yield f"{sent} of {requests} requests were sent"
+        compare(sides, seed, requests, outcome)
+        outcome.never_asked = sides[0].author.never_asked()
+    return outcome
 
 
 def main() -> int:
@@ -90,9 +100,11 @@ def main() -> int:
     count = 0
     for seed in range(options.seed, options.seed + options.seeds):
         with tempfile.TemporaryDirectory(prefix="compare-") as folder:
-            for each in differences(Path(folder), seed, options.requests, options.api):
-                count += 1
-                print(f"seed {seed}, {each}", flush=True)
+            outcome = compared(Path(folder), seed, options.requests, options.api)
+        count += len(outcome.told)
+        for each in outcome.told:
+            print(f"seed {seed}, {each}", flush=True)
+        print(f"seed {seed}: {outcome.sent} requests", flush=True)
     print(f"{count} differences")
     return 1 if count else 0
 

@@ -40,6 +40,8 @@ PARTITIONS_A_STEP = 1000
 TOPIC_COST, TRANSACTION_COST = 1, 10
 """As so many partitions, for there may be hundreds of thousands that name none."""
 Codes = Mapping[TopicPartition, ErrorCode]
+Answer = Deferred[Any]
+"""Codes, where partitions were looked at one by one, or an ErrorCode of all."""
 
 
 def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
@@ -53,8 +55,7 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
                 yield None
         results = []
         for each, answer in zip(request.transactions, answers, strict=True):
-            codes = answer.result() if answer.done else (yield answer)
-            of_one = yield from _results(each.topics, codes, BATCHED_SINCE, pace)
+            of_one = yield from _told(each.topics, answer, BATCHED_SINCE, pace)
             results.append(
                 AddPartitionsToTxnResult(transactional_id=each.transactional_id, topic_results=of_one)
             )
@@ -68,14 +69,22 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
         topics=request.v3_and_below_topics,
     )
     answer = yield from _asked(node, transaction, False, pace)
-    codes = answer.result() if answer.done else (yield answer)
-    of_topics = yield from _results(transaction.topics, codes, version, pace)
+    of_topics = yield from _told(transaction.topics, answer, version, pace)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=of_topics)
+
+
+def _told(
+    topics: Sequence[AddPartitionsToTxnTopic], answer: Answer, version: int, pace: Pace
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    found = answer.result() if answer.done else (yield answer)
+    if isinstance(found, ErrorCode):
+        return (yield from _all_alike(topics, found, version, pace))
+    return (yield from _results(topics, found, version, pace))
 
 
 def _asked(
     node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool, pace: Pace
-) -> Steps[Deferred[Codes]]:
+) -> Steps[Answer]:
     named: set[TopicPartition] = set()
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in transaction.topics:
@@ -100,9 +109,7 @@ def _asked(
     if transaction.verify_only:
         return Deferred.of(coordinator.verify_partitions(*who, partitions))
     client_version = EPOCH_BUMP_VERSION if batched else 0
-    return coordinator.add_partitions(*who, partitions, client_version).then(
-        lambda code: dict.fromkeys(partitions, code)
-    )
+    return coordinator.add_partitions(*who, partitions, client_version)
 
 
 def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode | None:
@@ -117,13 +124,12 @@ def _refusal(node: Node, partition: TopicPartition, batched: bool) -> ErrorCode 
 def _results(
     topics: Sequence[AddPartitionsToTxnTopic], codes: Codes, version: int, pace: Pace
 ) -> Steps[list[AddPartitionsToTxnTopicResult]]:
-    """Each topic and partition that is named, once."""
+    """Each partition that is named, once; nothing of topics of which none is."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
-        of_topic = named.setdefault(topic.name, {})
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
-            of_topic.update(dict.fromkeys(indexes))
+            named.setdefault(topic.name, {}).update(dict.fromkeys(indexes))
             if pace.is_over(len(indexes)):
                 yield None
         if pace.is_over(TOPIC_COST):
@@ -139,6 +145,28 @@ def _results(
             if pace.is_over(1):
                 yield None
         results.append(AddPartitionsToTxnTopicResult(name=name, results_by_partition=partitions))
+        if pace.is_over(TOPIC_COST):
+            yield None
+    return results
+
+
+def _all_alike(
+    topics: Sequence[AddPartitionsToTxnTopic], code: ErrorCode, version: int, pace: Pace
+) -> Steps[list[AddPartitionsToTxnTopicResult]]:
+    """The topics as they are named, also those without partitions."""
+    told = without_fenced(code, version, FENCED_SINCE)
+    results = []
+    for topic in topics:
+        partitions = []
+        for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
+            indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
+            partitions += [
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=told)
+                for index in indexes
+            ]
+            if pace.is_over(len(indexes)):
+                yield None
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
         if pace.is_over(TOPIC_COST):
             yield None
     return results

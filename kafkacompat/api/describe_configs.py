@@ -6,7 +6,7 @@ KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-412 (loggers
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 DYNAMIC_BROKER_LOGGER_CONFIG = 6
 CLIENT_METRICS_CONFIG = 7
+DEFAULT_CONFIG = 5
+CLIENT_METRICS = (
+    ("interval.ms", "300000", 3, "How often a client is to send its metrics."),
+    ("match", "", 7, "Which clients are to send them."),
+    ("metrics", "", 7, "Prefixes of the metrics' names; none stands for no metrics."),
+)
+"""Name, default, type and documentation."""
 DESCRIBED = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 
@@ -99,7 +106,7 @@ def _entries(
         raise _Refused(ErrorCode.INVALID_REQUEST, "The resource's name must not be empty.")
     if resource.resource_type == ConfigResourceType.GROUP:
         return _shaped(node.dynamic.describe_group(name), request)
-    return _plain(node.image.config(ConfigResourceType.CLIENT_METRICS, name), CLIENT_METRICS_CONFIG)
+    return _client_metrics(node.image.config(ConfigResourceType.CLIENT_METRICS, name), request)
 
 
 def _check_node(node: AnyNode, name: str) -> None:
@@ -112,6 +119,25 @@ def _plain(values: Any, source: int) -> Iterable[DescribeConfigsResourceResult]:
     return [
         DescribeConfigsResourceResult(name=name, value=value, config_source=source)
         for name, value in sorted(values.items())
+    ]
+
+
+def _client_metrics(
+    values: Mapping[str, str], request: DescribeConfigsRequest
+) -> Iterable[DescribeConfigsResourceResult]:
+    """Of a subscription, which need not exist: what is not set has its default."""
+    return [
+        DescribeConfigsResourceResult(
+            name=name,
+            value=values.get(name, default),
+            config_source=CLIENT_METRICS_CONFIG if name in values else DEFAULT_CONFIG,
+            synonyms=[DescribeConfigsSynonym(name=name, value=values[name], source=CLIENT_METRICS_CONFIG)]
+            if request.include_synonyms and name in values
+            else [],
+            config_type=kind,
+            documentation=text if request.include_documentation else None,
+        )
+        for name, default, kind, text in CLIENT_METRICS
     ]
 
 

@@ -38,7 +38,8 @@ def handle(
 ) -> Steps[DescribeTopicPartitionsResponse]:
     image, cursor = node.image, request.cursor
     every = not request.topics
-    left = min(max(request.response_partition_limit, 1), node.dynamic.get_int(LIMIT))
+    left = max(min(request.response_partition_limit, node.dynamic.get_int(LIMIT)), 1)
+    missing_left = node.dynamic.get_int(LIMIT)
     if cursor is not None and cursor.partition_index < 0:
         return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)
     begin = "" if cursor is None else cursor.topic_name
@@ -50,9 +51,9 @@ def handle(
             yield None
         some = {each if isinstance(each, str) else each.name for each in asked[start : start + NAMED_A_STEP]}
         is_named = is_named or begin in some
-        # Each takes one of the limit at least, so that no more of them are told, and the next one for the cursor.
+        # Each takes one of a limit at least, so that no more of them are told, and the next one for the cursor.
         names = heapq.nsmallest(
-            left + 2,
+            left + missing_left + 2,
             some.union(names) if begin == "" else {name for name in some.union(names) if name >= begin},
         )
     if not is_named:
@@ -62,14 +63,14 @@ def handle(
         first_partition = cursor.partition_index
     response = DescribeTopicPartitionsResponse()
     for name in names:
-        if left <= 0:
+        topic = image.topics.get(name)
+        # Half a million may be named that are not there.
+        if left <= 0 or (topic is None and missing_left <= 0):
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = image.topics.get(name)
         if topic is None:
-            # Half a million may be named that are not there.
             response.topics.append(_missing(name))
-            left -= 1
+            missing_left -= 1
             first_partition = 0
             continue
         described = [

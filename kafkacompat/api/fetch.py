@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+NO_EPOCH = -1
+"""And so does every negative one say."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 NAMED_AT_ONCE = 500
@@ -48,11 +50,13 @@ def handle(
         if len(forgotten) + len(each.partitions) > NAMED_AT_ONCE:
             return _in_steps(node, context, request)
         forgotten += [(each.topic_id, each.topic, partition) for partition in each.partitions]
+    if len(asked) > 1:
+        asked = list({(one.topic_id, one.topic, one.partition): one for one in asked}.values())
     return _fetched(node, context, request, asked, forgotten)
 
 
 def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Steps[Any]:
-    """No client names a partition twice, and it would be read twice."""
+    """As `handle`. A partition that is named twice is read once, as its last mention has it."""
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: dict[tuple[bytes, str | None, int], FetchRequestPartition] = {}
     made = 0
@@ -99,7 +103,7 @@ def _asked(
                 one.partition,
                 one.fetch_offset,
                 one.partition_max_bytes,
-                one.current_leader_epoch,
+                max(one.current_leader_epoch, NO_EPOCH),
                 one.last_fetched_epoch,
                 one.log_start_offset,
             )

@@ -61,7 +61,8 @@ def in_steps(
                 yield None
         if pace.is_over():  # many may name no partition
             yield None
-    topics = []
+    # A topic that is named twice is answered once, and one without partitions is not.
+    answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
     lookups = Pace(LOOKED_UP_A_STEP)
@@ -80,16 +81,18 @@ def in_steps(
     for topic in request.topics:
         if pace.is_over():
             yield from pause(None)
-        answers: list[ListOffsetsPartitionResponse] = []
-        # A partition named twice is refused, and in the answer once.
-        for one in {one.partition_index: one for one in topic.partitions}.values():
+        for one in topic.partitions:
+            of_topic = answers.setdefault(topic.name, {})
+            # A partition named twice is refused, and in the answer once.
+            if one.partition_index in of_topic:
+                continue
             found: OffsetLookup | Deferred[OffsetLookup]
             if mentions[topic.name, one.partition_index] > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
             else:
                 found = _look_up(node, TopicPartition(topic.name, one.partition_index), one, request, version)
             answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
-            answers.append(answer)
+            of_topic[one.partition_index] = answer
             if isinstance(found, OffsetLookup):
                 _fill(answer, version, found)
             else:
@@ -98,8 +101,12 @@ def in_steps(
                 waits.append(found.then(partial(_fill, answer, version)))
             if lookups.is_over():
                 yield from pause(node.partitions.search_room() if is_paced else None)
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    response = ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(name=name, partitions=list(of_topic.values()))
+            for name, of_topic in answers.items()
+        ]
+    )
     if not waits:
         return response
     answered = gather(waits).then(lambda _: response)

@@ -136,6 +136,8 @@ def _described(
             yield None
         done += 1
         if isinstance(topic, MetadataResponseTopic):
+            if operations and topic.name is not None:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
             described.append(topic)
             continue
         known = node.encoded_topics.get(image.brokers, topic, variant)

@@ -6,7 +6,7 @@ KIP-848 (topic ids from version 10).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 KEY = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
+Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
+"""By name and id."""
 
 
 def offset_commit(
@@ -35,27 +37,37 @@ def offset_commit(
     by_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     image = node.image
     good: list[OffsetCommitRequestTopic] = []
-    refused: list[OffsetCommitResponseTopic] = []
+    refused: Refused = {}
     for topic in request.topics:
         known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
         if known is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(_refusal(topic, [each.partition_index for each in topic.partitions], error))
+            _refuse(refused, topic, [each.partition_index for each in topic.partitions], error)
             continue
         topic.name, topic.topic_id = known.name, known.id
         absent = [
             each.partition_index for each in topic.partitions if each.partition_index not in known.partitions
         ]
         if absent:
-            refused.append(_refusal(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            _refuse(refused, topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             topic.partitions = [each for each in topic.partitions if each.partition_index in known.partitions]
         if topic.partitions:
             good.append(topic)
-    if not good and refused:
-        return _shaped(OffsetCommitResponse(topics=refused), by_id)
+    if not good:
+        return _shaped(OffsetCommitResponse(topics=list(refused.values())), by_id)
     request.topics = good
     answer = node.groups.offset_commit(request, context)
     return answer.then(lambda response: _shaped(_merged(response, refused), by_id))
+
+
+def _refuse(
+    refused: Refused, topic: OffsetCommitRequestTopic, partitions: list[int], error: ErrorCode
+) -> None:
+    found = _refusal(topic, partitions, error)
+    refused.setdefault(
+        (topic.name, topic.topic_id),
+        OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[]),
+    ).partitions += found.partitions
 
 
 def _refusal(
@@ -70,16 +82,14 @@ def _refusal(
     )
 
 
-def _merged(response: OffsetCommitResponse, refused: list[OffsetCommitResponseTopic]) -> OffsetCommitResponse:
-    """A topic appears once, with both its kinds of partitions."""
+def _merged(response: OffsetCommitResponse, refused: Refused) -> OffsetCommitResponse:
+    """A topic appears once, with both its kinds of partitions; where nothing is refused, as often as it is named."""
     if refused:
-        topics = {(topic.name, topic.topic_id): topic for topic in response.topics}
-        for topic in refused:
-            answered = topics.get((topic.name, topic.topic_id))
-            if answered is None:
-                response.topics.append(topic)
-            else:
+        for topic in response.topics:
+            answered = refused.setdefault((topic.name, topic.topic_id), topic)
+            if answered is not topic:
                 answered.partitions += topic.partitions
+        response.topics = list(refused.values())
     return response
 
 

@@ -43,8 +43,8 @@ def offset_delete(
             for each in topic.partitions
             if known is None or each.partition_index not in known.partitions
         ]
-        if absent:
-            refused[topic.name] = absent
+        if absent or known is None:
+            refused.setdefault(topic.name, []).extend(absent)
         if present:
             good.append(OffsetDeleteRequestTopic(name=topic.name, partitions=present))
     asked = OffsetDeleteRequest(group_id=request.group_id, topics=good)
@@ -56,11 +56,16 @@ def _merged(
 ) -> OffsetDeleteResponse:
     if response.error_code:
         return response
-    for topic in response.topics:
-        topic.partitions += refused.pop(topic.name, [])
-    response.topics += [
-        OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in refused.items()
-    ]
+    if refused:
+        topics = {
+            name: OffsetDeleteResponseTopic(name=name, partitions=partitions)
+            for name, partitions in refused.items()
+        }
+        for topic in response.topics:
+            answered = topics.setdefault(topic.name, topic)
+            if answered is not topic:
+                answered.partitions += topic.partitions
+        response.topics = list(topics.values())
     return response
 
 

@@ -18,7 +18,10 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.wire.errors import ErrorCode
-    from kafkacompat.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
+    from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderTopic,
+    )
 
 
 def handle(
@@ -56,6 +59,17 @@ def error_response(
     )
 
 
+def _of_both(one: OffsetForLeaderTopic, other: OffsetForLeaderTopic) -> OffsetForLeaderTopic:
+    """A topic that is named twice, for the partitions of both."""
+    one.partitions.extend(other.partitions)
+    return one
+
+
 HANDLER = Handler(
-    23, 2, 4, handle, error_response, slices=Slices("topics", "topics", 200, lambda topic: topic.topic)
+    23,
+    2,
+    4,
+    handle,
+    error_response,
+    slices=Slices("topics", "topics", 200, lambda topic: topic.topic, of_both=_of_both),
 )

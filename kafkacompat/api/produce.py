@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.endpoints import endpoints_of
+from kafkacompat.api.first_batch import FirstBatch, first_batch, is_transactional
 from kafkacompat.api.handler import Handler, NoResponse
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
+    FIRST_VERSION_WITH_ZSTD,
     Answer,
     answer_of,
     name_of,
@@ -25,12 +27,11 @@ from kafkacompat.api.produce_portions import Appending
 from kafkacompat.api.transactional_produce import (
     ProducerAndSequence,
     Verdicts,
-    is_transactional,
     judge,
     producer_of,
 )
 from kafkacompat.ids import TopicPartition
-from kafkacompat.records.validate import Allowance, TooMuchAtOnce
+from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.stepping import Pace, all_steps
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
@@ -57,19 +58,25 @@ NAMED_A_STEP = 2000
 
 def handle(node: Node, context: RequestContext, request: ProduceRequest) -> Answer | Steps[Any]:
     topics = request.topic_data
-    is_one = len(topics) == 1 and len(topics[0].partition_data) == 1
-    if is_one and not is_transactional(topics[0].partition_data[0].records):
-        return _append(node, context, request, topics, False, None)
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        first = first_batch(topics[0].partition_data[0].records)
+        if first is FirstBatch.PLAIN:
+            return _append(node, context, request, topics, False, None)
+        if first is FirstBatch.CORRUPT:
+            return error_response(request, ErrorCode.CORRUPT_MESSAGE, context.api_version)
     return _in_steps(node, context, request)
 
 
 def _in_steps(node: Node, context: RequestContext, request: ProduceRequest) -> Steps[Any]:
     """Several partitions, or a transaction's. The connection is not read until they are over, so that its batches stay in order."""
     pace = Pace(NAMED_A_STEP)
+    first = yield from _first_that_tells(request.topic_data, pace)
     request.topic_data = topics = yield from without_repeats(request.topic_data, pace)
-    batches = yield from _transactional_batches(node, topics, context.api_version, pace)
+    if first is FirstBatch.CORRUPT:
+        return (yield from _refused(request, ErrorCode.CORRUPT_MESSAGE, pace))
     verdicts: Any = None
-    if batches is not None:
+    if first is FirstBatch.TRANSACTIONAL:
+        batches = yield from _transactional_batches(node, topics, context.api_version, pace)
         verdicts = yield from _judged(node, context, request, batches, pace)
         if not isinstance(verdicts, Verdicts):
             return verdicts
@@ -159,22 +166,41 @@ def _judged(
     return (yield from judge(node, request.transactional_id, producers, version, request.timeout_ms, pace))
 
 
-def _transactional_batches(
-    node: Node, topics: list[TopicProduceData], version: int, pace: Pace
-) -> Steps[dict[TopicPartition, Buffer] | None]:
-    """Of topics that are known; None where no batch is a transaction's."""
-    found: dict[TopicPartition, Buffer] = {}
-    is_any = False
+def _first_that_tells(topics: list[TopicProduceData], pace: Pace) -> Steps[FirstBatch]:
+    """Whether the request is a transaction's, or corrupt: which of them the first batch says that is either."""
     for topic in topics:
-        name = name_of(node, topic, version)
         for one in topic.partition_data:
-            if is_transactional(one.records):
-                is_any = True
-                if name is not None:
-                    found[TopicPartition(name, one.index)] = one.records
+            first = first_batch(one.records)
+            if first is not FirstBatch.PLAIN:
+                return first
             if pace.is_over():
                 yield None
-    return found if is_any else None
+        if pace.is_over():
+            yield None
+    return FirstBatch.PLAIN
+
+
+def _transactional_batches(
+    node: Node, topics: list[TopicProduceData], version: int, pace: Pace
+) -> Steps[dict[TopicPartition, Buffer]]:
+    """Of partitions that are known and whose records have the shape of a batch."""
+    found: dict[TopicPartition, Buffer] = {}
+    zstd_allowed = version >= FIRST_VERSION_WITH_ZSTD
+    for topic in topics:
+        name = name_of(node, topic, version)
+        known = node.image.topics.get(name) if name is not None else None
+        for one in topic.partition_data:
+            if (
+                name is not None
+                and known is not None
+                and one.index in known.partitions
+                and is_transactional(one.records)
+                and refusal_at_sight(one.records, zstd_allowed) is None
+            ):
+                found[TopicPartition(name, one.index)] = one.records
+            if pace.is_over():
+                yield None
+    return found
 
 
 def without_repeats(topics: Iterable[TopicProduceData], pace: Pace) -> Steps[list[TopicProduceData]]:

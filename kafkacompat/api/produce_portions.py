@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.context import ProduceResult
 from kafkacompat.api.endpoints import endpoints_of
+from kafkacompat.api.first_batch import is_transactional
 from kafkacompat.api.handler import HoldingDeferred, NoResponse
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
+    FIRST_VERSION_WITH_ZSTD,
     Answer,
     answer_of,
     name_of,
     waits_for,
     when_all,
 )
-from kafkacompat.api.transactional_produce import Verdicts, is_transactional, producer_of
+from kafkacompat.api.transactional_produce import Verdicts, producer_of
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.records.validate import Allowance, TooMuchAtOnce
+from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
@@ -197,18 +199,23 @@ class Appending:
     ) -> ProduceResult:
         """`checked`: the records, or what they were found to be."""
         node, acks, verdicts = self._node, self._acks, self._verdicts
-        if acks not in ACKS:
+        if acks not in ACKS or verdicts is not None or records is None:
             topic = node.image.topics.get(partition.topic)
             if topic is None or partition.partition not in topic.partitions:
                 return ProduceResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
-        if records is None:
-            return ProduceResult(ErrorCode.INVALID_RECORD, error_message="The partition has no records.")
+            if records is None:
+                return ProduceResult(ErrorCode.INVALID_RECORD, error_message="The partition has no records.")
+            at_sight = refusal_at_sight(records, self._context.api_version >= FIRST_VERSION_WITH_ZSTD)
+            if at_sight is not None:
+                return ProduceResult(at_sight.code, error_message=at_sight.message)
         terms = None
         if verdicts is not None:
             refused = verdicts.refused.get(partition)
             if refused is not None:
                 return ProduceResult(refused)
+        if acks not in ACKS:
+            return ProduceResult(ErrorCode.INVALID_REQUIRED_ACKS)
+        if verdicts is not None:
             terms = verdicts.terms.get(partition)
             if (
                 terms is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -42,9 +42,6 @@ the coordinator does not know another one of the request yet; Kafka passes it on
 
 JUDGED_COST = 5
 """Of a partition whose log is asked, beside one that is only looked at."""
-ATTRIBUTES_LOW_AT = 22
-MAGIC_AT = 16
-TRANSACTIONAL_BIT = 0x10
 
 
 class ProducerAndSequence(NamedTuple):
@@ -63,16 +60,6 @@ class Verdicts:
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     trusts: bool = False
     """Nothing is verified: transaction.partition.verification.enable."""
-
-
-def is_transactional(records: Any) -> bool:
-    """Whether the batch header says so; one too short to say is left to validation."""
-    return (
-        records is not None
-        and len(records) > ATTRIBUTES_LOW_AT
-        and records[MAGIC_AT] == 2
-        and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT != 0
-    )
 
 
 def producer_of(records: Buffer) -> ProducerAndSequence | None:

@@ -37,7 +37,7 @@ def handle(
         known = node.image.topics.get(topic.name)
         present = () if known is None else known.partitions
         absent = [each for each in topic.partitions if each.partition_index not in present]
-        if absent:
+        if absent or known is None:
             refused.setdefault(topic.name, []).extend(
                 TxnOffsetCommitResponsePartition(
                     partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -57,14 +57,17 @@ def handle(
 def _merged(
     response: TxnOffsetCommitResponse, refused: dict[str, list[TxnOffsetCommitResponsePartition]]
 ) -> TxnOffsetCommitResponse:
-    """A topic appears once, with both its kinds of partitions."""
-    answered = {topic.name: topic for topic in response.topics}
-    for name, partitions in refused.items():
-        topic = answered.get(name)
-        if topic is None:
-            response.topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=partitions))
-        else:
-            topic.partitions += partitions
+    """A topic appears once, with both its kinds of partitions; where nothing is refused, as often as it is named."""
+    if refused:
+        topics = {
+            name: TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
+            for name, partitions in refused.items()
+        }
+        for topic in response.topics:
+            answered = topics.setdefault(topic.name, topic)
+            if answered is not topic:
+                answered.partitions += topic.partitions
+        response.topics = list(topics.values())
     return response
 
 

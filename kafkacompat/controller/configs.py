@@ -31,6 +31,7 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import told
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
+from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.machine.result import Result
 from kafkacompat.machine.steps import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
@@ -302,6 +303,9 @@ def _check_resource(
     if resource.type == TOPIC:
         if not resource.name:
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        flaw = topic_name_flaw(resource.name)
+        if flaw is not None:
+            raise ConfigRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
         check_topic_configs(image, settings, wanted, current)
         if resource.name not in image.topics:
             text = f"The topic '{resource.name}' does not exist."

@@ -44,6 +44,8 @@ def elect_leaders(
 
     `with_request_error`: the answer has a field for an error of the whole request.
     """
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return Result((), ElectLeadersResponse())
     election = ELECTIONS.get(request.election_type)
     if election is None:
         text = f"Unknown election type {request.election_type}"

@@ -6,7 +6,6 @@ take chance from outside. Must not know versions, raft or replies in flight.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from kafkacompat.controller.placement import PlacementRefused, place_partitions
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.refusals import told
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
+from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.ids import METADATA_TOPIC, Uuid
 from kafkacompat.machine.result import Result
 from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
@@ -41,8 +41,6 @@ NAMED_A_STEP = 5_000
 """Topics of which no more than the name is looked at, or settings: up to 2 us each."""
 TOPICS_A_STEP = 100
 """Whatever becomes of them: up to 100 us each."""
-MAX_TOPIC_NAME_LENGTH = 249
-_LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _TOO_LARGE = "Unable to perform excessively large batch operation."
 UNKNOWN_TOPIC_TEXT = "This server does not host this topic-partition."
 
@@ -54,20 +52,6 @@ class Refused(Exception):
         super().__init__(code.name)
         self.code = code
         self.message = told(message)
-
-
-def topic_name_flaw(name: str) -> str | None:
-    """Kafka's text for what is wrong with a topic's name, None when nothing is."""
-    flaw: str | None = None
-    if not name:
-        flaw = "the empty string is not allowed"
-    elif name in (".", ".."):
-        flaw = f"'{name}' is not allowed"
-    elif len(name) > MAX_TOPIC_NAME_LENGTH:
-        flaw = f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
-    elif not _LEGAL.match(name):
-        flaw = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None if flaw is None else f"Topic name is invalid: {flaw}"
 
 
 @dataclass(slots=True)

@@ -56,7 +56,8 @@ class LocalMarkerWriter:
             results = [self._write_one(marker, work) for marker in request.markers]
         finally:
             self._partitions.release_wakeups()
-        response = WriteTxnMarkersResponse(markers=results)
+        # Kafka answers partitions: a marker without any is not answered.
+        response = WriteTxnMarkersResponse(markers=[each for each in results if each.topics])
         if work.appended:
             ends = {partition: end for partition, (end, _) in work.appended.items()}
             replicated = self._partitions.when_replicated(ends, self._timeout_ms)
@@ -65,18 +66,23 @@ class LocalMarkerWriter:
         return work.when_done(response)
 
     def _write_one(self, marker: WritableTxnMarker, work: _Work) -> WritableTxnMarkerResult:
-        topics = []
+        topics: dict[str, WritableTxnMarkerTopicResult] = {}
         for topic in marker.topics:
-            answers = []
             for index in topic.partition_indexes:
                 answer = WritableTxnMarkerPartitionResult(partition_index=index)
-                answers.append(answer)
+                told = topics.setdefault(
+                    topic.name, WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
+                )
+                told.partitions.append(answer)
                 if topic.name == OFFSETS_TOPIC:
+                    error = self._partitions.leader_error(TopicPartition(OFFSETS_TOPIC, index))
+                    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        answer.error_code = error
+                        continue
                     self._end_in_group(marker, index, answer, work)
                 else:
                     self._append(marker, TopicPartition(topic.name, index), answer, work)
-            topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=answers))
-        return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+        return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=list(topics.values()))
 
     def _append(
         self,

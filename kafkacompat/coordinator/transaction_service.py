@@ -284,7 +284,7 @@ class TransactionCoordinator:
                 listed += list_transactions(_machine(shard), wanted, now_ms)
         return Deferred.of(
             ListTransactionsResponse(
-                unknown_state_filters=[name for name in names if name not in STATES_BY_NAME],
+                unknown_state_filters=[name for name in dict.fromkeys(names) if name not in STATES_BY_NAME],
                 transaction_states=listed,
             )
         )

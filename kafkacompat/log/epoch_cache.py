@@ -96,7 +96,7 @@ class LeaderEpochCache:
 
         Below the oldest known epoch the answer is (start of the first one, the asked epoch).
         """
-        if epoch < 0 or not self._epochs:
+        if epoch == -1 or not self._epochs:
             return UNDEFINED
         if epoch == self._epochs[-1]:
             return OffsetAndEpoch(log_end_offset, epoch)

@@ -20,6 +20,7 @@ RETAINED_BATCHES = 5
 """Batches remembered per producer: a client may have five in flight and repeat any of them."""
 MAX_SEQUENCE = 0x7FFFFFFF
 MAX_EPOCH = 0x7FFF
+NO_EPOCH = -1
 EPOCH_BUMP_VERSION = 2
 """From this transaction.version on a marker carries a higher epoch than the data it ends (KIP-890)."""
 NO_TRANSACTION = -1
@@ -119,6 +120,10 @@ class ProducerState:
         """
         producer = self.producers.get(producer_id)
         if producer is None:
+            if epoch < NO_EPOCH:
+                raise LogRefused(
+                    ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has the epoch {epoch}"
+                )
             if from_client and not is_control:
                 self._verifications.check_sequence(producer_id, first_sequence, is_known=False)
             return None

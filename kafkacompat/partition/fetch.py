@@ -403,6 +403,7 @@ class FetchEngine:
                 return self.answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
             if found.epoch < asked.last_fetched_epoch or found.offset < offset:
                 answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
+                answer.aborted_transactions = None
                 return answer
         if replica_id >= 0 and isinstance(asked, SessionPartition):
             asked.settled_epoch = core.leader_epoch
@@ -424,6 +425,7 @@ class FetchEngine:
             )
             if nearest is not None:
                 answer.preferred_read_replica = nearest
+                answer.aborted_transactions = None
                 return answer
         end = readable_end(core, parameters)
         if offset >= end or (max_bytes <= 0 and not minimum_one_batch):

@@ -25,7 +25,7 @@ from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.lookup import Question, delete_to, look_up
 from kafkacompat.partition.searches import Searches
 from kafkacompat.partition.wakeups import Wakeups
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import Allowance, Origin, validate_produce
 from kafkacompat.records.validated import ValidatedBatch
@@ -52,6 +52,10 @@ WITHOUT_LOG_START = frozenset(
 )
 """Refusals of a produce that, as in Kafka, do not tell where the log begins."""
 Key = tuple[str, int]
+
+
+def hides_log_start(refused: LogRefused) -> bool:
+    return isinstance(refused, RefusedAtSight) or refused.code in WITHOUT_LOG_START
 
 
 class PartitionManager:
@@ -159,7 +163,7 @@ class PartitionManager:
         except LogRefused as refused:
             return ProduceResult(
                 refused.code,
-                log_start_offset=-1 if refused.code in WITHOUT_LOG_START else log.log_start_offset,
+                log_start_offset=-1 if hides_log_start(refused) else log.log_start_offset,
                 error_message=refused.message,
                 record_errors=refused.record_errors,
             )

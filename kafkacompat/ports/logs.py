@@ -35,6 +35,10 @@ class LogRefused(Exception):
         """(index of the record in the batch, message) where single records are to blame."""
 
 
+class RefusedAtSight(LogRefused):
+    """By the shape of what was produced, before the log is looked at: nothing is told of the log."""
+
+
 @dataclass(slots=True)
 class AppendInfo:
     """What an append did. For a duplicate of an idempotent producer: the original's figures and duplicate=True."""

@@ -184,6 +184,8 @@ def iterate_batches(buffer: Buffer) -> Iterator[BatchHeader]:
             if buffer[position + MAGIC_POSITION] > 2:
                 raise BatchCorrupt(f"magic {buffer[position + MAGIC_POSITION]} is none of 0, 1, 2")
             return
+        if buffer[position + MAGIC_POSITION] == 2 and length + LOG_OVERHEAD < HEADER_SIZE:
+            raise BatchCorrupt(f"a batch of {length + LOG_OVERHEAD} bytes is shorter than its header")
         yield parse_header(buffer, position)
         position += length + LOG_OVERHEAD
 

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import (
     CODEC_MASK,
@@ -203,6 +203,17 @@ def _steps(
     return (yield from judge(header, view, target, body, facts, config, now_ms))
 
 
+def refusal_at_sight(records: Buffer, zstd_allowed: bool) -> RefusedAtSight | None:
+    """What is wrong with the shape of a partition's records, whatever its log may say."""
+    try:
+        _only_batch(records, zstd_allowed)
+    except RefusedAtSight as refused:
+        return refused
+    except LogRefused:
+        pass
+    return None
+
+
 def _only_batch(records: Buffer, zstd_allowed: bool) -> BatchHeader:
     """The shape that Kafka demands before a partition is looked at: one whole batch of magic 2."""
     size = len(records)
@@ -210,27 +221,29 @@ def _only_batch(records: Buffer, zstd_allowed: bool) -> BatchHeader:
         if size >= HEADER_SIZE and records[16] == 2:
             header = parse_header(records)
             if header.size > size:
-                raise LogRefused(ErrorCode.INVALID_RECORD, "the records hold no whole batch")
+                raise RefusedAtSight(ErrorCode.INVALID_RECORD, "the records hold no whole batch")
             more = header.size < size and any(
                 True for _ in iterate_batches(memoryview(records)[header.size :])
             )
         else:
             batches = list(islice(iterate_batches(records), 2))
             if not batches:
-                raise LogRefused(ErrorCode.INVALID_RECORD, "the records hold no whole batch")
+                raise RefusedAtSight(ErrorCode.INVALID_RECORD, "the records hold no whole batch")
             header = batches[0]
-            raise LogRefused(ErrorCode.INVALID_RECORD, f"a produced batch has magic {header.magic}, not 2")
+            raise RefusedAtSight(
+                ErrorCode.INVALID_RECORD, f"a produced batch has magic {header.magic}, not 2"
+            )
     except BatchCorrupt as error:
-        raise LogRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        raise RefusedAtSight(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     codec = header.attributes & CODEC_MASK
     if codec == codecs.ZSTD and not zstd_allowed:
-        raise LogRefused(
+        raise RefusedAtSight(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a Produce request of version 7 or above"
         )
+    if more:
+        raise RefusedAtSight(ErrorCode.INVALID_RECORD, "a produced partition holds exactly one batch")
     if codec > codecs.ZSTD:
         raise LogRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no codec has the number {codec}")
-    if more:
-        raise LogRefused(ErrorCode.INVALID_RECORD, "a produced partition holds exactly one batch")
     return header
 
 

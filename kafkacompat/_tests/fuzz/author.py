@@ -147,8 +147,10 @@ class Author:
         self._choices = choices
         self._values = Values(choices, self.memory)
         self._batches = BatchAuthor(choices, self.memory)
-        self._entries = weighed(entries)
-        self._of_controllers = weighed(of_controllers)
+        self._entries, self._of_controllers = (
+            [entry for entry in some for _ in range(WEIGHTS.get(entry.name, 2))]
+            for some in (entries, of_controllers)
+        )
         self._forwarded = [each for each in of_controllers if APIS[each.key].forwardable]
         self._correlation_id = 0
         self._producer: ProducerKnown | None = None
@@ -161,10 +163,7 @@ class Author:
 
     def request(self, now_ms: int, *, to_controller: bool = False) -> Request:
         choices, memory = self._choices, self.memory
-        entry = one_of(choices, self._of_controllers if to_controller else self._entries)
-        version = entry.min_version + choices.below(entry.max_version - entry.min_version + 1)
-        if happens(choices, 80):
-            version = entry.max_version
+        entry, version = self._asked(to_controller)
         self._is_of_quorum = to_controller and entry.name in OF_QUORUM
         self._now_ms = now_ms
         self._budget = FIELDS_MAX
@@ -177,6 +176,11 @@ class Author:
         message: Any = self._struct(plan_of(entry.key, version), version)
         self._adjust(entry, message)
         return self.framed(entry, version, message)
+
+    def _asked(self, to_controller: bool) -> tuple[Entry, int]:
+        entry = one_of(self._choices, self._of_controllers if to_controller else self._entries)
+        above = self._choices.below(entry.max_version - entry.min_version + 1)
+        return entry, entry.max_version if happens(self._choices, 80) else entry.min_version + above
 
     def learn(self, request: Request, response: Any) -> None:
         """What a request was answered."""
@@ -372,10 +376,6 @@ def is_answered(version: int, frame: bytearray, header: int) -> bool | None:
     except (WireError, UnicodeDecodeError):
         return None
     return bool(produce.acks)
-
-
-def weighed(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries for _ in range(WEIGHTS.get(entry.name, 2))]
 
 
 def spare(struct: Struct, protected_ids: set[bytes]) -> None:

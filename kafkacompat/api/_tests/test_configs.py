@@ -47,6 +47,23 @@ def describe(api: Api, kind: int, name: str, *keys: str, version: int = 4, **fie
     return result
 
 
+def test_a_subscription_of_client_metrics_has_defaults_for_what_is_not_set() -> None:
+    api = Api()
+    api.publish(replace(api.node.image, configs={(METRICS, "some"): {"interval.ms": "5000"}}))
+    shown = [
+        (one.name, one.value, one.config_source, one.config_type, [each.value for each in one.synonyms])
+        for name in ("some", "none")
+        for one in describe(api, METRICS, name, include_synonyms=True).configs
+    ]
+    rest = [("match", "", 5, 7, []), ("metrics", "", 5, 7, [])]
+    assert shown == [
+        ("interval.ms", "5000", 7, 3, ["5000"]),
+        *rest,
+        ("interval.ms", "300000", 5, 3, []),
+        *rest,
+    ]
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 def test_all_settings_of_a_topic_with_their_sources(version: int) -> None:
     api = Api(topic_image("t"))

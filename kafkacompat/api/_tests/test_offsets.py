@@ -29,6 +29,11 @@ from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -36,6 +41,10 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
 )
 from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
+from kafkacompat.wire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+)
 
 
 def filled(records: int = 3, epoch: int = 2, directories: int = 1) -> Api:
@@ -75,6 +84,59 @@ def test_special_timestamps_by_version(timestamp: int, first: int) -> None:
 
 def test_unknown_negative_timestamps_are_unsupported() -> None:
     assert rows(filled().call(list_offsets(-9), 11))[0][0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_topic_that_is_named_twice_is_answered_once_and_one_without_partitions_not_at_all() -> None:
+    topics = [
+        ListOffsetsTopic(name="x", partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1)])
+        for index in (0, 1)
+    ]
+    request = ListOffsetsRequest(replica_id=-1, topics=[*topics, ListOffsetsTopic(name="y", partitions=[])])
+    (only,) = filled().call(request, 5).topics
+    assert [(one.partition_index, one.error_code) for one in only.partitions] == [(0, 3), (1, 3)]
+
+
+def test_an_unknown_topic_that_is_named_twice_is_refused_once() -> None:
+    commits = [OffsetCommitRequestPartition(partition_index=index) for index in (0, 1)]
+    for version in (9, 10):
+        topics = [
+            OffsetCommitRequestTopic(name="x", topic_id=b"?" * 16, partitions=[each]) for each in commits
+        ]
+        (only,) = filled().call(OffsetCommitRequest(group_id="g", topics=topics), version).topics
+        assert [(one.partition_index, one.error_code) for one in only.partitions] == [
+            (0, 3 if version == 9 else 100),
+            (1, 3 if version == 9 else 100),
+        ]
+
+
+def test_a_transactional_commit_names_an_unknown_topic_without_partitions() -> None:
+    asked = TxnOffsetCommitRequest(topics=[TxnOffsetCommitRequestTopic(name="x", partitions=[])])
+    (only,) = filled().call(asked, 3).topics
+    assert (only.name, only.partitions) == ("x", [])
+
+
+def test_partitions_of_an_epoch_request_that_names_a_topic_twice_are_all_answered() -> None:
+    topics = [
+        OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=index)])
+        for index in (0, 7)
+    ]
+    (only,) = filled().call(OffsetForLeaderEpochRequest(topics=topics), 4).topics
+    assert [(one.partition, one.error_code) for one in only.partitions] == [(0, 0), (7, 3)]
+
+
+def test_a_fetch_reads_a_partition_that_is_named_twice_once() -> None:
+    asked = [FetchPartition(partition=7, partition_max_bytes=1000) for _ in range(2)]
+    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=asked)])
+    (topic,) = filled().call(request, 4).responses
+    assert [one.partition_index for one in topic.partitions] == [7]
+
+
+@pytest.mark.parametrize("epoch", [-1, -2, -(2**31)])
+def test_a_fetch_without_a_leader_epoch_says_so_by_any_negative_one(epoch: int) -> None:
+    one = FetchPartition(partition=0, current_leader_epoch=epoch, partition_max_bytes=1000)
+    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[one])])
+    (topic,) = filled().call(request, 12).responses
+    assert [each.error_code for each in topic.partitions] == [0]
 
 
 def test_duplicate_partitions_are_refused() -> None:

@@ -197,13 +197,40 @@ def test_a_transactional_request_has_one_producer(version: int, verified: str) -
 
 
 @pytest.mark.parametrize("length", [0, 1, 13, -1, -(2**31)])
-def test_a_transactional_batch_that_lies_about_its_length_is_refused_alone(length: int) -> None:
+def test_a_batch_that_lies_about_its_length_refuses_the_request(length: int) -> None:
+    """Before it is known whether the request is a transaction's, of which Kafka asks every first batch."""
     api = Api(topic_image("t", 2))
     lying = transactional(b"a")
     lying[8:12] = length.to_bytes(4, "big", signed=True)
     parts = (("t", 0, lying), ("t", 1, transactional(b"b")))
     answer = api.call(request(*parts, transactional_id="tx", api=api), 12)
-    assert [error for _, error, _ in results(answer)] == [ErrorCode.CORRUPT_MESSAGE, ErrorCode.NONE]
+    assert [error for _, error, _ in results(answer)] == [ErrorCode.CORRUPT_MESSAGE] * 2
+    assert api.world.log(partition=1).log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", [3, 13])
+def test_a_corrupt_first_batch_refuses_the_whole_request_before_names_are_looked_at(version: int) -> None:
+    api = Api(topic_image("t"))
+    for parts in ((("x", 0, b"\xff" * 61),), (("t", 0, batch_of(b"a")), ("x", 0, b"\xff" * 61))):
+        answer = api.call(request(*parts, acks=7, api=api), version)
+        assert {error for _, error, _ in results(answer)} == {ErrorCode.CORRUPT_MESSAGE}
+    assert api.world.log().log_end_offset == 0
+
+
+def test_records_of_no_batch_are_refused_before_acks_and_without_the_logs_start() -> None:
+    api = Api(topic_image("t", 2))
+    for acks in (1, 7):
+        answer = api.call(request(("t", 0, b""), ("t", 1, b""), acks=acks, api=api), 9)
+        for topic in answer.responses:
+            for one in topic.partition_responses:
+                assert (one.error_code, one.log_start_offset) == (ErrorCode.INVALID_RECORD, -1)
+
+
+def test_a_whole_batch_that_is_shorter_than_its_header_is_corrupt() -> None:
+    api = Api(topic_image("t"))
+    short = bytes(8) + (18).to_bytes(4, "big") + bytes(4) + b"\2" + bytes(13)
+    answer = api.call(request(("t", 0, short), api=api), 9)
+    assert results(answer) == [(0, ErrorCode.CORRUPT_MESSAGE, -1)]
 
 
 def test_a_transactional_batch_of_no_producer_opens_no_transaction() -> None:

@@ -141,7 +141,7 @@ def test_many_small_batches_of_one_request_are_appended_in_portions() -> None:
 def test_many_unknown_partitions_are_refused_in_portions() -> None:
     api = Api(topic_image("t"))
     reply = pending(api, request(*[("no", index, None) for index in range(2000)], api=api))
-    assert [error for _, error, _ in answered(api, reply)] == [ErrorCode.INVALID_RECORD] * 2000
+    assert [error for _, error, _ in answered(api, reply)] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2000
 
 
 def test_many_bombs_wait_and_more_are_told_to_come_again(monkeypatch: Any) -> None:

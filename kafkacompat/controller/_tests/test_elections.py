@@ -99,6 +99,8 @@ def test_what_is_not_there_and_what_is_not_a_kind_of_election() -> None:
     ]
     assert texts == [(3, "No such partition as t-7"), (3, "No such topic as nope")]
     request.election_type = 5
+    nothing = elect_leaders(image, settings(), ElectLeadersRequest(election_type=5, topic_partitions=[]))
+    assert nothing.response.error_code == 0
     refused = elect_leaders(image, settings(), request).response
     assert refused.error_code == 42
     assert [

@@ -85,6 +85,9 @@ class Partitions:
         self.held = False
         self._waiting: list[tuple[dict[TopicPartition, int], Deferred[Any]]] = []
 
+    def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
+        return ErrorCode.NONE
+
     def append(
         self,
         partition: TopicPartition,

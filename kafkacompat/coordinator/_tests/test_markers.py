@@ -26,6 +26,23 @@ DATA, OFFSETS = TopicPartition("t", 0), NAME
 BOTH = [DATA, OFFSETS]
 
 
+def test_a_marker_without_partitions_is_not_answered_and_a_topic_that_is_named_twice_once() -> None:
+    """And a partition of the offsets' topic that is not there is unknown, as any other."""
+    topics = [
+        WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+        for name, indexes in (("x", [0]), ("x", [1]), ("y", []), (OFFSETS.topic, [999]))
+    ]
+    markers = [
+        WritableTxnMarker(producer_id=PRODUCER_ID, producer_epoch=EPOCH, topics=each) for each in (topics, [])
+    ]
+    answer = Writing().writer.write(WriteTxnMarkersRequest(markers=markers)).result()
+    (marker,) = answer.markers
+    assert [(topic.name, [one.error_code for one in topic.partitions]) for topic in marker.topics] == [
+        ("x", [3, 3]),
+        (OFFSETS.topic, [3]),
+    ]
+
+
 class Writing:
     """A producer that writes to `t` and to the offsets' topic in a transaction."""
 

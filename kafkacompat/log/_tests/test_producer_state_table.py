@@ -150,6 +150,12 @@ def marker_outcome(known: str, epoch: str, coordinator: str, version: int) -> E 
     return None
 
 
+def test_an_epoch_that_none_has_is_refused_of_an_unknown_producer_as_well() -> None:
+    with pytest.raises(LogRefused) as refused:
+        unknown().check(PRODUCER, -2, NONE, 0, is_transactional=True, is_control=True)
+    assert refused.value.code == E.INVALID_PRODUCER_EPOCH
+
+
 @pytest.mark.parametrize(
     ("known", "epoch", "coordinator", "version", "committed"),
     list(itertools.product(STATES, EPOCHS, COORDINATORS, [0, 1, 2], [False, True])),

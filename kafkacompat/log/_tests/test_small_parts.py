@@ -34,6 +34,7 @@ def test_epoch_lookups() -> None:
     assert cache.end_offset_for(9, 50) == OffsetAndEpoch(50, 9)
     assert cache.end_offset_for(10, 50) == OffsetAndEpoch(-1, -1)
     assert cache.end_offset_for(1, 50) == OffsetAndEpoch(10, 1)
+    assert cache.end_offset_for(-2, 50) == OffsetAndEpoch(10, -2)
     assert cache.end_offset_for(2, 50) == OffsetAndEpoch(20, 2)
     assert cache.end_offset_for(7, 50) == OffsetAndEpoch(40, 5)
     assert [cache.epoch_for_offset(o) for o in (9, 10, 19, 20, 39, 40, 99)] == [-1, 2, 2, 5, 5, 9, 9]

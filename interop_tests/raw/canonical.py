@@ -1,0 +1,145 @@
+"""What a message says beside ids, clocks and addresses, so that the answers of two brokers can be compared.
+
+Ids are told by the order in which they were first seen, lists without their order where Kafka's comes from a hash table, records by
+their headers.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+from kafkacompat.wire.message import Struct
+
+Canonical: TypeAlias = Any
+"""Values, tuples of them, and what messages are told as."""
+MEMBER_ID = re.compile(r".*-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIMES = ("timestamp", "log_append_time_ms", "transaction_start_time_ms", "last_timestamp")
+TEXTS = ("error_message", "message", "documentation")
+ADDRESSES = ("host", "port", "cluster_id", "rack")
+
+
+class Told(NamedTuple):
+    kind: str
+    fields: tuple[tuple[str, Canonical], ...]
+
+
+class Names:
+    """Of one broker's ids, in the order in which they were first seen."""
+
+    def __init__(self, data_dir: str = "", dropped: frozenset[tuple[str, str]] = frozenset()) -> None:
+        """`dropped` are fields that are not compared, each with the type of the whole message."""
+        self._seen: dict[str, dict[Any, int]] = {}
+        self._data_dir = data_dir
+        self._dropped = dropped
+        self._whole = ""
+
+    def canonical(self, message: Any) -> Canonical:
+        """Without what differs between any two clusters."""
+        if isinstance(message, str):
+            return message
+        self._whole = type(message).__name__
+        return self._struct(message)
+
+    def _struct(self, item: Struct) -> Canonical:
+        kind = type(item).__name__
+        found: list[tuple[str, Any]] = []
+        for name in item.__slots__:
+            if (self._whole, name) in self._dropped:
+                continue
+            value = getattr(item, name)
+            if type(value) is list:
+                found.append((name, self._list(name, value)))
+            else:
+                found.append((name, self.value(name, value)))
+        return Told(kind, tuple(found))
+
+    def _list(self, name: str, items: list[Any]) -> Canonical:
+        if self._whole == "FetchResponse" and name == "responses":
+            items = together(items)
+        # Before their ids are named, by all else. A message may hold the very same list in several places.
+        unnamed = Unnamed(self._data_dir, self._dropped)
+        unnamed._whole = self._whole
+        items[:] = sorted(items, key=lambda each: repr(unnamed.value(name, each)))
+        return tuple(sorted((self.value(name, each) for each in items), key=repr))
+
+    def value(self, name: str, value: Any) -> Canonical:
+        if isinstance(value, Struct):
+            return self._struct(value)
+        if name in TEXTS or name in ADDRESSES:
+            return None
+        if name in TIMES:
+            return value > 0
+        if name == "records":
+            return None if value is None else headers_of(bytes(value))
+        if isinstance(value, memoryview):
+            value = bytes(value)
+        if isinstance(value, bytes) and len(value) == 16 and any(value):
+            return self._order("id", value)
+        if name == "session_id" and value:
+            return self._order("session", value)
+        if name in ("producer_id", "base_producer_id") and value >= 0:
+            return self._order("producer", value)
+        if isinstance(value, str):
+            if MEMBER_ID.fullmatch(value):
+                return self._order("member", value)
+            if self._data_dir and value.startswith(self._data_dir):
+                return "the data folder"
+        return value
+
+    def _order(self, kind: str, value: Any) -> str:
+        seen = self._seen.setdefault(kind, {})
+        return f"{kind} {seen.setdefault(value, len(seen))}"
+
+
+def together(topics: list[Any]) -> list[Any]:
+    """Kafka tells of partitions that are not there behind all others, so that a topic may come in two places."""
+    found: dict[tuple[str, bytes], Any] = {}
+    for topic in topics:
+        first = found.setdefault((topic.topic, topic.topic_id), topic)
+        if first is not topic:
+            first.partitions = [*first.partitions, *topic.partitions]
+    return list(found.values())
+
+
+class Unnamed(Names):
+    """Where every id is like every other."""
+
+    def _order(self, kind: str, value: Any) -> str:
+        return kind
+
+
+def headers_of(records: bytes) -> Canonical:
+    """Base offset, leader epoch, attributes, last delta, epoch, base sequence and count of each batch."""
+    found = []
+    position = 0
+    while position + 61 <= len(records):
+        base, length, leader_epoch, _, _, attributes, delta = struct.unpack_from(
+            ">qiibIhi", records, position
+        )
+        epoch, sequence, count = struct.unpack_from(">hii", records, position + 51)
+        found.append((base, leader_epoch, attributes, delta, epoch, sequence, count))
+        if length < 0:
+            break  # as only a request has it
+        position += 12 + length
+    return tuple(found)
+
+
+def differing(ours: Canonical, theirs: Canonical, path: str = "") -> Iterator[str]:
+    """Where they differ: a path through the fields, and what either says there."""
+    if ours == theirs:
+        return
+    if isinstance(ours, Told) and isinstance(theirs, Told) and ours.kind == theirs.kind:
+        for (name, mine), (_, other) in zip(ours.fields, theirs.fields, strict=True):
+            yield from differing(mine, other, f"{path}.{name}")
+    elif is_list(ours) and is_list(theirs) and len(ours) == len(theirs):
+        for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differing(mine, other, f"{path}[{index}]")
+    else:
+        yield f"{path}: ours {ours!r:.600} theirs {theirs!r:.600}"
+
+
+def is_list(value: Canonical) -> bool:
+    return isinstance(value, tuple) and not isinstance(value, Told)

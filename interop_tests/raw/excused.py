@@ -1,0 +1,218 @@
+"""In what the answers of Apache Kafka and of ours may differ, each with the reason.
+
+NOT_COMPARED are fields of answers. NOT_SENT is what Kafka answers as its code happens to fail, or does not answer at all: the
+author says something else in its place, because what comes after such a request would differ as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+NOT_COMPARED: dict[tuple[str, str], str] = {
+    ("ApiVersionsResponse", "api_keys"): "the APIs that are served are listed in docs/compatibility.md",
+    ("ApiVersionsResponse", "supported_features"): "so are the features",
+    ("ApiVersionsResponse", "finalized_features"): "and which of them clients are told",
+    ("ApiVersionsResponse", "finalized_features_epoch"): "an offset of the metadata log",
+    ("DescribeQuorumResponse", "log_end_offset"): "an offset of the metadata log",
+    ("DescribeQuorumResponse", "high_watermark"): "an offset of the metadata log",
+    ("DescribeQuorumResponse", "leader_epoch"): "how many elections there were",
+    ("DescribeQuorumResponse", "last_fetch_timestamp"): "a time",
+    ("DescribeQuorumResponse", "last_caught_up_timestamp"): "a time",
+    ("DescribeLogDirsResponse", "partition_size"): "bytes of the files",
+    ("DescribeLogDirsResponse", "total_bytes"): "the machine's",
+    ("DescribeLogDirsResponse", "usable_bytes"): "the machine's",
+}
+
+
+class NotSent(NamedTuple):
+    reason: str
+    apis: frozenset[str]
+    forbids_message: Callable[[Any, int], bool]
+    """Of a message and its version."""
+
+    def forbids(self, api: str, message: Any, version: int) -> bool:
+        return api in self.apis and self.forbids_message(message, version)
+
+
+def is_repeated(items: Iterable[Hashable]) -> bool:
+    items = list(items)
+    return len(items) > len(set(items))
+
+
+def length_of(records: bytes | None) -> int:
+    """What the first batch says of its own length, negative or not."""
+    return int.from_bytes((records or b"")[8:12], "big", signed=True)
+
+
+BROKER, LOGGERS = 4, 8
+ADDRESSES = {"listeners", "advertised.listeners", "log.dirs"}
+METADATA_MAX = 4096
+"""offset.metadata.max.bytes."""
+
+
+def of_offset_fetch(message: Any) -> Iterator[Iterable[Hashable]]:
+    yield [group.group_id for group in message.groups]
+    for topics in (message.topics, *(group.topics for group in message.groups)):
+        yield [(topic.name, getattr(topic, "topic_id", None)) for topic in topics or ()]
+        yield from (topic.partition_indexes for topic in topics or ())
+
+
+NAMED: dict[str, Callable[[Any], Iterator[Iterable[Hashable]]]] = {
+    "DescribeGroups": lambda message: iter([message.groups]),
+    "DescribeConfigs": lambda message: iter(
+        [[(each.resource_type, each.resource_name) for each in message.resources]]
+    ),
+    "DescribeProducers": lambda message: iter(
+        [[topic.name for topic in message.topics], *(topic.partition_indexes for topic in message.topics)]
+    ),
+    "DescribeTransactions": lambda message: iter([message.transactional_ids]),
+    "OffsetFetch": of_offset_fetch,
+    "OffsetForLeaderEpoch": lambda message: iter(
+        [
+            [topic.topic for topic in message.topics],
+            *([each.partition for each in topic.partitions] for topic in message.topics),
+        ]
+    ),
+}
+"""Of a message, the lists in which nothing is to be twice."""
+
+NOT_SENT: tuple[NotSent, ...] = (
+    NotSent(
+        "an isolation level that has no name fails the request in the middle of its partitions",
+        frozenset({"Fetch", "ListOffsets"}),
+        lambda message, version: message.isolation_level not in (0, 1),
+    ),
+    NotSent(
+        "a config operation that has no name fails the whole request, not the resource",
+        frozenset({"IncrementalAlterConfigs"}),
+        lambda message, version: any(
+            config.config_operation not in (0, 1, 2, 3)
+            for resource in message.resources
+            for config in resource.configs
+        ),
+    ),
+    NotSent(
+        "the shard of a fetch session that is negative, or beyond the last one, fails the request",
+        frozenset({"Fetch"}),
+        lambda message, version: not 0 <= message.session_id < 2**31 - 8,
+    ),
+    NotSent(
+        "after a topic without name and id in an answer, the next one's name fails the request",
+        frozenset({"Fetch"}),
+        lambda message, version: (
+            version >= 13 and any(topic.topic_id == bytes(16) for topic in message.topics)
+        ),
+    ),
+    NotSent(
+        "a voter's listener without a name ends the process",
+        frozenset({"AddRaftVoter"}),
+        lambda message, version: any(not listener.name for listener in message.listeners),
+    ),
+    NotSent(
+        "of a partition that is named twice the last mention is written, and the answer may be another's",
+        frozenset({"Produce"}),
+        lambda message, version: is_repeated(
+            (topic.name, topic.topic_id, partition.index)
+            for topic in message.topic_data
+            for partition in topic.partition_data
+        ),
+    ),
+    NotSent(
+        "a cursor beyond what a topic may have runs over, and the next one is negative",
+        frozenset({"DescribeTopicPartitions"}),
+        lambda message, version: message.cursor is not None and message.cursor.partition_index > 2**30,
+    ),
+    NotSent(
+        "a negative number of bytes fails the partitions that are read",
+        frozenset({"Fetch"}),
+        lambda message, version: (
+            message.max_bytes < 0
+            or any(
+                partition.partition_max_bytes < 0
+                for topic in message.topics
+                for partition in topic.partitions
+            )
+        ),
+    ),
+    NotSent(
+        "a broker's settings and loggers are compared name by name in tests of their own",
+        frozenset({"DescribeConfigs"}),
+        lambda message, version: any(
+            each.resource_type == LOGGERS
+            or (
+                each.resource_type == BROKER
+                and not (each.configuration_keys and ADDRESSES.isdisjoint(each.configuration_keys))
+            )
+            for each in message.resources
+        ),
+    ),
+    NotSent(
+        "a batch whose length goes beyond 31 bits with its overhead fails the request",
+        frozenset({"Produce"}),
+        lambda message, version: any(
+            length_of(partition.records) > 2**31 - 13
+            for topic in message.topic_data
+            for partition in topic.partition_data
+        ),
+    ),
+    NotSent(
+        "a request that names a resource twice is never answered",
+        frozenset({"AlterConfigs"}),
+        lambda message, version: is_repeated(
+            (each.resource_type, each.resource_name) for each in message.resources
+        ),
+    ),
+    NotSent(
+        "a partition without records is never answered, nor are the others",
+        frozenset({"Produce"}),
+        lambda message, version: any(
+            partition.records is None for topic in message.topic_data for partition in topic.partition_data
+        ),
+    ),
+    NotSent(
+        "a request for no transactions is never answered; one that is named twice is answered as its last mention",
+        frozenset({"AddPartitionsToTxn"}),
+        lambda message, version: (
+            version >= 4
+            and (
+                not message.transactions
+                or is_repeated(each.transactional_id for each in message.transactions)
+            )
+        ),
+    ),
+    NotSent(
+        "a marker for partitions that are not there, after others, is never answered; nor is a partition that is named twice",
+        frozenset({"WriteTxnMarkers"}),
+        lambda message, version: (
+            len(message.markers) > 1
+            or any(
+                is_repeated(
+                    (topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+                )
+                for marker in message.markers
+            )
+        ),
+    ),
+    NotSent(
+        "a transaction version that has no name fails the marker",
+        frozenset({"WriteTxnMarkers"}),
+        lambda message, version: any(marker.transaction_version < 0 for marker in message.markers),
+    ),
+    NotSent(
+        "what is named twice is answered once by ours (docs/compatibility.md)",
+        frozenset(NAMED),
+        lambda message, version: any(
+            is_repeated(names) for names in NAMED[type(message).__name__[: -len("Request")]](message)
+        ),
+    ),
+    NotSent(
+        "an offset commit that is refused for its metadata leaves a group behind that is not written",
+        frozenset({"OffsetCommit", "TxnOffsetCommit"}),
+        lambda message, version: any(
+            len(partition.committed_metadata or "") > METADATA_MAX
+            for topic in message.topics
+            for partition in topic.partitions
+        ),
+    ),
+)

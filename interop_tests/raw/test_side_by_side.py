@@ -1,0 +1,27 @@
+"""Apache Kafka and ours answer the same hostile requests alike in every field, whatever is not excused by name (excused.py)."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from interop_tests.raw.compare import compared
+
+SOAK = bool(os.environ.get("KAFKACOMPAT_SOAK"))
+SEEDS = [random.randrange(1 << 30) for _ in range(20)] if SOAK else [1]
+REQUESTS = 5000 if SOAK else 450
+pytestmark = pytest.mark.needs_control
+
+
+@pytest.mark.parametrize("number", range(len(SEEDS)))
+def test_answers_differ_in_nothing(tmp_path: Path, number: int) -> None:
+    """Every API that is served to clients, in every version."""
+    outcome = compared(tmp_path, SEEDS[number], REQUESTS)
+    told = "\n".join(outcome.told)
+    assert not outcome.told, (
+        f"python -m interop_tests.raw.compare --seed {SEEDS[number]} --requests {REQUESTS}\n{told}"
+    )
+    assert not outcome.never_asked, outcome.never_asked

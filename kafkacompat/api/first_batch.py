@@ -1,0 +1,44 @@
+"""The first batch of a partition's records in a Produce, by as much of its header as Kafka looks at before all else.
+
+Kafka asks whether any partition's first batch is a transaction's, from the first partition on until one is. Where a length or a
+magic on the way is impossible, the whole request is refused.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+LENGTH_AT, MAGIC_AT, ATTRIBUTES_LOW_AT = 8, 16, 22
+OVERHEAD = 12
+"""Offset and length, which the length does not count."""
+LEGACY_MINIMUM_LENGTH = 14
+TRANSACTIONAL_BIT = 0x10
+
+
+class FirstBatch(Enum):
+    PLAIN = auto()
+    """Also where the records hold no whole batch."""
+    TRANSACTIONAL = auto()
+    CORRUPT = auto()
+
+
+def first_batch(records: Any) -> FirstBatch:
+    size = 0 if records is None else len(records)
+    if size < OVERHEAD:
+        return FirstBatch.PLAIN
+    length = int.from_bytes(records[LENGTH_AT:OVERHEAD], "big", signed=True)
+    if length < LEGACY_MINIMUM_LENGTH:
+        return FirstBatch.CORRUPT
+    if size <= MAGIC_AT:
+        return FirstBatch.PLAIN
+    magic = records[MAGIC_AT]
+    if magic > 2:
+        return FirstBatch.CORRUPT
+    if magic == 2 and size >= length + OVERHEAD and records[ATTRIBUTES_LOW_AT] & TRANSACTIONAL_BIT:
+        return FirstBatch.TRANSACTIONAL
+    return FirstBatch.PLAIN
+
+
+def is_transactional(records: Any) -> bool:
+    return first_batch(records) is FirstBatch.TRANSACTIONAL
