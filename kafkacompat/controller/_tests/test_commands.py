@@ -339,6 +339,13 @@ def alter(
             42,
             "Default group resources are not allowed.",
         ),
+        (
+            TOPIC,
+            "a/b",
+            ("nothing", "1", SET),
+            17,
+            "Topic name is invalid: 'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        ),
         (CLIENT_METRICS, "s", ("interval.ms", "1000", SET), 0, None),
         (CLIENT_METRICS, "s", ("nothing", "1000", SET), 42, "Unknown client metrics configuration: nothing"),
         (77, "x", ("a", "b", SET), 42, "Unknown resource type 77"),
