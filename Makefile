@@ -5,6 +5,8 @@ BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest
 # Unit tests share nothing, so each core takes some; whoever is done takes over what waits for another.
 WORKERS ?= 2
+# Interop tests wait for others for a third of their time, so one more than there are cores keeps the cores busy.
+INTEROP_WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist worksteal
 
 .PHONY: run test own fetch check lint unit browser interop wheel planted branches bench soak compatibility clean
@@ -71,7 +73,7 @@ browser:
 
 # BOOTSTRAP=host:port runs the suite against any broker; without it kafkacompat is started by the tests.
 interop: $(VENV)/.dev browser
-	$(PYTEST) interop_tests -q -n $(WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
+	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks --document docs/performance.md $(ARGS)
