@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from interop_tests.cli.command import command_line, output_of, refusal_of, run
 from interop_tests.harness.waiting import wait_until
@@ -210,3 +214,107 @@ def test_a_hundred_thousand_records_pass_in_batches(bootstrap: str, topic: str) 
     output_of("produce", "--bootstrap", bootstrap, topic, stdin=text)
     read = output_of("consume", "--bootstrap", bootstrap, topic, "--from-beginning", "--until-end")
     assert read.encode() == text
+
+
+def test_times_without_a_zone_are_utc(bootstrap: str, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for moment_ms in (1_700_000_000_000, 1_700_003_600_000):
+        producer.send(topic, b"%d" % moment_ms, timestamp_ms=moment_ms).get(20)
+    producer.close()
+    done = run(
+        *("consume", "--bootstrap", bootstrap, topic, "--since", "2023-11-14T22:30:00", "--until-end"),
+        environment={"TZ": "America/New_York"},
+    )
+    assert done.stdout == "1700003600000\n", done.stderr
+
+
+def test_read_committed_shows_what_is_committed_alone(bootstrap: str, topic: str, unique: Unique) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": unique("tx")})
+    producer.init_transactions(30)
+    for text, ends in (
+        (b"committed", producer.commit_transaction),
+        (b"aborted", producer.abort_transaction),
+        (b"committed as well", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        producer.produce(topic, text)
+        producer.flush(30)
+        ends(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    producer.flush(30)
+    where = ("consume", "--bootstrap", bootstrap, topic, "--from-beginning", "--until-end")
+    read = output_of(*where, "--isolation-level", "read_committed")
+    everything = output_of(*where)
+    producer.abort_transaction(30)
+    assert read.splitlines() == ["committed", "committed as well"]
+    assert everything.splitlines() == ["committed", "aborted", "committed as well", "open"]
+
+
+def test_a_group_goes_on_behind_what_was_printed(bootstrap: str, topic: str, unique: Unique) -> None:
+    group = unique("group")
+    where = ("consume", "--bootstrap", bootstrap, topic, "--group", group)
+    output_of("produce", "--bootstrap", bootstrap, topic, stdin=b"".join(b"%d\n" % n for n in range(10)))
+    assert output_of(*where, "--from-beginning", "--max-messages", "4").split() == ["0", "1", "2", "3"]
+    assert output_of(*where, "--from-beginning", "--until-end").split() == ["4", "5", "6", "7", "8", "9"]
+    assert output_of(*where, "--from-beginning", "--until-end") == ""
+    lines = output_of("groups", "describe", group, "--bootstrap", bootstrap).splitlines()
+    assert lines[0] == f"{group}: Empty, 0 members"
+    assert lines[-1].split() == [topic, "0", "10", "10", "0", "-"]
+    assert "not with --partition" in refusal_of(*where, "--partition", "0")
+
+
+def test_a_group_shares_partitions_with_members_of_other_clients(
+    bootstrap: str, make_topic: Callable[..., str], unique: Unique, tmp_path: Path
+) -> None:
+    topic, group = make_topic(partitions=4), unique("group")
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        partition_assignment_strategy=[RangePartitionAssignor],
+    )
+    with open(tmp_path / "printed", "wb") as printed:
+        command = subprocess.Popen(
+            command_line(
+                *("consume", "--bootstrap", bootstrap, topic, "--group", group, "--from-beginning"),
+                *("--print", "partition"),
+            ),
+            stdout=printed,
+        )
+    try:
+
+        def shared() -> bool:
+            consumer.poll(200)
+            return len(consumer.assignment()) == 2
+
+        wait_until(shared, "each has two partitions")
+        theirs = {each.partition for each in consumer.assignment()}
+        for number in range(4):
+            where = ("--bootstrap", bootstrap, topic, "--partition", str(number))
+            output_of("produce", *where, stdin=b"x\n" * 5)
+        ours = sorted(str(number) for number in {0, 1, 2, 3} - theirs)
+
+        def printed_all() -> bool:
+            consumer.poll(0)
+            return sorted((tmp_path / "printed").read_text().split()) == [
+                each for each in ours for _ in range(5)
+            ]
+
+        wait_until(printed_all, "the command has printed the records of its own partitions")
+        command.send_signal(signal.SIGINT)
+        assert command.wait(60) == 130
+
+        def has_all() -> bool:
+            consumer.poll(200)
+            return len(consumer.assignment()) == 4
+
+        wait_until(has_all, "the command has left the group")
+        for number in map(int, ours):
+            assert consumer.committed(TopicPartition(topic, number)) == 5
+    finally:
+        command.kill()
+        command.wait()
+        consumer.close()

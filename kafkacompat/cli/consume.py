@@ -5,34 +5,17 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from typing import TypeAlias
 
-from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, add_bootstrap
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.group_member import GroupMember
 from kafkacompat.cli.output import Progress, failing_clearly
-from kafkacompat.records.batch import BatchCorrupt, has_valid_crc, iterate_batches
-from kafkacompat.records.compression import DecompressionFailed
-from kafkacompat.records.read import records_of
-from kafkacompat.records.record import Headers, Record, RecordMalformed
-from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from kafkacompat.wire.messages.fetch_response import FetchResponse
-from kafkacompat.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
-from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
+from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader, Records
+from kafkacompat.records.record import Headers, Record
 
-EARLIEST, LATEST = -2, -1
-FETCH_VERSION = 12
-"""The newest version of Fetch that names topics instead of giving their ids."""
-WAIT_MS = 500
-MAX_BYTES = 8 * 1024 * 1024
-PARTITION_MAX_BYTES = 1024 * 1024
+ISOLATION_LEVELS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 FIELDS = ("offset", "partition", "timestamp", "key", "headers", "value")
 
 
@@ -45,9 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     start.add_argument("--offset", type=int, help="from this offset in every partition read")
     start.add_argument(
-        "--since", metavar="TIME", help="from the first record at or after an ISO time or ms since 1970"
+        "--since",
+        metavar="TIME",
+        help="from the first record at or after an ISO time, UTC without a zone, or ms since 1970",
     )
     parser.add_argument("--partition", type=int, action="append", help="only this partition; may be repeated")
+    parser.add_argument(
+        "--group",
+        metavar="ID",
+        help="as a member of this consumer group: go on behind its committed offsets, and commit what was printed",
+    )
+    parser.add_argument(
+        "--isolation-level",
+        choices=ISOLATION_LEVELS,
+        default="read_uncommitted",
+        help="read_committed leaves out aborted transactions and waits for open ones (default %(default)s)",
+    )
     parser.add_argument("--max-messages", type=positive, metavar="N", help="stop after N records")
     parser.add_argument("--until-end", action="store_true", help="stop at the end that the topic has now")
     parser.add_argument(
@@ -67,30 +63,93 @@ def positive(text: str) -> int:
 
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.group is not None and (
+        arguments.partition or arguments.offset is not None or arguments.since is not None
+    ):
+        raise CommandFailed(
+            "--group goes on behind committed offsets: not with --partition, --offset or --since"
+        )
     line = renderer(arguments.print.split(","), arguments.separator.encode())
     with Cluster(arguments.bootstrap) as cluster:
-        reader = Reader(cluster, arguments.topic, arguments.partition)
-        reader.seek(starting_timestamp(arguments), arguments.offset)
+        reader = Reader(
+            cluster, arguments.topic, arguments.partition, ISOLATION_LEVELS[arguments.isolation_level]
+        )
         ends = reader.offsets(LATEST) if arguments.until_end else None
-        progress = Progress(f"from {arguments.topic}") if not sys.stdout.isatty() else None
-        count = size = 0
-        out = sys.stdout.buffer
+        printing = Printing(arguments.topic, line, arguments.max_messages)
         try:
-            for partition, records in reader.batches(ends):
-                if arguments.max_messages is not None:
-                    records = records[: arguments.max_messages - count]
-                out.write(b"".join([line(partition, offset, record) for offset, record in records]))
-                out.flush()
-                count += len(records)
-                size += sum([len(record.value or b"") for _, record in records])
-                if progress is not None:
-                    progress.update(count, size)
-                if arguments.max_messages is not None and count >= arguments.max_messages:
-                    break
+            if arguments.group is None:
+                reader.seek(starting_timestamp(arguments), arguments.offset)
+                for partition, records in reader.batches(ends):
+                    printing.show(partition, records)
+                    if printing.is_done:
+                        break
+            else:
+                member = GroupMember(cluster, arguments.group, arguments.topic)
+                read_as_member(member, reader, starting_timestamp(arguments), ends, printing)
         finally:
-            if progress is not None:
-                progress.finish(count, size)
+            printing.finish()
     return 0
+
+
+class Printing:
+    """Records as lines on standard output, up to a number of them."""
+
+    def __init__(self, topic: str, line: Line, most: int | None) -> None:
+        self._line = line
+        self._most = most
+        self._count = self._size = 0
+        self._progress = Progress(f"from {topic}") if not sys.stdout.isatty() else None
+
+    @property
+    def is_done(self) -> bool:
+        return self._most is not None and self._count >= self._most
+
+    def show(self, partition: int, records: Records) -> Records:
+        """Those that were printed."""
+        if self._most is not None:
+            records = records[: self._most - self._count]
+        if records:
+            out = sys.stdout.buffer
+            out.write(b"".join([self._line(partition, offset, record) for offset, record in records]))
+            out.flush()
+        self._count += len(records)
+        self._size += sum([len(record.value or b"") for _, record in records])
+        if self._progress is not None:
+            self._progress.update(self._count, self._size)
+        return records
+
+    def finish(self) -> None:
+        if self._progress is not None:
+            self._progress.finish(self._count, self._size)
+
+
+def read_as_member(
+    member: GroupMember, reader: Reader, timestamp_ms: int, ends: dict[int, int] | None, printing: Printing
+) -> None:
+    """`timestamp_ms`: where a partition begins of which the group has committed nothing."""
+    stands = False
+    try:
+        while not printing.is_done:
+            partitions = member.join()
+            reader.assign(dict.fromkeys(partitions, 0))
+            if partitions:
+                reader.assign(reader.starts(timestamp_ms) | member.committed(partitions))
+            stands = True
+            for partition, records in reader.batches(ends):
+                printed = printing.show(partition, records)
+                if printed:
+                    reader.positions[partition] = printed[-1][0] + 1
+                if printing.is_done:
+                    break
+                stands = member.tend(reader.positions)
+                if not stands:
+                    break
+            else:
+                return
+    finally:
+        if stands:
+            member.commit(reader.positions)
+        member.leave()
 
 
 def starting_timestamp(arguments: argparse.Namespace) -> int:
@@ -100,131 +159,12 @@ def starting_timestamp(arguments: argparse.Namespace) -> int:
     if arguments.since.isdigit():
         return int(arguments.since)
     try:
-        return int(datetime.datetime.fromisoformat(arguments.since).timestamp() * 1000)
+        moment = datetime.datetime.fromisoformat(arguments.since)
     except ValueError as error:
         raise CommandFailed(f"--since takes an ISO time or milliseconds, not {arguments.since!r}") from error
-
-
-RECORDS_AT_ONCE = 1000
-
-
-class Reader:
-    """Reads the partitions of one topic without a group, each from its leader, in turn."""
-
-    def __init__(self, cluster: Cluster, topic: str, only: list[int] | None) -> None:
-        self._cluster = cluster
-        (self._topic,) = cluster.metadata([topic]).topics
-        check(self._topic.error_code, f"topic {topic}")
-        self._leaders = leaders_of(self._topic, only)
-        self._positions: dict[int, int] = {}
-
-    def seek(self, timestamp_ms: int, offset: int | None) -> None:
-        if offset is not None:
-            self._positions = dict.fromkeys(self._leaders, offset)
-            return
-        self._positions = self.offsets(timestamp_ms)
-        if any(position < 0 for position in self._positions.values()):
-            ends = self.offsets(LATEST)
-            for partition, position in self._positions.items():
-                if position < 0:
-                    self._positions[partition] = ends[partition]
-
-    def offsets(self, timestamp_ms: int) -> dict[int, int]:
-        """ListOffsets of every partition; -1 where no record is that late."""
-        found = {}
-        for leader, partitions in self._by_leader().items():
-            asked = [
-                ListOffsetsPartition(partition_index=number, timestamp=timestamp_ms) for number in partitions
-            ]
-            topic = ListOffsetsTopic(name=self._topic.name or "", partitions=asked)
-            answer = self._cluster.node(leader).call(ListOffsetsRequest(topics=[topic]), ListOffsetsResponse)
-            for result in answer.topics[0].partitions:
-                check(result.error_code, f"{self._topic.name}-{result.partition_index}")
-                found[result.partition_index] = result.offset
-        return found
-
-    def batches(self, ends: dict[int, int] | None) -> Iterator[tuple[int, list[tuple[int, Record]]]]:
-        """(partition, [(offset, record)]) for ever, or until each partition has reached its end."""
-        while True:
-            done = set()
-            if ends is not None:
-                done = {number for number in self._leaders if self._positions[number] >= ends[number]}
-                if len(done) == len(self._leaders):
-                    return
-            for leader, partitions in self._by_leader().items():
-                wanted = [number for number in partitions if number not in done]
-                if not wanted:
-                    continue
-                for partition, records in self._fetch(leader, wanted):
-                    if ends is not None and records and records[-1][0] >= ends[partition]:
-                        records = [each for each in records if each[0] < ends[partition]]
-                    if records:
-                        yield partition, records
-
-    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[tuple[int, list[tuple[int, Record]]]]:
-        asked = [
-            FetchPartition(
-                partition=number,
-                fetch_offset=self._positions[number],
-                partition_max_bytes=PARTITION_MAX_BYTES,
-            )
-            for number in partitions
-        ]
-        topic = FetchTopic(topic=self._topic.name or "", partitions=asked)
-        request = FetchRequest(
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=MAX_BYTES,
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic],
-        )
-        answer = self._cluster.node(leader).call(request, FetchResponse, max_version=FETCH_VERSION)
-        check(answer.error_code, "fetch")
-        for response in answer.responses:
-            for result in response.partitions:
-                number = result.partition_index
-                if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    first, last = self.offsets(EARLIEST)[number], self.offsets(LATEST)[number]
-                    raise CommandFailed(
-                        f"{self._topic.name}-{number} has the offsets from {first} up to {last}, "
-                        f"not {self._positions[number]}"
-                    )
-                check(result.error_code, f"{self._topic.name}-{number}")
-                try:
-                    yield from self._batches_of(number, memoryview(result.records or b""))
-                except (BatchCorrupt, RecordMalformed, DecompressionFailed) as error:
-                    raise CommandFailed(
-                        f"{self._topic.name}-{number} is corrupt at offset {self._positions[number]}: {error}"
-                    ) from error
-
-    def _batches_of(self, partition: int, data: memoryview) -> Iterator[tuple[int, list[tuple[int, Record]]]]:
-        for header in iterate_batches(data):
-            batch = data[header.position : header.position + header.size]
-            if not has_valid_crc(batch, header):
-                raise BatchCorrupt("the batch's checksum does not fit its bytes")
-            if not header.is_control:
-                position = self._positions[partition]
-                wanted = (each for each in records_of(batch, header) if each[0] >= position)
-                # A batch of a kilobyte can unfold to millions of records.
-                while records := list(islice(wanted, RECORDS_AT_ONCE)):
-                    self._positions[partition] = records[-1][0] + 1
-                    yield partition, records
-            self._positions[partition] = max(self._positions[partition], header.last_offset + 1)
-
-    def _by_leader(self) -> dict[int, list[int]]:
-        grouped: dict[int, list[int]] = {}
-        for number, leader in self._leaders.items():
-            grouped.setdefault(leader, []).append(number)
-        return grouped
-
-
-def leaders_of(topic: MetadataResponseTopic, only: list[int] | None) -> dict[int, int]:
-    leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
-    missing = [number for number in only or [] if number not in leaders]
-    if missing:
-        raise CommandFailed(f"topic {topic.name} has partitions 0 to {len(leaders) - 1}, not {missing[0]}")
-    return {number: leader for number, leader in sorted(leaders.items()) if only is None or number in only}
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1000)
 
 
 Line: TypeAlias = Callable[[int, int, Record], bytes]

@@ -9,7 +9,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Iterable
 
-from kafkacompat.cli.client import Cluster, Connection, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, Remote, add_bootstrap, check
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import failing_clearly
 from kafkacompat.wire.errors import ErrorCode
@@ -66,7 +66,7 @@ def named(cluster: Cluster, texts: list[str]) -> list[tuple[str, int]]:
 
 
 def elect(
-    connection: Connection, kind: int, partitions: Iterable[tuple[str, int]] | None
+    remote: Remote, kind: int, partitions: Iterable[tuple[str, int]] | None
 ) -> tuple[list[tuple[str, int]], dict[tuple[str, int], tuple[int, str | None]]]:
     """The partitions that have another leader now, and codes and messages of those that could have none. None: all."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
@@ -76,7 +76,7 @@ def elect(
     request = ElectLeadersRequest(
         election_type=kind, topic_partitions=None if partitions is None else asked, timeout_ms=TIMEOUT_MS
     )
-    answer = connection.call(request, ElectLeadersResponse)
+    answer = remote.call(request, ElectLeadersResponse)
     check(answer.error_code, "election")
     elected, failures = [], {}
     for result in answer.replica_election_results:

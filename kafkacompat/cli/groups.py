@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import struct
 
 from kafkacompat.cli.client import Cluster, add_bootstrap, check
-from kafkacompat.cli.consume import EARLIEST, LATEST, Reader, starting_timestamp
+from kafkacompat.cli.consume import starting_timestamp
 from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.cli.group_member import NAMES_VERSION_MAX, assigned_partitions
 from kafkacompat.cli.output import failing_clearly, print_table
-from kafkacompat.wire.codec import decode
-from kafkacompat.wire.errors import ErrorCode, WireError
-from kafkacompat.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -32,10 +31,6 @@ from kafkacompat.wire.messages.offset_delete_request import (
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
-
-_VERSION = struct.Struct(">h")
-NAMES_VERSION_MAX = 9
-"""The newest version of the offset APIs that names topics instead of giving their ids."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,19 +136,6 @@ def described_group(cluster: Cluster, group: str) -> DescribedGroup | None:
         return None
     check(found.error_code, f"group {group}", found.error_message)
     return found
-
-
-def assigned_partitions(assignment: bytes) -> list[tuple[str, int]]:
-    """What a member of the protocol 'consumer' reads; nothing for bytes that do not say so."""
-    if len(assignment) < _VERSION.size:
-        return []
-    (version,) = _VERSION.unpack_from(assignment)
-    known = min(max(version, 0), ConsumerProtocolAssignment.MAX_VERSION)
-    try:
-        read = decode(ConsumerProtocolAssignment, known, assignment, _VERSION.size)
-    except WireError:
-        return []
-    return [(topic.topic, number) for topic in read.assigned_partitions for number in topic.partitions]
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:

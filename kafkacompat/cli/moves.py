@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkacompat.cli.client import Cluster, Connection, check
+from kafkacompat.cli.client import Cluster, Remote, check
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import MoveProgress
 from kafkacompat.cli.plan import Assignment, Plan, TopicPartition, copies_of
@@ -63,19 +63,19 @@ class Ongoing:
     removing: tuple[int, ...]
 
 
-def assignment_of(connection: Connection, topics: list[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
+def assignment_of(remote: Remote, topics: list[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
     """The replicas that partitions have or, of those under way, will have."""
-    found = {(each.topic, each.number): each.replicas for each in partitions_of(connection, topics)}
-    for where, move in ongoing_of(connection).items():
+    found = {(each.topic, each.number): each.replicas for each in partitions_of(remote, topics)}
+    for where, move in ongoing_of(remote).items():
         if where in found:
             found[where] = tuple(each for each in move.replicas if each not in move.removing)
     return found
 
 
-def ongoing_of(connection: Connection) -> dict[TopicPartition, Ongoing]:
+def ongoing_of(remote: Remote) -> dict[TopicPartition, Ongoing]:
     """Everything that is under way."""
     request = ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
-    answer = connection.call(request, ListPartitionReassignmentsResponse)
+    answer = remote.call(request, ListPartitionReassignmentsResponse)
     check(answer.error_code, "reassignments", answer.error_message)
     return {
         (topic.name, each.partition_index): Ongoing(
@@ -86,18 +86,18 @@ def ongoing_of(connection: Connection) -> dict[TopicPartition, Ongoing]:
     }
 
 
-def begin(connection: Connection, plan: Plan) -> None:
+def begin(remote: Remote, plan: Plan) -> None:
     """CommandFailed names the first partition that is refused; others may have begun."""
-    _alter(connection, plan)
+    _alter(remote, plan)
 
 
-def cancel(connection: Connection, partitions: Iterable[TopicPartition]) -> None:
+def cancel(remote: Remote, partitions: Iterable[TopicPartition]) -> None:
     """Back to the replicas from before. What is done already by now stays done."""
-    _alter(connection, dict.fromkeys(partitions, None), ignored=(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,))
+    _alter(remote, dict.fromkeys(partitions, None), ignored=(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,))
 
 
 def _alter(
-    connection: Connection,
+    remote: Remote,
     targets: Mapping[TopicPartition, tuple[int, ...] | None],
     ignored: tuple[ErrorCode, ...] = (),
 ) -> None:
@@ -105,7 +105,7 @@ def _alter(
     for (topic, number), replicas in sorted(targets.items()):
         wanted = None if replicas is None else list(replicas)
         topics[topic].append(ReassignablePartition(partition_index=number, replicas=wanted))
-    answer = connection.call(
+    answer = remote.call(
         AlterPartitionReassignmentsRequest(
             timeout_ms=TIMEOUT_MS,
             topics=[ReassignableTopic(name=name, partitions=those) for name, those in topics.items()],
@@ -153,12 +153,12 @@ def remove_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[
     return sorted(set(brokers).difference(alive))
 
 
-def throttled_topics(connection: Connection) -> list[str]:
+def throttled_topics(remote: Remote) -> list[str]:
     """Topics with replicas that a throttle is for."""
-    topics = sorted({each.topic for each in partitions_of(connection)})
+    topics = sorted({each.topic for each in partitions_of(remote)})
     return sorted(
         topic
-        for topic, values in settings_of_topics(connection, topics, (LEADERS, FOLLOWERS)).items()
+        for topic, values in settings_of_topics(remote, topics, (LEADERS, FOLLOWERS)).items()
         if any(values.values())
     )
 
@@ -168,14 +168,14 @@ def brokers_in(current: Assignment, plan: Plan) -> set[int]:
     return {each for where, new in copies_of(current, plan).items() for each in (*current[where], *new)}
 
 
-def _configure(connection: Connection, kind: int, name: str, values: Mapping[str, str | None]) -> None:
+def _configure(remote: Remote, kind: int, name: str, values: Mapping[str, str | None]) -> None:
     """None: the setting is removed."""
     changes = [
         AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
         for key, value in values.items()
     ]
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
-    answer = connection.call(
+    answer = remote.call(
         IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse
     )
     check(answer.responses[0].error_code, f"the throttle of {name}", answer.responses[0].error_message)

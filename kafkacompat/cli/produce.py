@@ -10,16 +10,12 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from kafkacompat.cli.client import Cluster, add_bootstrap, check
+from kafkacompat.cli.client import Cluster, add_bootstrap
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.output import Progress, failing_clearly
 from kafkacompat.cli.partitioner import partition_of_key
-from kafkacompat.records.batch import build_batch
+from kafkacompat.cli.sender import Sender
 from kafkacompat.records.record import Record
-from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
-from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkacompat.wire.messages.produce_response import ProduceResponse
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 READ_BYTES = 256 * 1024
@@ -28,11 +24,6 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 BATCH_BYTES = 900_000
 RECORD_OVERHEAD = 32
 """More than a record's own lengths and deltas take."""
-TIMEOUT_MS = 30_000
-ACKS_ALL = -1
-TOPIC_WAIT_TRIES = 50
-NAMES_VERSION_MAX = 12
-"""The newest version of Produce that names topics instead of giving their ids."""
 
 Pair: TypeAlias = tuple[bytes | None, bytes]
 
@@ -56,11 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.key_separator == "":
         raise CommandFailed("--key-separator takes at least one character")
     with Cluster(arguments.bootstrap) as cluster:
-        topic = wait_for_topic(cluster, arguments.topic)
-        leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
-        if arguments.partition is not None and arguments.partition not in leaders:
+        sender = Sender(cluster, arguments.topic)
+        if arguments.partition is not None and not 0 <= arguments.partition < sender.partition_count:
             raise CommandFailed(
-                f"topic {topic.name} has partitions 0 to {len(leaders) - 1}, not {arguments.partition}"
+                f"topic {arguments.topic} has partitions 0 to {sender.partition_count - 1}, not {arguments.partition}"
             )
         progress = Progress(f"to {arguments.topic}")
         count = size = 0
@@ -73,11 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
                     if separator is None
                     else (split(line, separator.encode()) for line in lines)
                 )
-                shares = by_partition(pairs, len(leaders), turn, arguments.partition)
+                shares = by_partition(pairs, sender.partition_count, turn, arguments.partition)
                 for partition, share in shares.items():
                     for part in bounded(share, BATCH_BYTES):
-                        batch = batch_of(part, now_ms, CODECS[arguments.compression])
-                        send(cluster, leaders[partition], topic, partition, batch)
+                        sender.send(partition, records_of(part, now_ms), CODECS[arguments.compression])
                         count += len(part)
                         size += sum(len(value) for _, value in part)
                 progress.update(count, size)
@@ -116,38 +105,8 @@ def bounded(pairs: list[Pair], batch_bytes: int) -> Iterator[list[Pair]]:
     yield pairs[start:]
 
 
-def batch_of(pairs: list[Pair], now_ms: int, codec: int) -> bytes:
-    records = [Record(number, now_ms, key, value, ()) for number, (key, value) in enumerate(pairs)]
-    return bytes(build_batch(records, compression=codec))
-
-
-def wait_for_topic(cluster: Cluster, name: str) -> MetadataResponseTopic:
-    """The topic with a leader for every partition; it is made if the broker makes topics on demand."""
-    for _ in range(TOPIC_WAIT_TRIES):
-        (topic,) = cluster.metadata([name], create=True).topics
-        if topic.error_code == ErrorCode.NONE and all(each.leader_id >= 0 for each in topic.partitions):
-            return topic
-        if topic.error_code not in (
-            ErrorCode.NONE,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.LEADER_NOT_AVAILABLE,
-        ):
-            break
-        time.sleep(0.1)
-    check(topic.error_code, f"topic {name}")
-    raise CommandFailed(f"topic {name} has partitions without a leader")
-
-
-def send(cluster: Cluster, leader: int, topic: MetadataResponseTopic, partition: int, batch: bytes) -> None:
-    data = TopicProduceData(
-        name=topic.name or "",
-        topic_id=topic.topic_id,
-        partition_data=[PartitionProduceData(index=partition, records=batch)],
-    )
-    request = ProduceRequest(acks=ACKS_ALL, timeout_ms=TIMEOUT_MS, topic_data=[data])
-    answer = cluster.node(leader).call(request, ProduceResponse, max_version=NAMES_VERSION_MAX)
-    result = answer.responses[0].partition_responses[0]
-    check(result.error_code, f"{topic.name}-{partition}", result.error_message)
+def records_of(pairs: list[Pair], now_ms: int) -> list[Record]:
+    return [Record(number, now_ms, key, value, ()) for number, (key, value) in enumerate(pairs)]
 
 
 def line_batches(descriptor: int) -> Iterator[list[bytes]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafkacompat.cli.client import Connection, check
+from kafkacompat.cli.client import Remote, check
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
@@ -63,10 +63,10 @@ class Quorum:
     ends: dict[int, int]
 
 
-def quorum_of(connection: Connection) -> Quorum | None:
+def quorum_of(remote: Remote) -> Quorum | None:
     """None while no active controller is known."""
     asked = TopicData(topic_name=QUORUM_TOPIC, partitions=[PartitionData(partition_index=0)])
-    answer = connection.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+    answer = remote.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
     if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
         return None
     found = answer.topics[0].partitions[0]
@@ -80,10 +80,10 @@ def quorum_of(connection: Connection) -> Quorum | None:
     )
 
 
-def brokers_of(connection: Connection) -> tuple[str, dict[int, Broker]]:
+def brokers_of(remote: Remote) -> tuple[str, dict[int, Broker]]:
     """The cluster's id, and every registered broker by node id."""
-    include = connection.serves(ApiKey.DESCRIBE_CLUSTER, FENCED_SINCE_VERSION)
-    answer = connection.call(DescribeClusterRequest(include_fenced_brokers=include), DescribeClusterResponse)
+    include = remote.serves(ApiKey.DESCRIBE_CLUSTER, FENCED_SINCE_VERSION)
+    answer = remote.call(DescribeClusterRequest(include_fenced_brokers=include), DescribeClusterResponse)
     check(answer.error_code, "the cluster's brokers", answer.error_message)
     return answer.cluster_id, {
         each.broker_id: Broker(each.broker_id, each.host, each.port, each.rack, each.is_fenced)
@@ -91,10 +91,10 @@ def brokers_of(connection: Connection) -> tuple[str, dict[int, Broker]]:
     }
 
 
-def partitions_of(connection: Connection, topics: Sequence[str] | None = None) -> list[Partition]:
+def partitions_of(remote: Remote, topics: Sequence[str] | None = None) -> list[Partition]:
     """Every partition of these topics, or of all, in order. CommandFailed for a topic that there is not."""
     named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-    answer = connection.call(MetadataRequest(topics=named, allow_auto_topic_creation=False), MetadataResponse)
+    answer = remote.call(MetadataRequest(topics=named, allow_auto_topic_creation=False), MetadataResponse)
     found = []
     for topic in answer.topics:
         check(topic.error_code, f"topic {topic.name}")
@@ -112,14 +112,14 @@ def partitions_of(connection: Connection, topics: Sequence[str] | None = None) -
     return sorted(found, key=lambda each: (each.topic, each.number))
 
 
-def min_isr_of(connection: Connection, topics: Iterable[str]) -> dict[str, int]:
+def min_isr_of(remote: Remote, topics: Iterable[str]) -> dict[str, int]:
     """min.insync.replicas of these topics, whether they state it or the broker does."""
-    found = settings_of_topics(connection, topics, (MIN_ISR,))
+    found = settings_of_topics(remote, topics, (MIN_ISR,))
     return {topic: int(values[MIN_ISR] or 1) for topic, values in found.items()}
 
 
 def settings_of_topics(
-    connection: Connection, topics: Iterable[str], names: Sequence[str]
+    remote: Remote, topics: Iterable[str], names: Sequence[str]
 ) -> dict[str, dict[str, str | None]]:
     """The values in effect of these settings, by topic and setting."""
     resources = [
@@ -130,7 +130,7 @@ def settings_of_topics(
     ]
     if not resources:
         return {}
-    answer = connection.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
+    answer = remote.call(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
     found = {}
     for result in answer.results:
         check(result.error_code, f"settings of {result.resource_name}", result.error_message)

@@ -61,7 +61,7 @@ def add_voter(bootstrap: str, node_id: int, host: str, port: int) -> bytes:
                     voter_directory_id=directory_id,
                     listeners=[Listener(name=CONTROLLER_LISTENER, host=host, port=port)],
                 )
-                answer = cluster.any().call(request, AddRaftVoterResponse)
+                answer = cluster.any().call(request, AddRaftVoterResponse, timeout_s=ANSWER_TIMEOUT_S)
             if answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER):
                 return directory_id
             if answer.error_code not in TO_BE_TRIED_AGAIN or time.monotonic() > deadline:
@@ -91,7 +91,7 @@ def remove_voter(bootstrap: str, node_id: int) -> bool:
                     voter_id=node_id,
                     voter_directory_id=quorum.voters[node_id],
                 )
-                answer = cluster.any().call(request, RemoveRaftVoterResponse)
+                answer = cluster.any().call(request, RemoveRaftVoterResponse, timeout_s=ANSWER_TIMEOUT_S)
                 code, message = answer.error_code, answer.error_message
         except CommandFailed as failure:
             # A leader that removes itself may be gone before it answers; the next look tells.

@@ -1,0 +1,297 @@
+"""Reads the partitions of one topic, each from its leader, and goes on behind leaders that change and brokers that go away."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+
+from kafkacompat.cli.client import API_TIMEOUT_S, Backoff, Cluster, check, error_name
+from kafkacompat.cli.connection import BrokerAway
+from kafkacompat.cli.failure import CommandFailed
+from kafkacompat.ids import ZERO_UUID
+from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
+from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.control import parse_end_transaction_marker
+from kafkacompat.records.read import records_of
+from kafkacompat.records.record import Record, RecordMalformed
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
+from kafkacompat.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from kafkacompat.wire.messages.list_offsets_response import ListOffsetsResponse
+from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
+
+EARLIEST, LATEST = -2, -1
+NO_REPLICA = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+FETCH_VERSION = 12
+"""The newest version of Fetch that names topics instead of giving their ids."""
+WAIT_MS = 500
+MAX_BYTES = 8 * 1024 * 1024
+PARTITION_MAX_BYTES = 1024 * 1024
+RECORDS_AT_ONCE = 1000
+PATIENCE_S = 5.0
+"""So long nothing is said of a partition that cannot be read."""
+PASSING = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""What another try with newer metadata may mend. A topic that is gone is known by its metadata."""
+
+Records = list[tuple[int, Record]]
+"""(offset, record)"""
+
+
+class Reader:
+    """`seek` or `assign` first, then `batches`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        only: Collection[int] | None,
+        isolation_level: int = READ_UNCOMMITTED,
+    ) -> None:
+        """`only`: these partitions; all with None. CommandFailed when there is no such topic or partition."""
+        self._cluster = cluster
+        self._name = topic
+        self._isolation_level = isolation_level
+        self._topic_id = ZERO_UUID
+        self._leaders: dict[int, int] = {}
+        self._refresh(cluster.metadata([topic]).topics[0])
+        missing = [number for number in only or () if number not in self._leaders]
+        if missing:
+            raise CommandFailed(
+                f"topic {topic} has partitions 0 to {len(self._leaders) - 1}, not {missing[0]}"
+            )
+        self.partitions = sorted(self._leaders if only is None else set(only))
+        """Those that are read."""
+        self.positions: dict[int, int] = {}
+        """Of each the offset that is read next."""
+        self._trouble_since: float | None = None
+        self._said = False
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._leaders)
+
+    def seek(self, timestamp_ms: int, offset: int | None) -> None:
+        """To an offset in every partition, or to the first record that is as late as a time, or the end without one."""
+        if offset is not None:
+            self.positions = dict.fromkeys(self.partitions, offset)
+        else:
+            self.positions = self.starts(timestamp_ms)
+
+    def assign(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions only, from these offsets."""
+        self.partitions = sorted(positions)
+        self.positions = dict(positions)
+
+    def starts(self, timestamp_ms: int) -> dict[int, int]:
+        """By partition the offset of the first record that is as late, or the end without one."""
+        found = self.offsets(timestamp_ms)
+        if any(offset < 0 for offset in found.values()):
+            ends = self.offsets(LATEST)
+            found = {number: ends[number] if offset < 0 else offset for number, offset in found.items()}
+        return found
+
+    def offsets(self, timestamp_ms: int) -> dict[int, int]:
+        """ListOffsets of every partition that is read; -1 where no record is that late."""
+        found: dict[int, int] = {}
+        backoff = Backoff(API_TIMEOUT_S)
+        while True:
+            problem = self._ask_offsets(timestamp_ms, found)
+            if problem is None:
+                return found
+            if backoff.is_over:
+                raise CommandFailed(problem)
+            backoff.wait()
+            self._refresh(self._cluster.metadata([self._name]).topics[0])
+
+    def _ask_offsets(self, timestamp_ms: int, found: dict[int, int]) -> str | None:
+        """Adds what is not found yet; a problem that may pass."""
+        problem = None
+        for leader, partitions in self._by_leader(
+            [number for number in self.partitions if number not in found]
+        ).items():
+            asked = [
+                ListOffsetsPartition(partition_index=number, timestamp=timestamp_ms) for number in partitions
+            ]
+            topic = ListOffsetsTopic(name=self._name, partitions=asked)
+            request = ListOffsetsRequest(
+                replica_id=NO_REPLICA, isolation_level=self._isolation_level, topics=[topic]
+            )
+            try:
+                answer = self._cluster.leader(leader, f"{self._name}-{partitions[0]}").call(
+                    request, ListOffsetsResponse
+                )
+            except BrokerAway as away:
+                problem = str(away)
+                continue
+            for result in answer.topics[0].partitions:
+                where = f"{self._name}-{result.partition_index}"
+                if result.error_code in PASSING:
+                    problem = f"{where}: {error_name(result.error_code)}"
+                    continue
+                check(result.error_code, where)
+                found[result.partition_index] = result.offset
+        return problem
+
+    def batches(self, ends: Mapping[int, int] | None) -> Iterator[tuple[int, Records]]:
+        """(partition, records) for ever, or until each partition has reached its end. Between two rounds of requests, and where a
+        round brings nothing, it yields partition -1 without records."""
+        backoff = Backoff(API_TIMEOUT_S)
+        while True:
+            wanted = [
+                number for number in self.partitions if ends is None or self.positions[number] < ends[number]
+            ]
+            if not wanted and ends is not None:
+                return
+            problem: str | None = None
+            for leader, partitions in self._by_leader(wanted).items():
+                try:
+                    for partition, records in self._fetch(leader, partitions):
+                        if ends is not None and records[-1][0] >= ends[partition]:
+                            records = [each for each in records if each[0] < ends[partition]]
+                        if records:
+                            yield partition, records
+                except (BrokerAway, _Passing) as trouble:
+                    problem = str(trouble)
+            if problem is None:
+                self._trouble_since, backoff = None, Backoff(API_TIMEOUT_S)
+                if not wanted:
+                    backoff.wait()
+            else:
+                self._tell(problem)
+                backoff.wait()
+                try:
+                    self._refresh(self._cluster.ask_metadata([self._name]).topics[0])
+                except BrokerAway as away:
+                    self._tell(str(away))
+            yield -1, []
+
+    def _tell(self, problem: str) -> None:
+        """Once a trouble lasts. Reading goes on when it is over, however long that takes, as Kafka's consumers do."""
+        now = time.monotonic()
+        if self._trouble_since is None:
+            self._trouble_since, self._said = now, False
+        if not self._said and now - self._trouble_since >= PATIENCE_S:
+            self._said = True
+            print(f"kafkacompat: {problem}; trying again", file=sys.stderr)
+
+    def _refresh(self, topic: MetadataResponseTopic) -> None:
+        if topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE:
+            return
+        check(topic.error_code, f"topic {self._name}")
+        if ZERO_UUID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
+            raise CommandFailed(f"topic {self._name} was deleted and made anew")
+        self._topic_id = topic.topic_id
+        self._leaders = {each.partition_index: each.leader_id for each in topic.partitions}
+
+    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[tuple[int, Records]]:
+        asked = [
+            FetchPartition(
+                partition=number,
+                fetch_offset=self.positions[number],
+                partition_max_bytes=PARTITION_MAX_BYTES,
+            )
+            for number in partitions
+        ]
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=MAX_BYTES,
+            isolation_level=self._isolation_level,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=self._name, partitions=asked)],
+        )
+        answer = self._cluster.leader(leader, f"{self._name}-{partitions[0]}").call(
+            request, FetchResponse, max_version=FETCH_VERSION
+        )
+        check(answer.error_code, "fetch")
+        problem = None
+        for response in answer.responses:
+            for result in response.partitions:
+                number = result.partition_index
+                where = f"{self._name}-{number}"
+                if result.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    first, last = self.offsets(EARLIEST)[number], self.offsets(LATEST)[number]
+                    raise CommandFailed(
+                        f"{where} has the offsets from {first} up to {last}, not {self.positions[number]}"
+                    )
+                if result.error_code in PASSING:
+                    problem = f"{where}: {error_name(result.error_code)}"
+                    continue
+                check(result.error_code, where)
+                try:
+                    yield from self._batches_of(number, result)
+                except (BatchCorrupt, RecordMalformed, DecompressionFailed) as error:
+                    raise CommandFailed(
+                        f"{where} is corrupt at offset {self.positions[number]}: {error}"
+                    ) from error
+        if problem is not None:
+            raise _Passing(problem)
+
+    def _batches_of(self, partition: int, result: PartitionData) -> Iterator[tuple[int, Records]]:
+        data = memoryview(result.records or b"")
+        aborted = _Aborted(result) if self._isolation_level == READ_COMMITTED else None
+        for header in iterate_batches(data):
+            batch = data[header.position : header.position + header.size]
+            if not has_valid_crc(batch, header):
+                raise BatchCorrupt("the batch's checksum does not fit its bytes")
+            is_hidden = aborted is not None and aborted.hides(header, batch)
+            if not header.is_control and not is_hidden:
+                position = self.positions[partition]
+                wanted = (each for each in records_of(batch, header) if each[0] >= position)
+                # A batch of a kilobyte can unfold to millions of records.
+                while records := list(islice(wanted, RECORDS_AT_ONCE)):
+                    self.positions[partition] = records[-1][0] + 1
+                    yield partition, records
+            self.positions[partition] = max(self.positions[partition], header.last_offset + 1)
+
+    def _by_leader(self, partitions: list[int]) -> dict[int, list[int]]:
+        grouped: dict[int, list[int]] = {}
+        for number in partitions:
+            grouped.setdefault(self._leaders.get(number, -1), []).append(number)
+        return grouped
+
+
+class _Passing(Exception):
+    """A partition could not be read, which newer metadata may mend."""
+
+
+class _Aborted:
+    """Which batches of a fetched partition belong to aborted transactions (KIP-98)."""
+
+    def __init__(self, result: PartitionData) -> None:
+        self._begins = sorted(
+            ((each.first_offset, each.producer_id) for each in result.aborted_transactions or ()),
+            reverse=True,
+        )
+        self._open: set[int] = set()
+        """Producers within an aborted transaction."""
+
+    def hides(self, header: BatchHeader, batch: memoryview) -> bool:
+        while self._begins and self._begins[-1][0] <= header.last_offset:
+            self._open.add(self._begins.pop()[1])
+        if header.producer_id not in self._open:
+            return False
+        if header.is_control:
+            for _, record in records_of(batch, header):
+                marker = parse_end_transaction_marker(record)
+                if marker is not None and not marker.committed:
+                    self._open.discard(header.producer_id)
+        return header.is_transactional
