@@ -227,7 +227,11 @@ class SegmentList:
         least = len(self.items) - DROPPED_AT_ONCE
         if keep < least and self._delete_later is not None:
             keep, offset = least, self._bases[least]
+        is_over_several = keep < len(self.items)
         self._drop_newest(keep)
+        if is_over_several:
+            # Before the cut: with the old names back behind it, there would be a hole that no start sees.
+            self._disk.sync_directory(self.directory)
         return self.items[-1].truncate_to(offset, now_ms)
 
     def goes_in_one_step(self) -> bool:

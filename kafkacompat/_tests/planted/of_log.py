@@ -69,6 +69,15 @@ BUGS = (
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
+        "a truncation cuts a segment before it is durable that those behind it are gone",
+        "log/segment_list.py",
+        "            self._disk.sync_directory(self.directory)\n",
+        "            pass\n",
+        (
+            "log/_tests/test_recovery.py::test_a_truncation_over_several_segments_leaves_no_hole_when_the_power_goes",
+        ),
+    ),
+    PlantedBug(
         "a start cuts a damaged segment before it takes away what follows",
         "log/recovery.py",
         "    if cut:\n        before_cut()\n    segment.cut(valid)\n",

@@ -123,6 +123,32 @@ def test_a_start_that_ends_while_it_sets_segments_aside_leaves_no_hole() -> None
     assert allowed > 4
 
 
+@pytest.mark.parametrize("into", [0, 1])
+def test_a_truncation_over_several_segments_leaves_no_hole_when_the_power_goes(into: int) -> None:
+    """The cut may reach the disk at any time. Segments that then came back lie behind a hole that no start sees."""
+    disk = MemoryDisk()
+    log = filled(disk, segment_bytes=700)
+    log.flush()
+    end = log.segments[1].base_offset + 2 * into
+    before = all_values(log)[:end]
+    syncs: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        if operation in ("sync", "sync_directory"):
+            syncs.append(path)
+
+    disk.refuse = note
+    log.truncate_to(end)
+    assert syncs == [DIRECTORY], "one, not one a segment"
+    log.segments[-1].file.sync()
+    again = open_log(disk.lose_power(), config(segment_bytes=700))
+    assert (again.log_end_offset, all_values(again)) == (end, before)
+    log.append_as_leader(batch_of([b"new"]), 1, NOW_MS)
+    log.flush()
+    again = open_log(disk.lose_power(), config(segment_bytes=700), recovery_point=log.recovery_point)
+    assert (again.log_end_offset, all_values(again)) == (end + 1, [*before, (end, b"new")])
+
+
 def test_segments_below_the_recovery_point_are_not_read() -> None:
     disk = MemoryDisk()
     log = filled(disk)
