@@ -353,10 +353,22 @@ class LogManager:
         directory = self._directory_for_new(directory_id, topic_partition)
         try:
             self._clear_the_way(directory, topic_partition)
+            if self._has_copy(directory, topic_partition, topic_id):
+                return self.promote_future(topic_partition)
             return self._make(directory, topic_partition, topic_id, config)
         except OSError as error:
             self.directory_failed(directory, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _has_copy(self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid) -> bool:
+        """Whether a future log lies there whose current one is gone with its directory: no directory has two of one partition.
+        That of another topic goes."""
+        if self.futures.home(name) is not directory:
+            return False
+        if self.futures.logs[name].topic_id == topic_id:
+            return True
+        self.discard_future(name)
+        return False
 
     def _clear_the_way(self, directory: LogDirectory, name: TopicPartition) -> None:
         """What lies under the name of a log that is about to be made is another topic's, or half of one: it could not be renamed,
@@ -431,6 +443,7 @@ class LogManager:
             if (
                 not prepared.made
                 or name in self.logs
+                or self.futures.home(name) is directory
                 or not directory.online
                 or self._disk.exists(path)
                 or not self.may_make(name)

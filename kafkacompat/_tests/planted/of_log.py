@@ -69,6 +69,20 @@ BUGS = (
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
+        "a log is made beside the copy of one that is gone with its directory",
+        "log/manager.py",
+        "            if self._has_copy(directory, topic_partition, topic_id):\n",
+        "            if False:\n",
+        ("log/_tests/test_future.py::test_where_the_copy_of_a_lost_log_lies_no_other_is_made",),
+    ),
+    PlantedBug(
+        "a prepared log is placed beside the copy of one that is gone with its directory",
+        "log/manager.py",
+        "                or self.futures.home(name) is directory\n",
+        "",
+        ("log/_tests/test_future.py::test_where_the_copy_of_a_lost_log_lies_no_other_is_made",),
+    ),
+    PlantedBug(
         "a truncation cuts a segment before it is durable that those behind it are gone",
         "log/segment_list.py",
         "            self._disk.sync_directory(self.directory)\n",

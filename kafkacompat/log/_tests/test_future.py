@@ -157,6 +157,32 @@ def test_a_failed_directory_takes_its_future_logs_along_and_is_told_of_once(tmp_
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_where_the_copy_of_a_lost_log_lies_no_other_is_made(tmp_path: Path, is_prepared: bool) -> None:
+    """Two of one partition in a directory would fail it as soon as the copy is to take its place."""
+    manager, _, future = a_move(tmp_path)
+    manager.fail_directory(manager.directories[0], OSError(5, "broken"))
+    if is_prepared:
+        prepared = manager.prepare(NAME, TOPIC_ID, DIRECTORY_IDS[1])
+        prepared.run()
+        assert not manager.place(prepared, CONFIG)
+    log = manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[1])
+    assert log is future is manager.get(NAME)
+    assert log.log_end_offset == 10
+    assert manager.futures.logs == {}
+    assert log.directory == str(tmp_path / "b" / "t-3")
+    assert [each.online for each in manager.directories] == [False, True]
+
+
+def test_the_copy_of_another_topics_log_goes_where_one_is_made(tmp_path: Path) -> None:
+    manager, _, future = a_move(tmp_path)
+    manager.fail_directory(manager.directories[0], OSError(5, "broken"))
+    log = manager.get_or_create(NAME, b"\5" * 16, CONFIG, DIRECTORY_IDS[1])
+    assert log is not future
+    assert (log.topic_id, log.log_end_offset) == (b"\5" * 16, 0)
+    assert manager.futures.logs == {}
+
+
 def test_where_new_logs_go(tmp_path: Path) -> None:
     """The directory asked for by AlterReplicaLogDirs before the one the metadata names, before the emptiest uncordoned."""
     manager = manager_on(tmp_path)
