@@ -186,6 +186,13 @@ BUGS = (
         ),
     ),
     PlantedBug(
+        "a cleaning replaces any number of segments in one step",
+        "log/cleaner/job.py",
+        "            and len(groups[-1]) < GROUPED_AT_ONCE\n",
+        "",
+        ("log/cleaner/_tests/test_cleaner.py::test_many_small_segments_change_places_in_several_steps",),
+    ),
+    PlantedBug(
         "a truncation drops any number of segments in one step",
         "log/segment_list.py",
         "        if keep < least and self._delete_later is not None:",

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kafkacompat.log.index import AbortedEntry
 
 
+GROUPED_AT_ONCE = 16
+"""Segments of a group: one step of the loop renames all their files. A later cleaning joins what is still small."""
+
+
 class SegmentFile(NamedTuple):
     """A closed segment. `end_offset` is the base of the next one."""
 
@@ -62,7 +66,7 @@ def group_segments(
     index_bytes: int,
 ) -> list[list[SegmentFile]]:
     """Neighbours that together fit into one segment, by size, indexes (bytes of the offset and the time index of each) and
-    span of offsets.
+    span of offsets. GROUPED_AT_ONCE at most.
     """
     groups: list[list[SegmentFile]] = []
     size = offsets = times = 0
@@ -72,6 +76,7 @@ def group_segments(
         times += time_index
         if (
             groups
+            and len(groups[-1]) < GROUPED_AT_ONCE
             and size <= segment_bytes
             and offsets <= index_bytes
             and times <= index_bytes

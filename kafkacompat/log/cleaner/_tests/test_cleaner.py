@@ -37,7 +37,7 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     records,
 )
 from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
-from kafkacompat.log.cleaner.job import CleanerLimits, SegmentFile, group_segments
+from kafkacompat.log.cleaner.job import GROUPED_AT_ONCE, CleanerLimits, SegmentFile, group_segments
 from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
 from kafkacompat.log.cleaner.noted import GAP_BYTES, NotedSegments
 from kafkacompat.log.cleaner.offset_map import OffsetMap
@@ -304,6 +304,14 @@ def test_segments_are_grouped_up_to_a_segments_size_and_span() -> None:
         2,
         1,
     ]
+
+
+def test_many_small_segments_change_places_in_several_steps() -> None:
+    """The files of a group are renamed in one step of the loop, however many small segments there are."""
+    segments = [SegmentFile("", at, at + 1, 1) for at in range(2 * GROUPED_AT_ONCE + 3)]
+    groups = group_segments(segments, [(8, 12)] * len(segments), segment_bytes=1 << 30, index_bytes=1 << 20)
+    assert [len(group) for group in groups] == [GROUPED_AT_ONCE, GROUPED_AT_ONCE, 3]
+    assert [segment for group in groups for segment in group] == segments
 
 
 def test_the_active_segment_and_what_is_not_stable_stay_as_they_are() -> None:
