@@ -77,6 +77,10 @@ class Life(Host):
         self.work.timers += 1
         return super().call_after(delay_ms, callback)
 
+    def look_after(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """As `call_after`, for what looks at the node: it is no work of its own."""
+        return super().call_after(delay_ms, callback)
+
     def now_ms(self) -> int:
         return super().now_ms() + self.machine.wall_offset_ms
 

@@ -36,6 +36,8 @@ class ImageOracles:
         self.newest = MetadataImage()
         """The newest committed one that any node has published."""
         self._applied: dict[Life, int] = {}
+        self._gone: set[tuple[int, int]] = set()
+        """Brokers, with their epochs, that a controller knows to be gone before they are fenced: nobody elects them."""
         self.deleted: set[Uuid] = set()
         """Topics that were there once."""
 
@@ -71,6 +73,7 @@ class ImageOracles:
     def taken_for_gone(self, broker: BrokerImage) -> None:
         """A controller says so, before the session is over."""
         self._simulation.counters.brokers_gone += 1
+        self._gone.add((broker.id, broker.epoch))
         life = self._simulation.machines[broker.id].life
         if life is None or (life.is_stopping and not life.is_serving):
             return  # one that stops has closed its listeners
@@ -143,13 +146,24 @@ class ImageOracles:
                 if is_step
                 and not is_in_sync
                 and not has_joined
-                and _could_lead(each, now, before)
-                and _could_lead(each, now, image)
+                and self._could_lead(each, now, before)
+                and self._could_lead(each, now, image)
             ]
             if passed_over:
                 raise Breach("elections are clean", f"{passed_over} are passed over in {now}, was {then}")
         elif is_next and not is_in_sync and not has_joined and now.leader not in then.last_known_elr:
             raise Breach("elections are clean", f"{topic}-{key[1]} at {image.offset}: {now} was {then}")
+
+    def _could_lead(self, broker_id: int, partition: PartitionImage, image: MetadataImage) -> bool:
+        """Whether its broker serves, as far as the controller knows, and the directory of its replica."""
+        broker = image.brokers.get(broker_id)
+        return (
+            broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and (broker_id, broker.epoch) not in self._gone
+            and is_directory_online(broker, partition.directory(broker_id))
+        )
 
     def _check_leader(self, key: Key, now: PartitionImage, image: MetadataImage) -> None:
         broker = image.brokers.get(now.leader)
@@ -201,14 +215,3 @@ class ImageOracles:
                     f"eligible {now.eligible_leader_replicas} last known {now.last_known_elr} "
                     f"adding {now.adding_replicas} removing {now.removing_replicas}"
                 )
-
-
-def _could_lead(broker_id: int, partition: PartitionImage, image: MetadataImage) -> bool:
-    """Whether its broker serves, and the directory of its replica."""
-    broker = image.brokers.get(broker_id)
-    return (
-        broker is not None
-        and not broker.fenced
-        and not broker.in_controlled_shutdown
-        and is_directory_online(broker, partition.directory(broker_id))
-    )

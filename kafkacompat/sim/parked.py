@@ -53,7 +53,7 @@ class Watch:
         self._connection = connection
         self._message = message
         self._time_ms = time_ms
-        self._timer = life.call_after(time_ms, self._too_late)
+        self._timer = life.look_after(time_ms, self._too_late)
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -64,7 +64,7 @@ class Watch:
             return
         if isinstance(self._message, ElectLeadersRequest) and not _is_controlled(life):
             # It is passed on to whoever becomes the controller (KIP-590), for a minute.
-            self._timer = life.call_after(SLACK_MS, self._too_late)
+            self._timer = life.look_after(SLACK_MS, self._too_late)
             return
         name = type(self._message).__name__.removesuffix("Request")
         life.simulation.found(

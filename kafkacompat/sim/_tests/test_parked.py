@@ -32,7 +32,7 @@ class Watched:
         )
         self.connection = SimpleNamespace(is_refused=False)
 
-    def call_after(self, delay_ms: int, call: Any) -> Timer:
+    def look_after(self, delay_ms: int, call: Any) -> Timer:
         self.timers.append((delay_ms, Timer(call)))
         return self.timers[-1][1]
 
