@@ -98,12 +98,12 @@ def judge(
         if log is None:
             continue  # refused by the append, also if it has come to be led here by then
         try:
-            verification = log.begin_verification(producer_id, epoch, sequence, adds, now_ms)
+            verification_guard = log.start_verification(producer_id, epoch, sequence, adds, now_ms)
         except LogRefused as refused:
             verdicts.refused[partition] = refused.code
             continue
-        verdicts.terms[partition] = TransactionTerms(verification)
-        if verification is not None:
+        verdicts.terms[partition] = TransactionTerms(verification_guard)
+        if verification_guard is not None:
             asked.append(partition)
     if not asked:
         return verdicts

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkacompat.machine.result import Result
-from kafkacompat.ports import Verification
+from kafkacompat.ports import VerificationGuard
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
 
@@ -59,11 +59,11 @@ class LoadFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """Whose transaction an operation's records belong to; `verification` as the log gave it, None where none is needed."""
+    """Whose transaction an operation's records belong to; `verification_guard` as the log gave it, None where none is needed."""
 
     producer_id: int
     epoch: int
-    verification: Verification | None = None
+    verification_guard: VerificationGuard | None = None
 
 
 class Machine(Protocol[R]):

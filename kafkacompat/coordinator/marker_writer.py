@@ -104,7 +104,7 @@ class LocalMarkerWriter:
             ALL_REPLICAS,
             BATCH_FORMAT_VERSION,
             True,
-            TransactionTerms(marker_version=marker.transaction_version),
+            TransactionTerms(transaction_version=marker.transaction_version),
             Origin.COORDINATOR,
         )
         answer.error_code = result.error

@@ -193,7 +193,7 @@ class Shard:
             producer_epoch=epoch,
             timestamp_ms=self._clock.now_ms(),
         )
-        terms = TransactionTerms(marker_version=version)
+        terms = TransactionTerms(transaction_version=version)
         error, offset = self._writer.append_transactional(self.partition, marker, terms)
         if error is not ErrorCode.NONE:
             return Deferred.of(error)
@@ -294,7 +294,7 @@ class Shard:
                 producer_epoch=owner.epoch,
                 is_transactional=True,
             )
-            terms = TransactionTerms(owner.verification)
+            terms = TransactionTerms(owner.verification_guard)
             error, last_offset = self._writer.append_transactional(self.partition, batch, terms)
         if error is not ErrorCode.NONE:
             logger.warning(

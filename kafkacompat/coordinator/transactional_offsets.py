@@ -16,7 +16,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.transactional_commit import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
-from kafkacompat.ports import LogRefused, Verification
+from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ class TransactionalOffsets:
         try:
             shard = self._find(request.group_id)
             shard.require_active()
-            verification = self._begin(shard, request, version)
+            verification_guard = self._begin(shard, request, version)
         except Refused as refusal:
             return Deferred.of(refused(refusal))
-        if verification is None or self.verifier is None:
+        if verification_guard is None or self.verifier is None:
             return or_refused(self._write(shard, request, None), refused)
         partition = TopicPartition(OFFSETS_TOPIC, shard.partition)
         answer: Deferred[TxnOffsetCommitResponse] = Deferred()
@@ -71,7 +71,7 @@ class TransactionalOffsets:
             if code is not ErrorCode.NONE:
                 answer.resolve(refused(Refused(client_error(code))))
                 return
-            or_refused(self._write(shard, request, verification), refused).pass_to(answer)
+            or_refused(self._write(shard, request, verification_guard), refused).pass_to(answer)
 
         self.verifier.ask(
             request.transactional_id,
@@ -99,12 +99,12 @@ class TransactionalOffsets:
             return Deferred.of(refusal.code)
         return ended
 
-    def _begin(self, shard: Shard, request: TxnOffsetCommitRequest, version: int) -> Verification | None:
+    def _begin(self, shard: Shard, request: TxnOffsetCommitRequest, version: int) -> VerificationGuard | None:
         log = self._partitions.log(TopicPartition(OFFSETS_TOPIC, shard.partition))
         if log is None:
             raise Refused(ErrorCode.NOT_COORDINATOR)
         try:
-            return log.begin_verification(
+            return log.start_verification(
                 request.producer_id,
                 request.producer_epoch,
                 NO_SEQUENCE,
@@ -115,11 +115,11 @@ class TransactionalOffsets:
             raise Refused(refused.code) from refused
 
     def _write(
-        self, shard: Shard, request: TxnOffsetCommitRequest, verification: Verification | None
+        self, shard: Shard, request: TxnOffsetCommitRequest, verification_guard: VerificationGuard | None
     ) -> Deferred[TxnOffsetCommitResponse]:
         machine = shard.machine
         assert isinstance(machine, GroupMachine)
-        owner = InTransaction(request.producer_id, request.producer_epoch, verification)
+        owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
         try:
             return shard.write_in_transaction(
                 lambda now_ms: commit_transactional_offsets(machine, request, now_ms), owner

@@ -133,14 +133,14 @@ class PartitionLog(ReadableLog):
                 is_transactional=batch.is_transactional,
                 is_control=batch.is_control,
                 coordinator_epoch=marker.coordinator_epoch if marker is not None else -1,
-                marker_version=0 if terms is None else terms.marker_version,
+                transaction_version=0 if terms is None else terms.transaction_version,
                 from_client=batch.base_sequence >= 0,
             )
             if original is not None:
                 stamped = original.timestamp_ms if batch.log_append_time else -1
                 return AppendInfo(original.first_offset, original.last_offset, stamped, True)
             if terms is not None and batch.is_transactional and marker is None:
-                self._state.check_verified(producer_id, batch.producer_epoch, terms.verification)
+                self._state.check_verified(producer_id, batch.producer_epoch, terms.verification_guard)
         first_offset = self.log_end_offset
         last_offset = first_offset + batch.last_offset_delta
         stamp_offset_and_epoch(batch.buffer, first_offset, leader_epoch)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafkacompat.log.verifications import Verifications
-from kafkacompat.ports import LogRefused, ProducerStateEntry, Verification
+from kafkacompat.ports import LogRefused, ProducerStateEntry, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 RETAINED_BATCHES = 5
@@ -110,7 +110,7 @@ class ProducerState:
         is_transactional: bool,
         is_control: bool = False,
         coordinator_epoch: int = -1,
-        marker_version: int = 0,
+        transaction_version: int = 0,
         from_client: bool = True,
     ) -> RetainedBatch | None:
         """Judge a batch before it is written. The original when it is a repetition, else None.
@@ -139,7 +139,7 @@ class ProducerState:
             )
         if is_control:
             if (
-                marker_version >= EPOCH_BUMP_VERSION
+                transaction_version >= EPOCH_BUMP_VERSION
                 and epoch == producer.epoch != MAX_EPOCH
                 and producer.transaction_first_offset != NO_TRANSACTION
             ):
@@ -164,9 +164,9 @@ class ProducerState:
             )
         return None
 
-    def begin_verification(
+    def start_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
-    ) -> Verification | None:
+    ) -> VerificationGuard | None:
         """None when the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
         producer = self.producers.get(producer_id)
         if producer is not None:
@@ -179,7 +179,9 @@ class ProducerState:
                 return None
         return self._verifications.begin(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
-    def check_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> None:
+    def check_verified(
+        self, producer_id: int, epoch: int, verification_guard: VerificationGuard | None
+    ) -> None:
         """Whether a transactional batch goes on with an open transaction, or may open one. Raises LogRefused INVALID_TXN_STATE."""
         producer = self.producers.get(producer_id)
         if (
@@ -188,7 +190,7 @@ class ProducerState:
             and producer.transaction_first_offset != NO_TRANSACTION
         ):
             return
-        if verification is None or not self._verifications.holds(producer_id, verification):
+        if verification_guard is None or not self._verifications.holds(producer_id, verification_guard):
             raise LogRefused(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here"
             )

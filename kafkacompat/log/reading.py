@@ -16,7 +16,7 @@ from kafkacompat.ports import (
     LogRead,
     LogRefused,
     ProducerStateEntry,
-    Verification,
+    VerificationGuard,
 )
 from kafkacompat.wire.errors import ErrorCode
 
@@ -184,10 +184,10 @@ class ReadableLog:
     def segment_base_offset(self, offset: int) -> int:
         return self._segments.base_of(offset)
 
-    def begin_verification(
+    def start_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
-    ) -> Verification | None:
-        return self._state.begin_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
+    ) -> VerificationGuard | None:
+        return self._state.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
     def active_producers(self) -> list[ProducerStateEntry]:
         return list(self._state.active())

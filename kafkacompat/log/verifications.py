@@ -1,14 +1,13 @@
 """Which producers may open a transaction at a partition once their coordinator has said so. KIP-890.
 
-Duty: one `Verification` a producer from the question to the append, with the sequence it begins with, and when it ends. Must not
-know: the coordinator, epochs that the log has seen, sequences that it expects.
+A producer has one `VerificationGuard` from the question to the append. It bears the sequence that the producer begins with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkacompat.ports import LogRefused, Verification
+from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 VERIFICATIONS_MAX = 100_000
@@ -19,17 +18,17 @@ class Verifications:
     __slots__ = ("_by_producer",)
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, Verification] = {}
+        self._by_producer: dict[int, VerificationGuard] = {}
 
     def begin(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
-    ) -> Verification:
+    ) -> VerificationGuard:
         """The producer's own, with the highest epoch and its lowest sequence that have asked."""
         known = self._by_producer.get(producer_id)
         if known is None:
             if len(self._by_producer) >= VERIFICATIONS_MAX:
                 del self._by_producer[next(iter(self._by_producer))]
-            known = Verification(epoch, first_sequence, bumps_epochs, now_ms)
+            known = VerificationGuard(epoch, first_sequence, bumps_epochs, now_ms)
             self._by_producer[producer_id] = known
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, first_sequence
@@ -37,9 +36,9 @@ class Verifications:
             known.lowest_sequence = first_sequence
         return known
 
-    def holds(self, producer_id: int, verification: Verification) -> bool:
+    def holds(self, producer_id: int, verification_guard: VerificationGuard) -> bool:
         """Whether it still counts."""
-        return self._by_producer.get(producer_id) is verification
+        return self._by_producer.get(producer_id) is verification_guard
 
     def check_sequence(self, producer_id: int, first_sequence: int, *, is_known: bool) -> None:
         """Whatever this producer writes next, in its transaction or not, begins where it has begun to ask.

@@ -27,7 +27,7 @@ from kafkacompat.ports.logs import (
     RefusedAtSight,
     TimestampOffset,
     TransactionTerms,
-    Verification,
+    VerificationGuard,
 )
 from kafkacompat.ports.network import (
     Channel,
@@ -81,7 +81,7 @@ __all__ = [
     "Timers",
     "TimestampOffset",
     "TransactionTerms",
-    "Verification",
+    "VerificationGuard",
     "WorkerPools",
     "Workers",
 ]

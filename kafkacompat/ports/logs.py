@@ -90,7 +90,7 @@ class ProducerStateEntry:
     """-1 when none."""
 
 
-class Verification:
+class VerificationGuard:
     """A transactional producer that may open a transaction at a partition once its coordinator has said so (KIP-890).
 
     Made before the coordinator is asked and handed to the append afterwards; a marker that came in between has ended it.
@@ -110,12 +110,14 @@ class Verification:
 class TransactionTerms:
     """What an append of a transaction's batch or marker is held to, besides the batch itself."""
 
-    __slots__ = ("marker_version", "verification")
+    __slots__ = ("transaction_version", "verification_guard")
 
-    def __init__(self, verification: Verification | None = None, marker_version: int = 0) -> None:
-        self.verification = verification
+    def __init__(
+        self, verification_guard: VerificationGuard | None = None, transaction_version: int = 0
+    ) -> None:
+        self.verification_guard = verification_guard
         """For data: needed to open a transaction; one that is open already goes on without."""
-        self.marker_version = marker_version
+        self.transaction_version = transaction_version
         """For a marker: the transaction.version whose rule of epochs it is held to."""
 
 
@@ -151,9 +153,9 @@ class Log(Protocol):
         """
         ...
 
-    def begin_verification(
+    def start_verification(
         self, producer_id: int, epoch: int, first_sequence: int, bumps_epochs: bool, now_ms: int
-    ) -> Verification | None:
+    ) -> VerificationGuard | None:
         """None when the producer's transaction is open here already. Raises LogRefused INVALID_PRODUCER_EPOCH."""
         ...
 

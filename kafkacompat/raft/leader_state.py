@@ -14,7 +14,6 @@ from kafkacompat.raft.messages import FetchRequest
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 
 if TYPE_CHECKING:
-    from kafkacompat.raft.membership import VoterChange
     from kafkacompat.raft.voters import Voter
 
 OBSERVER_MEMORY_MS = 300_000
@@ -37,6 +36,19 @@ class ParkedFetch:
     request_id: int
     request: FetchRequest
     deadline_ms: int
+
+
+@dataclass(slots=True)
+class VoterChange:
+    """The change of the voters that is under way."""
+
+    request_id: int | None
+    """None once it has been answered."""
+    voter: Voter
+    deadline_ms: int
+    ack_when_committed: bool = True
+    end_offset: int = NO_OFFSET
+    """Log end behind its Voters record; -1 while the new voter is being probed."""
 
 
 class LeaderState:

@@ -6,12 +6,10 @@ order of checks is Kafka's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.elections import has_cluster_id
-from kafkacompat.raft.leader_state import LeaderState
+from kafkacompat.raft.leader_state import LeaderState, VoterChange
 from kafkacompat.raft.messages import (
     AddRaftVoterRequest,
     RaftVoterResponse,
@@ -26,19 +24,6 @@ from kafkacompat.wire.errors import ErrorCode
 
 LAG_LIMIT_MS = 3_600_000
 """A replica that did not fetch for this long is not made a voter."""
-
-
-@dataclass(slots=True)
-class VoterChange:
-    """The change under way."""
-
-    request_id: int | None
-    """None once it has been answered."""
-    voter: Voter
-    deadline_ms: int
-    ack_when_committed: bool = True
-    end_offset: int = NO_OFFSET
-    """Log end behind its Voters record; -1 while the new voter is being probed."""
 
 
 def own_voter(state: QuorumState) -> Voter:

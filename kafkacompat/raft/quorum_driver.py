@@ -30,21 +30,17 @@ from kafkacompat.raft.messages import Response
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_calls import QuorumCalls
-from kafkacompat.raft.quorum_files import QuorumFiles
+from kafkacompat.raft.quorum_files import QuorumFiles, bounded
 from kafkacompat.raft.quorum_loading import load_quorum, read_election
+from kafkacompat.raft.quorum_snapshots import QuorumSnapshots
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.quorum_view import QuorumView
 from kafkacompat.raft.roles import QuorumViolation, Role
 from kafkacompat.raft.room import RoomWatch
-from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent
 from kafkacompat.raft.snapshot_work import SnapshotWork, SnapshotWriter
 from kafkacompat.raft.voter_set import VoterSet
 from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.errors import ErrorCode
-
-ANSWER_BYTES_MAX = 1024 * 1024
-"""Of log or snapshot read for one answer, on the loop's thread, whatever is asked for: Kafka's defaults of
-controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes."""
 
 
 class QuorumDriver(QuorumView):
@@ -83,9 +79,8 @@ class QuorumDriver(QuorumView):
         self._note = note
         self._pump = EventPump(clock, timers, self._carry_out, fail)
         self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter, note)
-        self._snapshots = SnapshotWork(
-            self._files.snapshots, snapshot_workers or workers, clock, timers, note
-        )
+        work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, timers, note)
+        self._snapshots = QuorumSnapshots(self._files, work, self._pump, note)
         self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(effect.RoomFound()))
         self._led_epoch = -1
         """The epoch this node leads as far as the machine was told; -1: none."""
@@ -113,6 +108,7 @@ class QuorumDriver(QuorumView):
         high_watermark = loaded.snapshot_id.offset if loaded.snapshot_id is not None else NO_OFFSET
         self._files.log.set_high_watermark(max(high_watermark, 0))
         self._applier = Applier(self._files.log, machine, None, self._maybe_active)
+        self._snapshots.begins(core, self._applier)
         if loaded.content is not None:
             self._pump.later(partial(self._applier.load, loaded.snapshot_id, loaded.content))
         self._applier.last_timestamp_ms = loaded.last_timestamp_ms
@@ -166,12 +162,12 @@ class QuorumDriver(QuorumView):
         self._answer(each.request_id, each.response)
 
     def _reply_with_records(self, each: effect.ReplyWithRecords) -> None:
-        self._answer(each.request_id, each.response, self._files.read(each.offset, _bounded(each.max_bytes)))
+        self._answer(each.request_id, each.response, self._files.read(each.offset, bounded(each.max_bytes)))
 
     def _reply_with_snapshot(self, each: effect.ReplyWithSnapshot) -> None:
         response = each.response
         response.data = self._files.snapshots.read_piece(
-            response.snapshot_id, response.position, _bounded(each.max_bytes)
+            response.snapshot_id, response.position, bounded(each.max_bytes)
         )
         self._answer(each.request_id, response)
 
@@ -240,67 +236,14 @@ class QuorumDriver(QuorumView):
         self._files.snapshots.write_part(each.snapshot_id, each.position, each.data)
 
     def _install(self, each: effect.InstallSnapshot) -> None:
-        """Begin to; the effects and events behind it wait until it is done."""
-        snapshot_id = each.snapshot_id
-
-        def parsed(content: SnapshotContent | BrokenSnapshot) -> None:
-            self._pump.go_on(lambda: self._installed(each, content))
-
-        self._snapshots.install(snapshot_id, parsed, self._pump.halt)
-
-    def _installed(self, each: effect.InstallSnapshot, content: SnapshotContent | BrokenSnapshot) -> None:
-        snapshot_id = each.snapshot_id
-        if isinstance(content, BrokenSnapshot):
-            self._note(f"the leader's snapshot {snapshot_id} is not taken: {content}")
-            self._pump.enter_next(effect.SnapshotBroken(snapshot_id))
-            return
-        self._files.installed(snapshot_id)
-        self._pump.later(partial(self._applier.load, snapshot_id, content))
-        voters = VoterSet(content.voters) if content.voters else None
-        self._pump.enter_next(
-            effect.SnapshotInstalled(snapshot_id, each.size_bytes, voters, content.kraft_version)
-        )
+        self._snapshots.install(each)
 
     def begin_snapshot(self, end_offset: int, epoch: int) -> SnapshotWriter | None:
         """A snapshot of everything below end_offset, which is applied and at a batch boundary; older log and snapshots may go.
 
         Any role. None where it is there, where another is under way, or a moment after one that could not be written.
         """
-        log, voters = self._core.log, self._core.voters
-        snapshot_id = OffsetAndEpoch(end_offset, epoch)
-        if end_offset > self._applier.applied:
-            raise ValueError(
-                f"a snapshot at {end_offset} is ahead of what is applied ({self._applier.applied})"
-            )
-        if snapshot_id in log.snapshots or end_offset <= log.start or not self._snapshots.may_begin:
-            return None
-        counted = self._files.bytes_since_snapshot
-
-        def frozen(size: int) -> None:
-            self._pump.guarded(lambda: self._frozen(snapshot_id, size, counted))
-
-        return self._snapshots.begin(
-            snapshot_id, self._applier.last_timestamp_ms, *voters.at(end_offset), frozen, self._pump.halt
-        )
-
-    def _frozen(self, snapshot_id: OffsetAndEpoch, size: int, counted: int) -> None:
-        log = self._core.log
-        if snapshot_id.offset <= log.start:
-            # The leader's own snapshot has come meanwhile, and the log begins behind this one, or with the same.
-            if snapshot_id not in log.snapshots:
-                self._files.snapshots.remove(snapshot_id)
-            return
-        files = self._files
-        files.bytes_since_snapshot = max(0, files.bytes_since_snapshot - counted)
-        previous = log.latest_snapshot
-        self._pump.enter(effect.SnapshotFrozen(snapshot_id, size))
-        leader = self._core.leader
-        alone = leader is not None and len(self._core.voters.latest) == 1 and not leader.observers
-        # Others may still fetch what the snapshot before this one does not hold.
-        keep = snapshot_id if alone else previous
-        if keep is not None and log.start < keep.offset <= log.durable_end and not self._pump.is_held:
-            files.trim(keep)
-            self._pump.enter(effect.LogTrimmed(keep))
+        return self._snapshots.begin(OffsetAndEpoch(end_offset, epoch))
 
     # What is committed, who leads.
 
@@ -431,10 +374,6 @@ class QuorumDriver(QuorumView):
         self._pump.close()
         self._room.is_closed = True
         self._snapshots.close()
-
-
-def _bounded(max_bytes: int) -> int:
-    return min(max(max_bytes, 0), ANSWER_BYTES_MAX)
 
 
 _CARRY_OUT: dict[type, Callable[[QuorumDriver, Any], None]] = {

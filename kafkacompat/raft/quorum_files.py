@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from kafkacompat.ids import OffsetAndEpoch
     from kafkacompat.ports import Clock, Disk, Workers
 
+ANSWER_BYTES_MAX = 1024 * 1024
+"""Of log or snapshot read for one answer, on the loop's thread, whatever is asked for: Kafka's defaults of
+controller.quorum.fetch.max.bytes and controller.quorum.fetch.snapshot.max.bytes."""
+
 
 class QuorumFiles:
     def __init__(self, directory: str, log: MetadataLog, disk: Disk, workers: Workers, clock: Clock) -> None:
@@ -161,3 +165,7 @@ class QuorumFiles:
         """The log starts at this snapshot's end; older snapshots go."""
         self.log.drop_below(snapshot_id.offset)
         self.snapshots.drop_older(snapshot_id)
+
+
+def bounded(max_bytes: int) -> int:
+    return min(max(max_bytes, 0), ANSWER_BYTES_MAX)

@@ -17,12 +17,12 @@ from kafkacompat.ids import NO_EPOCH, NO_PRODUCER_ID
 from kafkacompat.txn.environment import TransactionResult
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import AT_REST, COMPLETED, PREPARED, TransactionState
-from kafkacompat.txn.transaction import (
+from kafkacompat.txn.transaction_metadata import (
     EPOCH_BUMP_VERSION,
-    LAST_EPOCH_FOR_CLIENTS,
     MAX_EPOCH,
-    Transaction,
-    TransactionValues,
+    MAX_PRODUCER_EPOCH_FOR_CLIENTS,
+    TransactionMetadata,
+    TxnTransitMetadata,
 )
 from kafkacompat.wire.errors import ErrorCode
 
@@ -65,20 +65,22 @@ def end_transaction(
     return _prepared(machine, transaction, request, action, now_ms)
 
 
-def fence(machine: TransactionMachine, transaction: Transaction, now_ms: int) -> TransactionResult[Ended]:
+def fence(
+    machine: TransactionMachine, transaction: TransactionMetadata, now_ms: int
+) -> TransactionResult[Ended]:
     """Abort an open transaction so that whoever wrote it can write no more: with a higher epoch. Raises Refused."""
-    epoch = transaction.prepare_fence()
+    epoch = transaction.prepare_fence_producer_epoch()
     request = EndRequest(
         transaction.values.producer_id, epoch, False, machine.env.transaction_version(), from_client=False
     )
     try:
         return _prepared(machine, transaction, request, decide(transaction, request), now_ms)
     except Refused:
-        transaction.drop_step()
+        transaction.drop_transition()
         raise
 
 
-def decide(transaction: Transaction, request: EndRequest) -> EndAction:
+def decide(transaction: TransactionMetadata, request: EndRequest) -> EndAction:
     """Raises Refused with what the client is told."""
     values = transaction.values
     if request.version < EPOCH_BUMP_VERSION:
@@ -86,12 +88,14 @@ def decide(transaction: Transaction, request: EndRequest) -> EndAction:
     return _decide_by_epoch(transaction, values, request)
 
 
-def _decide_by_state(transaction: Transaction, values: TransactionValues, request: EndRequest) -> EndAction:
+def _decide_by_state(
+    transaction: TransactionMetadata, values: TxnTransitMetadata, request: EndRequest
+) -> EndAction:
     if values.producer_id != request.producer_id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if request.epoch < values.epoch or (request.from_client and request.epoch != values.epoch):
         raise Refused(ErrorCode.PRODUCER_FENCED)
-    if transaction.pending is not None and not transaction.is_fencing:
+    if transaction.pending_state is not None and not transaction.is_fencing:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     state = values.state
     if state is _S.ONGOING:
@@ -103,14 +107,16 @@ def _decide_by_state(transaction: Transaction, values: TransactionValues, reques
     raise Refused(ErrorCode.INVALID_TXN_STATE)
 
 
-def _decide_by_epoch(transaction: Transaction, values: TransactionValues, request: EndRequest) -> EndAction:
+def _decide_by_epoch(
+    transaction: TransactionMetadata, values: TxnTransitMetadata, request: EndRequest
+) -> EndAction:
     state = values.state
-    if transaction.pending is not None and not transaction.is_fencing:
+    if transaction.pending_state is not None and not transaction.is_fencing:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     after_overflow = (
         not transaction.is_fencing
-        and values.previous_producer_id == request.producer_id
-        and request.epoch == LAST_EPOCH_FOR_CLIENTS
+        and values.prev_producer_id == request.producer_id
+        and request.epoch == MAX_PRODUCER_EPOCH_FOR_CLIENTS
         and values.epoch == 0
     )
     after_bump = not transaction.is_fencing and values.epoch == request.epoch + 1
@@ -145,7 +151,7 @@ def _is_same_outcome(state: TransactionState, committed: bool) -> bool:
 
 def _prepared(
     machine: TransactionMachine,
-    transaction: Transaction,
+    transaction: TransactionMetadata,
     request: EndRequest,
     action: EndAction,
     now_ms: int,
@@ -155,27 +161,27 @@ def _prepared(
     values = transaction.values
     if bumps:
         next_producer_id = NO_PRODUCER_ID
-        if values.epoch_is_exhausted:
+        if values.is_producer_epoch_exhausted:
             next_producer_id = machine.fresh_producer_id()
         following = replace(
             values,
             epoch=min(values.epoch + 1, MAX_EPOCH),
-            last_epoch=values.epoch,
+            last_producer_epoch=values.epoch,
             next_producer_id=next_producer_id,
         )
     elif fencing:
-        following = replace(values, epoch=request.epoch, last_epoch=NO_EPOCH)
+        following = replace(values, epoch=request.epoch, last_producer_epoch=NO_EPOCH)
     else:
         following = values
     following = replace(
         following,
         state=_S.PREPARE_COMMIT if request.committed else _S.PREPARE_ABORT,
-        client_version=request.version,
+        client_transaction_version=request.version,
         start_ms=now_ms if action is EndAction.EMPTY_ABORT else values.start_ms,
         last_update_ms=now_ms,
     )
     if fencing:
-        transaction.drop_step()
+        transaction.drop_transition()
     if not bumps:
         answer = Ended()
     elif following.next_producer_id != NO_PRODUCER_ID:
@@ -191,11 +197,13 @@ def _prepared(
     )
 
 
-def _fence_failed(transaction: Transaction, request: EndRequest, bumps: bool) -> Callable[[], None]:
+def _fence_failed(transaction: TransactionMetadata, request: EndRequest, bumps: bool) -> Callable[[], None]:
     def dropped() -> None:
         """The raised epoch was never told to anybody: the next attempt uses it again."""
-        transaction.failed_fence = True
+        transaction.has_failed_epoch_fence = True
         if not bumps:
-            transaction.values = replace(transaction.values, epoch=request.epoch, last_epoch=NO_EPOCH)
+            transaction.values = replace(
+                transaction.values, epoch=request.epoch, last_producer_epoch=NO_EPOCH
+            )
 
     return dropped

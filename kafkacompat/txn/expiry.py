@@ -13,7 +13,7 @@ from kafkacompat.txn.environment import TransactionResult
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import AT_REST, TransactionState
-from kafkacompat.txn.transaction import Transaction
+from kafkacompat.txn.transaction_metadata import TransactionMetadata
 from kafkacompat.wire.errors import ErrorCode
 
 TOMBSTONES_BYTES_MAX = 16_384
@@ -21,10 +21,10 @@ TOMBSTONES_BYTES_MAX = 16_384
 TOMBSTONE_OVERHEAD_BYTES = 32
 
 
-def has_timed_out(machine: TransactionMachine, transaction: Transaction, now_ms: int) -> bool:
+def has_timed_out(machine: TransactionMachine, transaction: TransactionMetadata, now_ms: int) -> bool:
     """Whether it has been open for longer than its timeout, and nobody ends it just now."""
     return (
-        transaction.pending is None
+        transaction.pending_state is None
         and transaction.values.has_timed_out(now_ms)
         and machine.transactions.get(transaction.transactional_id) is transaction
     )
@@ -35,24 +35,28 @@ def abort_timed_out(
 ) -> TransactionResult[Ended]:
     """Raises Refused; then the next round tries again."""
     transaction = machine.find(transactional_id)
-    if transaction.pending is not None:
+    if transaction.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     return fence(machine, transaction, now_ms)
 
 
 def expired_records(
-    machine: TransactionMachine, stretch: Iterable[Transaction], now_ms: int
+    machine: TransactionMachine, stretch: Iterable[TransactionMetadata], now_ms: int
 ) -> list[TransactionResult[None]]:
     """Tombstones for those of the ids at rest that nobody has used for transactional.id.expiration.ms, in batches."""
     latest_ms = now_ms - machine.env.settings.expiration_ms
     results = []
-    group: list[Transaction] = []
+    group: list[TransactionMetadata] = []
     size = 0
     for transaction in stretch:
         values = transaction.values
         if machine.transactions.get(transaction.transactional_id) is not transaction:
             continue
-        if transaction.pending is None and values.state in AT_REST and values.last_update_ms <= latest_ms:
+        if (
+            transaction.pending_state is None
+            and values.state in AT_REST
+            and values.last_update_ms <= latest_ms
+        ):
             own = (
                 len(transaction.transactional_id.encode("utf-8", "surrogatepass")) + TOMBSTONE_OVERHEAD_BYTES
             )
@@ -66,10 +70,10 @@ def expired_records(
     return results
 
 
-def _forget(machine: TransactionMachine, group: list[Transaction]) -> TransactionResult[None]:
+def _forget(machine: TransactionMachine, group: list[TransactionMetadata]) -> TransactionResult[None]:
     records: list[TransactionRecord] = []
     for transaction in group:
-        transaction.pending = TransactionState.DEAD
+        transaction.pending_state = TransactionState.DEAD
         records.append(machine.tombstone(transaction))
 
     def committed(code: ErrorCode, now_ms: int) -> None:
@@ -77,6 +81,6 @@ def _forget(machine: TransactionMachine, group: list[Transaction]) -> Transactio
             if code is ErrorCode.NONE:
                 machine.transactions.pop(transaction.transactional_id, None)
             else:
-                transaction.drop_step()
+                transaction.drop_transition()
 
     return CoordinatorResult(tuple(records), None, replay=False, committed=committed)

@@ -14,11 +14,11 @@ from kafkacompat.txn.end import fence
 from kafkacompat.txn.environment import TransactionResult
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.states import PREPARED, TransactionState
-from kafkacompat.txn.transaction import (
+from kafkacompat.txn.transaction_metadata import (
     NO_PARTITIONS,
     NO_TIMESTAMP,
-    Transaction,
-    TransactionValues,
+    TransactionMetadata,
+    TxnTransitMetadata,
     is_exhausted,
 )
 from kafkacompat.wire.errors import ErrorCode
@@ -53,14 +53,14 @@ def init_producer_id(
     transaction = machine.transactions.get(transactional_id)
     is_known = transaction is not None
     if transaction is None:
-        transaction = Transaction(
+        transaction = TransactionMetadata(
             transactional_id,
-            TransactionValues(
+            TxnTransitMetadata(
                 machine.fresh_producer_id(), NO_EPOCH, timeout_ms, TransactionState.EMPTY, now_ms
             ),
         )
         machine.transactions[transactional_id] = transaction
-    if transaction.pending is not None:
+    if transaction.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     values = transaction.values
     if expected != NO_EXPECTATION and not _is_of(values, expected):
@@ -89,30 +89,30 @@ def _forget(machine: TransactionMachine, transactional_id: str) -> None:
     del machine.transactions[transactional_id]
 
 
-def _is_of(values: TransactionValues, expected: ProducerIdAndEpoch) -> bool:
+def _is_of(values: TxnTransitMetadata, expected: ProducerIdAndEpoch) -> bool:
     """Whether the expectation may be of this id's last producer, at all."""
     return (
         values.epoch == NO_EPOCH
         or expected.producer_id == values.producer_id
-        or (expected.producer_id == values.previous_producer_id and is_exhausted(expected.epoch))
+        or (expected.producer_id == values.prev_producer_id and is_exhausted(expected.epoch))
     )
 
 
 def _next_epoch(
-    machine: TransactionMachine, values: TransactionValues, expected: ProducerIdAndEpoch
-) -> TransactionValues:
+    machine: TransactionMachine, values: TxnTransitMetadata, expected: ProducerIdAndEpoch
+) -> TxnTransitMetadata:
     expects = expected != NO_EXPECTATION
-    if values.epoch_is_exhausted and (not expects or expected.epoch == values.epoch):
+    if values.is_producer_epoch_exhausted and (not expects or expected.epoch == values.epoch):
         return replace(
             values,
             producer_id=machine.fresh_producer_id(),
             epoch=0,
-            last_epoch=expected.epoch,
+            last_producer_epoch=expected.epoch,
         )
     if not expects:
-        return replace(values, epoch=values.epoch + 1, last_epoch=NO_EPOCH)
+        return replace(values, epoch=values.epoch + 1, last_producer_epoch=NO_EPOCH)
     if values.epoch == NO_EPOCH or expected.epoch == values.epoch:
-        return replace(values, epoch=values.epoch + 1, last_epoch=values.epoch)
-    if expected.epoch == values.last_epoch:
+        return replace(values, epoch=values.epoch + 1, last_producer_epoch=values.epoch)
+    if expected.epoch == values.last_producer_epoch:
         return values  # the answer to the same question was lost
     raise Refused(ErrorCode.PRODUCER_FENCED)

@@ -23,7 +23,12 @@ from kafkacompat.txn.records import (
     value_version_for,
 )
 from kafkacompat.txn.states import COMPLETION_OF, PREPARED, TransactionState
-from kafkacompat.txn.transaction import EPOCH_BUMP_VERSION, NO_PARTITIONS, Transaction, TransactionValues
+from kafkacompat.txn.transaction_metadata import (
+    EPOCH_BUMP_VERSION,
+    NO_PARTITIONS,
+    TransactionMetadata,
+    TxnTransitMetadata,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -34,8 +39,8 @@ class TransactionMachine:
 
     def __init__(self, env: Environment) -> None:
         self.env = env
-        self.transactions: dict[str, Transaction] = {}
-        self._completions: dict[str, TransactionValues] = {}
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self._completions: dict[str, TxnTransitMetadata] = {}
         """What to write once the markers are everywhere."""
         self._unloaded = False
 
@@ -51,7 +56,9 @@ class TransactionMachine:
         if record.values is None:
             self.transactions.pop(record.transactional_id, None)
         else:
-            self.transactions[record.transactional_id] = Transaction(record.transactional_id, record.values)
+            self.transactions[record.transactional_id] = TransactionMetadata(
+                record.transactional_id, record.values
+            )
 
     def load_large(
         self, key: bytes, value: bytes, offset: int, producer_id: int
@@ -71,7 +78,7 @@ class TransactionMachine:
         """Whatever the last coordinator had prepared is brought to its end. A prepared outcome is final."""
         for transaction in list(self.transactions.values()):
             is_there = self.transactions.get(transaction.transactional_id) is transaction
-            if is_there and transaction.values.state in PREPARED and transaction.pending is None:
+            if is_there and transaction.values.state in PREPARED and transaction.pending_state is None:
                 try:
                     self.send_markers(transaction, now_ms)
                 except Exception as error:
@@ -94,7 +101,7 @@ class TransactionMachine:
 
     # --- for the operations
 
-    def find(self, transactional_id: str) -> Transaction:
+    def find(self, transactional_id: str) -> TransactionMetadata:
         """Raises Refused INVALID_PRODUCER_ID_MAPPING for an id that nobody has initialised, or that has expired."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -110,8 +117,8 @@ class TransactionMachine:
 
     def step(
         self,
-        transaction: Transaction,
-        values: TransactionValues,
+        transaction: TransactionMetadata,
+        values: TxnTransitMetadata,
         response: T,
         *,
         taken: Callable[[int], None] | None = None,
@@ -119,15 +126,15 @@ class TransactionMachine:
     ) -> TransactionResult[T]:
         """Write these values and then be in them. `taken` is called with the wall clock's ms, or `dropped` when they could not
         be written."""
-        prepared = transaction.prepare(values)
+        prepared = transaction.prepare_transition_to(values)
 
         def committed(code: ErrorCode, now_ms: int) -> None:
             if code is ErrorCode.NONE:
-                transaction.take(prepared)
+                transaction.complete_transition_to(prepared)
                 if taken is not None and not self._unloaded:
                     taken(now_ms)
             else:
-                transaction.drop_step()
+                transaction.drop_transition()
                 if dropped is not None:
                     dropped()
 
@@ -137,11 +144,14 @@ class TransactionMachine:
 
     # --- the end of a transaction
 
-    def send_markers(self, transaction: Transaction, now_ms: int) -> None:
+    def send_markers(self, transaction: TransactionMetadata, now_ms: int) -> None:
         """The outcome is in the log: have the markers written. The completion is pending from now on."""
         values = transaction.values
-        rotated = values.client_version >= EPOCH_BUMP_VERSION and values.next_producer_id != NO_PRODUCER_ID
-        following = transaction.prepare(
+        rotated = (
+            values.client_transaction_version >= EPOCH_BUMP_VERSION
+            and values.next_producer_id != NO_PRODUCER_ID
+        )
+        following = transaction.prepare_transition_to(
             replace(
                 values,
                 state=COMPLETION_OF[values.state],
@@ -152,7 +162,7 @@ class TransactionMachine:
                 last_update_ms=now_ms,
             )
         )
-        transaction.failed_fence = False
+        transaction.has_failed_epoch_fence = False
         self._completions[transaction.transactional_id] = following
         self.env.send_markers(
             Markers(
@@ -161,7 +171,7 @@ class TransactionMachine:
                 values.epoch,
                 values.state is TransactionState.PREPARE_COMMIT,
                 values.partitions,
-                values.client_version,
+                values.client_transaction_version,
             )
         )
 
@@ -173,15 +183,17 @@ class TransactionMachine:
         def committed(code: ErrorCode, now_ms: int) -> None:
             if code is ErrorCode.NONE:
                 self._completions.pop(transactional_id, None)
-                transaction.take(following)
+                transaction.complete_transition_to(following)
 
         return CoordinatorResult(
             (self._record(transaction, following),), None, replay=False, committed=committed
         )
 
-    def _record(self, transaction: Transaction, values: TransactionValues | None) -> TransactionRecord:
+    def _record(
+        self, transaction: TransactionMetadata, values: TxnTransitMetadata | None
+    ) -> TransactionRecord:
         version = value_version_for(self.env.transaction_version())
         return TransactionRecord(transaction.transactional_id, values, version)
 
-    def tombstone(self, transaction: Transaction) -> TransactionRecord:
+    def tombstone(self, transaction: TransactionMetadata) -> TransactionRecord:
         return self._record(transaction, None)

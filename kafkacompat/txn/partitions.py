@@ -22,13 +22,13 @@ def add_partitions(
     producer_id: int,
     epoch: int,
     partitions: frozenset[TopicPartition],
-    client_version: int,
+    client_transaction_version: int,
     now_ms: int,
 ) -> TransactionResult[None]:
     """Begins the transaction if need be. Raises Refused."""
     transaction = machine.find(transactional_id)
     values = transaction.values
-    if transaction.pending is not None:
+    if transaction.pending_state is not None:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if values.producer_id != producer_id:
         raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -45,7 +45,7 @@ def add_partitions(
         partitions=values.partitions | partitions,
         start_ms=values.start_ms if is_open else now_ms,
         last_update_ms=now_ms,
-        client_version=client_version,
+        client_transaction_version=client_transaction_version,
     )
     return machine.step(transaction, following, None)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkacompat.coordinator.core import LOADED_ELEMENTS_MAX, STEP_COST, LoadFailure
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
 from kafkacompat.txn.states import TransactionState
-from kafkacompat.txn.transaction import NO_PARTITIONS, TransactionValues
+from kafkacompat.txn.transaction_metadata import NO_PARTITIONS, TxnTransitMetadata
 from kafkacompat.wire.codec import decode, encode, steps_decoder
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.messages.transaction_log_key import TransactionLogKey
@@ -26,7 +26,7 @@ WRITABLE_STATES = frozenset(TransactionState) - {TransactionState.DEAD, Transact
 
 class TransactionRecord(NamedTuple):
     transactional_id: str
-    values: TransactionValues | None
+    values: TxnTransitMetadata | None
     """None: the id is forgotten."""
     value_version: int = FLEXIBLE_VALUE_VERSION
 
@@ -52,7 +52,7 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     topics = partitions_by_topic(values.partitions)
     message = TransactionLogValue(
         producer_id=values.producer_id,
-        previous_producer_id=values.previous_producer_id,
+        previous_producer_id=values.prev_producer_id,
         next_producer_id=values.next_producer_id,
         producer_epoch=values.epoch,
         transaction_timeout_ms=values.timeout_ms,
@@ -62,7 +62,7 @@ def encode_record(record: TransactionRecord) -> tuple[bytes, bytes | None]:
         else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()],
         transaction_last_update_timestamp_ms=values.last_update_ms,
         transaction_start_timestamp_ms=values.start_ms,
-        client_transaction_version=values.client_version,
+        client_transaction_version=values.client_transaction_version,
     )
     if record.value_version < FLEXIBLE_VALUE_VERSION:
         message.previous_producer_id = message.next_producer_id = NO_PRODUCER_ID
@@ -121,7 +121,7 @@ def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, Tra
         partitions = frozenset(named)
     return TransactionRecord(
         transactional_id,
-        TransactionValues(
+        TxnTransitMetadata(
             producer_id=message.producer_id,
             epoch=message.producer_epoch,
             timeout_ms=message.transaction_timeout_ms,
@@ -129,9 +129,9 @@ def decode_in_steps(key: bytes, value: bytes | None) -> Generator[int, None, Tra
             last_update_ms=message.transaction_last_update_timestamp_ms,
             partitions=partitions,
             start_ms=message.transaction_start_timestamp_ms,
-            previous_producer_id=message.previous_producer_id,
+            prev_producer_id=message.previous_producer_id,
             next_producer_id=message.next_producer_id,
-            client_version=message.client_transaction_version,
+            client_transaction_version=message.client_transaction_version,
         ),
         version,
     )

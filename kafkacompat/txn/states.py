@@ -33,7 +33,7 @@ AT_REST = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 COMPLETED = frozenset({_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 
-SOURCES: Mapping[TransactionState, frozenset[TransactionState]] = {
+VALID_PREVIOUS_STATES: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.EMPTY: AT_REST,
     _S.ONGOING: AT_REST | {_S.ONGOING},
     _S.PREPARE_COMMIT: frozenset({_S.ONGOING}),

@@ -56,7 +56,7 @@ class Writing:
         for name in BOTH:
             log = self.world.manager.log(name)
             assert log is not None
-            verification = log.begin_verification(PRODUCER_ID, epoch, 0, True, self.world.time.now_ms())
+            verification = log.start_verification(PRODUCER_ID, epoch, 0, True, self.world.time.now_ms())
             batch = build_batch(
                 [Record(0, self.world.time.now_ms(), b"k", b"v")],
                 producer_id=PRODUCER_ID,

@@ -167,7 +167,9 @@ def test_markers_are_held_to_the_epoch_by_their_version(version: int, epoch: int
     """With an epoch a transaction the marker is above the data's, unless it is one that came again."""
     state = ProducerState()
     state.apply_data(1, 5, 0, 0, 0, NOW_MS, is_transactional=is_open)
-    code = refused(state, 1, epoch, -1, 0, is_transactional=True, is_control=True, marker_version=version)
+    code = refused(
+        state, 1, epoch, -1, 0, is_transactional=True, is_control=True, transaction_version=version
+    )
     fenced = epoch < 5 or (version == 2 and epoch == 5 and is_open)
     assert code == (ErrorCode.INVALID_PRODUCER_EPOCH if fenced else None)
 
@@ -175,7 +177,10 @@ def test_markers_are_held_to_the_epoch_by_their_version(version: int, epoch: int
 def test_the_last_epoch_of_all_ends_its_own_transaction() -> None:
     state = ProducerState()
     state.apply_data(1, 0x7FFF, 0, 0, 0, NOW_MS, is_transactional=True)
-    assert refused(state, 1, 0x7FFF, -1, 0, is_transactional=True, is_control=True, marker_version=2) is None
+    assert (
+        refused(state, 1, 0x7FFF, -1, 0, is_transactional=True, is_control=True, transaction_version=2)
+        is None
+    )
 
 
 def verified(state: ProducerState, sequence: int, verification: object, epoch: int = 0) -> ErrorCode | None:
@@ -190,24 +195,24 @@ def verified(state: ProducerState, sequence: int, verification: object, epoch: i
 def test_a_transaction_is_opened_by_whoever_was_verified_and_goes_on_without() -> None:
     state = ProducerState()
     assert verified(state, 0, None) is ErrorCode.INVALID_TXN_STATE
-    verification = state.begin_verification(1, 0, 0, True, NOW_MS)
-    assert state.begin_verification(1, 0, 3, True, NOW_MS) is verification
+    verification = state.start_verification(1, 0, 0, True, NOW_MS)
+    assert state.start_verification(1, 0, 3, True, NOW_MS) is verification
     assert verified(state, 0, verification) is None
     state.apply_data(1, 0, 0, 0, 0, NOW_MS, is_transactional=True)
     assert verified(state, 1, None) is None
-    assert state.begin_verification(1, 0, 1, True, NOW_MS) is None
+    assert state.start_verification(1, 0, 1, True, NOW_MS) is None
 
 
 def test_what_a_producer_asks_with_binds_what_it_writes_outside_a_transaction_too() -> None:
     """As in Apache Kafka, until a transactional batch of it is in the log."""
     state = ProducerState()
-    state.begin_verification(1, 0, 4, False, NOW_MS)
+    state.start_verification(1, 0, 4, False, NOW_MS)
     assert refused(state, 1, 0, 5, 0, is_transactional=False) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert refused(state, 1, 0, 4, 0, is_transactional=False) is None
     state.apply_data(1, 0, 4, 0, 0, NOW_MS, is_transactional=True)
     # Of an epoch that its coordinator does not know: nothing comes of it, and the open transaction goes on.
-    state.begin_verification(1, 1, 0, True, NOW_MS)
-    state.begin_verification(1, 1, 5, True, NOW_MS)
+    state.start_verification(1, 1, 0, True, NOW_MS)
+    state.start_verification(1, 1, 5, True, NOW_MS)
     assert refused(state, 1, 0, 5, 0, is_transactional=True) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     state.apply_data(1, 0, 5, 1, 1, NOW_MS, is_transactional=True)
     assert refused(state, 1, 0, 6, 0, is_transactional=True) is None
@@ -223,31 +228,31 @@ def test_the_marker_of_the_transaction_before_leaves_the_next_one_verified(
     """A producer that bumps epochs goes on once its end is decided, and its next question may overtake the marker."""
     state = ProducerState()
     state.apply_data(1, 0, 0, 0, 0, NOW_MS, is_transactional=True)
-    verification = state.begin_verification(1, epoch, 0, True, NOW_MS)
+    verification = state.start_verification(1, epoch, 0, True, NOW_MS)
     state.apply_marker(1, marker_epoch, 0, 1, NOW_MS, committed=True)
     assert (verified(state, 0, verification, epoch=epoch) is None) is is_kept
 
 
 def test_a_marker_in_between_ends_what_was_verified() -> None:
     state = ProducerState()
-    verification = state.begin_verification(1, 0, 0, False, NOW_MS)
+    verification = state.start_verification(1, 0, 0, False, NOW_MS)
     state.apply_marker(1, 0, 0, 0, NOW_MS, committed=False)
     assert verified(state, 0, verification) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_a_transaction_begins_with_the_lowest_sequence_that_asked() -> None:
     state = ProducerState()
-    verification = state.begin_verification(1, 0, 7, False, NOW_MS)
-    state.begin_verification(1, 0, 5, False, NOW_MS)
+    verification = state.start_verification(1, 0, 7, False, NOW_MS)
+    state.start_verification(1, 0, 5, False, NOW_MS)
     assert verified(state, 7, verification) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert verified(state, 5, verification) is None
-    state.begin_verification(1, 1, 9, False, NOW_MS)
+    state.start_verification(1, 1, 9, False, NOW_MS)
     assert verified(state, 9, verification, epoch=1) is None
 
 
 def test_an_unknown_producer_with_an_epoch_a_transaction_begins_at_zero() -> None:
     state = ProducerState()
-    verification = state.begin_verification(1, 0, 3, True, NOW_MS)
+    verification = state.start_verification(1, 0, 3, True, NOW_MS)
     assert verified(state, 3, verification) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -255,13 +260,13 @@ def test_a_fenced_producer_is_not_even_asked_about() -> None:
     state = ProducerState()
     state.apply_marker(1, 4, 0, 0, NOW_MS, committed=True)
     with pytest.raises(LogRefused) as caught:
-        state.begin_verification(1, 3, 0, True, NOW_MS)
+        state.start_verification(1, 3, 0, True, NOW_MS)
     assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_verifications_that_nobody_used_are_forgotten() -> None:
     state = ProducerState()
-    verification = state.begin_verification(1, 0, 0, True, NOW_MS)
+    verification = state.start_verification(1, 0, 0, True, NOW_MS)
     assert len(list(state.expire(NOW_MS + 99, 100))) == 1
     assert verified(state, 0, verification) is None
     assert len(list(state.expire(NOW_MS + 100, 100))) == 1

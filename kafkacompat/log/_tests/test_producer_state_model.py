@@ -166,7 +166,7 @@ class Producers(RuleBasedStateMachine):
         version = 2 if bump == 1 else 0
         since = self.open_since(producer_id)
         found = self.judged(
-            producer_id, epoch, -1, 0, is_transactional=True, is_control=True, marker_version=version
+            producer_id, epoch, -1, 0, is_transactional=True, is_control=True, transaction_version=version
         )
         is_old = bool(mine) and epoch < mine[-1].epoch
         assert found == (E.INVALID_PRODUCER_EPOCH if is_old else None)

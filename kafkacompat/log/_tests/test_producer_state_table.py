@@ -173,7 +173,7 @@ def test_markers(known: str, epoch: str, coordinator: str, version: int, committ
             is_transactional=True,
             is_control=True,
             coordinator_epoch=COORDINATORS[coordinator],
-            marker_version=version,
+            transaction_version=version,
         )
     except LogRefused as refused:
         code = refused.code

@@ -21,7 +21,7 @@ from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.leader_state import OBSERVER_MEMORY_MS
 from kafkacompat.raft.metadata_log import PartitionMetadataLog
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.raft.quorum_driver import ANSWER_BYTES_MAX
+from kafkacompat.raft.quorum_files import ANSWER_BYTES_MAX
 from kafkacompat.raft.snapshot_store import SnapshotStore
 from kafkacompat.raft.snapshot_work import AGAIN_MS
 from kafkacompat.wire.errors import ErrorCode

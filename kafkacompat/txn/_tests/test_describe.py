@@ -11,14 +11,14 @@ from kafkacompat.txn.environment import Environment, TransactionSettings
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction import TransactionValues
+from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
 
 NOW_MS = 1_000_000
 KNOWN = {
-    "idle": TransactionValues(1, 0, 60_000, S.EMPTY, NOW_MS, start_ms=-1),
-    "young": TransactionValues(2, 0, 60_000, S.ONGOING, NOW_MS, start_ms=NOW_MS - 500),
-    "old": TransactionValues(3, 0, 60_000, S.ONGOING, NOW_MS, start_ms=NOW_MS - 5_000),
-    "ending": TransactionValues(4, 0, 60_000, S.PREPARE_COMMIT, NOW_MS, start_ms=NOW_MS - 5_000),
+    "idle": TxnTransitMetadata(1, 0, 60_000, S.EMPTY, NOW_MS, start_ms=-1),
+    "young": TxnTransitMetadata(2, 0, 60_000, S.ONGOING, NOW_MS, start_ms=NOW_MS - 500),
+    "old": TxnTransitMetadata(3, 0, 60_000, S.ONGOING, NOW_MS, start_ms=NOW_MS - 5_000),
+    "ending": TxnTransitMetadata(4, 0, 60_000, S.PREPARE_COMMIT, NOW_MS, start_ms=NOW_MS - 5_000),
 }
 
 STATES = {"idle": "Empty", "young": "Ongoing", "old": "Ongoing", "ending": "PrepareCommit"}

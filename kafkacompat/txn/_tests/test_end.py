@@ -16,7 +16,12 @@ from kafkacompat.txn.initialise import NO_EXPECTATION, Initialised, ProducerIdAn
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
 from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction import LAST_EPOCH_FOR_CLIENTS, MAX_EPOCH, Transaction, TransactionValues
+from kafkacompat.txn.transaction_metadata import (
+    MAX_EPOCH,
+    MAX_PRODUCER_EPOCH_FOR_CLIENTS,
+    TransactionMetadata,
+    TxnTransitMetadata,
+)
 from kafkacompat.wire.errors import ErrorCode as E
 
 T = TypeVar("T")
@@ -24,18 +29,26 @@ STATES = [S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMM
 Outcome = E | EndAction
 
 
-def outcome(transaction: Transaction, request: EndRequest) -> Outcome:
+def outcome(transaction: TransactionMetadata, request: EndRequest) -> Outcome:
     try:
         return decide(transaction, request)
     except Refused as refusal:
         return refusal.code
 
 
-def transaction(state: S, *, epoch: int = 5, client_version: int = 2, previous: int = 7) -> Transaction:
-    values = TransactionValues(
-        7, epoch, 60_000, state, 0, client_version=client_version, previous_producer_id=previous
+def transaction(
+    state: S, *, epoch: int = 5, client_transaction_version: int = 2, previous: int = 7
+) -> TransactionMetadata:
+    values = TxnTransitMetadata(
+        7,
+        epoch,
+        60_000,
+        state,
+        0,
+        client_transaction_version=client_transaction_version,
+        prev_producer_id=previous,
     )
-    return Transaction("tx", values)
+    return TransactionMetadata("tx", values)
 
 
 BY_STATE: dict[S, tuple[Outcome, Outcome]] = {
@@ -70,12 +83,12 @@ ONE_BEFORE: dict[S, tuple[Outcome, Outcome]] = {
     ("state", "committed", "version"), list(itertools.product(STATES, [True, False], [0, 1]))
 )
 def test_old_protocol(state: S, committed: bool, version: int) -> None:
-    each = transaction(state, client_version=0)
+    each = transaction(state, client_transaction_version=0)
     assert outcome(each, EndRequest(7, 5, committed, version)) == BY_STATE[state][not committed]
     assert outcome(each, EndRequest(8, 5, committed, version)) is E.INVALID_PRODUCER_ID_MAPPING
     assert outcome(each, EndRequest(7, 4, committed, version)) is E.PRODUCER_FENCED
     assert outcome(each, EndRequest(7, 6, committed, version)) is E.PRODUCER_FENCED
-    each.pending = S.ONGOING
+    each.pending_state = S.ONGOING
     assert outcome(each, EndRequest(7, 5, committed, version)) is E.CONCURRENT_TRANSACTIONS
 
 
@@ -87,14 +100,14 @@ def test_new_protocol(state: S, committed: bool) -> None:
     assert outcome(each, EndRequest(8, 5, committed, 2)) is E.INVALID_PRODUCER_ID_MAPPING
     for epoch in (3, 6):
         assert outcome(each, EndRequest(7, epoch, committed, 2)) is E.PRODUCER_FENCED
-    each.pending = S.ONGOING
+    each.pending_state = S.ONGOING
     assert outcome(each, EndRequest(7, 5, committed, 2)) is E.CONCURRENT_TRANSACTIONS
 
 
 @pytest.mark.parametrize(("state", "committed"), list(itertools.product(STATES, [True, False])))
 def test_the_new_protocol_is_the_same_after_a_transaction_of_the_old(state: S, committed: bool) -> None:
     """A producer may change its version between two transactions; Kafka 4.3 goes by the request alone."""
-    each = transaction(state, client_version=0)
+    each = transaction(state, client_transaction_version=0)
     assert outcome(each, EndRequest(7, 5, committed, 2)) == SAME_EPOCH[state][not committed]
     assert outcome(each, EndRequest(7, 4, committed, 2)) == ONE_BEFORE[state][not committed]
 
@@ -112,7 +125,7 @@ def test_a_retry_after_the_epochs_overflowed_into_a_new_producer_id(committed: b
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_coordinators_own_abort_passes_its_own_fence(version: int) -> None:
     each = transaction(S.ONGOING)
-    epoch = each.prepare_fence()
+    epoch = each.prepare_fence_producer_epoch()
     assert epoch == 6
     assert outcome(each, EndRequest(7, epoch, False, version, from_client=False)) is EndAction.PREPARE
     assert each.values == replace(each.values, epoch=5)
@@ -139,24 +152,24 @@ class Coordinator:
             result.committed(E.NONE, 1)
         return result.response
 
-    def open_at_the_last_epoch(self, client_version: int) -> None:
+    def open_at_the_last_epoch(self, client_transaction_version: int) -> None:
         known = self.machine.transactions["tx"]
         known.values = replace(
             known.values,
             state=S.ONGOING,
-            epoch=LAST_EPOCH_FOR_CLIENTS,
+            epoch=MAX_PRODUCER_EPOCH_FOR_CLIENTS,
             start_ms=1,
-            client_version=client_version,
+            client_transaction_version=client_transaction_version,
         )
 
-    def time_out(self) -> TransactionValues:
+    def time_out(self) -> TxnTransitMetadata:
         """And have the markers written."""
         self.written(abort_timed_out(self.machine, "tx", 100_000))
         self.written(self.machine.complete("tx"))
         return self.machine.transactions["tx"].values
 
 
-BEFORE = ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS)
+BEFORE = ProducerIdAndEpoch(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS)
 
 
 def test_a_fence_at_the_last_epoch_of_clients_goes_on_with_a_fresh_id() -> None:
@@ -166,7 +179,7 @@ def test_a_fence_at_the_last_epoch_of_clients_goes_on_with_a_fresh_id() -> None:
     after = coordinator.time_out()
     assert [(each.producer_id, each.epoch) for each in coordinator.sent] == [(7, MAX_EPOCH)]
     assert (after.state, after.producer_id, after.epoch) == (S.COMPLETE_ABORT, 8, 0)
-    again = EndRequest(7, LAST_EPOCH_FOR_CLIENTS, False, 2)
+    again = EndRequest(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS, False, 2)
     assert coordinator.written(end_transaction(coordinator.machine, "tx", again, 1)) == Ended(8, 0)
     assert coordinator.initialised(BEFORE) == Initialised(E.NONE, 8, 0)
 
@@ -197,8 +210,8 @@ def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next
         with pytest.raises(Refused, match="COORDINATOR_LOAD_IN_PROGRESS"):
             abort_timed_out(coordinator.machine, "tx", 100_000)
     known = coordinator.machine.transactions["tx"]
-    assert (known.pending, known.is_fencing) == (None, False)
-    assert (known.values.state, known.values.epoch) == (S.ONGOING, LAST_EPOCH_FOR_CLIENTS)
+    assert (known.pending_state, known.is_fencing) == (None, False)
+    assert (known.values.state, known.values.epoch) == (S.ONGOING, MAX_PRODUCER_EPOCH_FOR_CLIENTS)
     assert coordinator.time_out().state is S.COMPLETE_ABORT
 
 
@@ -206,7 +219,7 @@ def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next
 def test_an_end_of_the_old_protocol_changes_no_epoch_and_may_be_asked_for_again(committed: bool) -> None:
     coordinator = Coordinator(1)
     known = coordinator.machine.transactions["tx"]
-    known.values = replace(known.values, state=S.ONGOING, epoch=3, start_ms=1, client_version=0)
+    known.values = replace(known.values, state=S.ONGOING, epoch=3, start_ms=1, client_transaction_version=0)
     request = EndRequest(7, 3, committed, 1)
     assert coordinator.written(end_transaction(coordinator.machine, "tx", request, 1)) == Ended()
     assert [(each.producer_id, each.epoch, each.committed) for each in coordinator.sent] == [
@@ -229,7 +242,7 @@ def test_an_id_that_was_written_since_a_sweep_began_is_not_forgotten() -> None:
     before = machine.transactions["tx"]
     late_ms = machine.env.settings.expiration_ms + 100_000
     assert len(expired_records(machine, [before], late_ms)) == 1
-    before.drop_step()
+    before.drop_transition()
     machine.replay(TransactionRecord("tx", replace(before.values, last_update_ms=late_ms)), 5, -1)
     assert expired_records(machine, [before], late_ms) == []
-    assert machine.transactions["tx"].pending is None
+    assert machine.transactions["tx"].pending_state is None

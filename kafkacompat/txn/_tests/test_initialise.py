@@ -15,7 +15,11 @@ from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.partitions import add_partitions, verify_partitions
 from kafkacompat.txn.states import AT_REST, PREPARED
 from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction import LAST_EPOCH_FOR_CLIENTS, Transaction, TransactionValues
+from kafkacompat.txn.transaction_metadata import (
+    MAX_PRODUCER_EPOCH_FOR_CLIENTS,
+    TransactionMetadata,
+    TxnTransitMetadata,
+)
 from kafkacompat.wire.errors import ErrorCode as E
 
 MAX_TIMEOUT_MS = 900_000
@@ -33,7 +37,7 @@ EXPECTATIONS = {
     "newer": ProducerIdAndEpoch(7, 6),
     "stranger": ProducerIdAndEpoch(8, 5),
     "before the last id": ProducerIdAndEpoch(6, 5),
-    "at the end of the last id": ProducerIdAndEpoch(6, LAST_EPOCH_FOR_CLIENTS),
+    "at the end of the last id": ProducerIdAndEpoch(6, MAX_PRODUCER_EPOCH_FOR_CLIENTS),
 }
 STRANGERS = {"stranger", "before the last id"}
 AT_REST_OUTCOMES: dict[str, Outcome] = {
@@ -45,21 +49,21 @@ AT_REST_OUTCOMES: dict[str, Outcome] = {
 )
 
 
-def machine_of(values: TransactionValues, pending: S | None = None) -> TransactionMachine:
+def machine_of(values: TxnTransitMetadata, pending: S | None = None) -> TransactionMachine:
     sent: list[Markers] = []
     fresh_ids = itertools.count(FRESH_ID)
     made = TransactionMachine(
         Environment(TransactionSettings(MAX_TIMEOUT_MS), lambda: next(fresh_ids), lambda: 2, sent.append)
     )
-    made.transactions["tx"] = Transaction("tx", values)
-    made.transactions["tx"].pending = pending
+    made.transactions["tx"] = TransactionMetadata("tx", values)
+    made.transactions["tx"].pending_state = pending
     return made
 
 
-def values_in(state: S) -> TransactionValues:
+def values_in(state: S) -> TxnTransitMetadata:
     partitions = frozenset({ADDED}) if state is S.ONGOING or state in PREPARED else frozenset()
-    return TransactionValues(
-        7, 5, 60_000, state, 0, partitions=partitions, previous_producer_id=6, last_epoch=4, start_ms=1
+    return TxnTransitMetadata(
+        7, 5, 60_000, state, 0, partitions=partitions, prev_producer_id=6, last_producer_epoch=4, start_ms=1
     )
 
 
@@ -105,7 +109,7 @@ def test_every_state_and_belief(state: S, name: str) -> None:
 def test_nothing_begins_while_a_step_is_pending(state: S, pending: S, name: str) -> None:
     machine = machine_of(values_in(state), pending)
     assert initialised(machine, EXPECTATIONS[name]) is E.CONCURRENT_TRANSACTIONS
-    assert machine.transactions["tx"].pending is pending
+    assert machine.transactions["tx"].pending_state is pending
 
 
 @pytest.mark.parametrize("state", sorted(AT_REST))
@@ -113,15 +117,22 @@ def test_nothing_begins_while_a_step_is_pending(state: S, pending: S, name: str)
     ("expected", "outcome"),
     [
         (NO_EXPECTATION, Initialised(E.NONE, FRESH_ID, 0)),
-        (ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS), Initialised(E.NONE, FRESH_ID, 0)),
-        (ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS - 1), Initialised(E.NONE, 7, LAST_EPOCH_FOR_CLIENTS)),
-        (ProducerIdAndEpoch(7, LAST_EPOCH_FOR_CLIENTS - 2), E.PRODUCER_FENCED),
+        (ProducerIdAndEpoch(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS), Initialised(E.NONE, FRESH_ID, 0)),
+        (
+            ProducerIdAndEpoch(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS - 1),
+            Initialised(E.NONE, 7, MAX_PRODUCER_EPOCH_FOR_CLIENTS),
+        ),
+        (ProducerIdAndEpoch(7, MAX_PRODUCER_EPOCH_FOR_CLIENTS - 2), E.PRODUCER_FENCED),
     ],
 )
 def test_the_last_epoch_is_followed_by_a_fresh_id(
     state: S, expected: ProducerIdAndEpoch, outcome: Outcome
 ) -> None:
-    values = replace(values_in(state), epoch=LAST_EPOCH_FOR_CLIENTS, last_epoch=LAST_EPOCH_FOR_CLIENTS - 1)
+    values = replace(
+        values_in(state),
+        epoch=MAX_PRODUCER_EPOCH_FOR_CLIENTS,
+        last_producer_epoch=MAX_PRODUCER_EPOCH_FOR_CLIENTS - 1,
+    )
     machine = machine_of(values)
     assert initialised(machine, expected) == outcome
     if outcome == Initialised(E.NONE, FRESH_ID, 0) and expected != NO_EXPECTATION:
@@ -174,10 +185,10 @@ def test_adding_a_partition(state: S, who: str, pending: S | None, partition: To
         assert code is E.NONE
         # What is known already needs no record.
         assert written == (0 if state is S.ONGOING and partition == ADDED else 1)
-        assert machine.transactions["tx"].pending is (S.ONGOING if written else None)
+        assert machine.transactions["tx"].pending_state is (S.ONGOING if written else None)
         return
     assert machine.transactions["tx"].values == values_in(state)
-    assert machine.transactions["tx"].pending is pending
+    assert machine.transactions["tx"].pending_state is pending
 
 
 @pytest.mark.parametrize(("state", "who"), list(itertools.product(STATES, WHO)))
@@ -190,7 +201,7 @@ def test_verifying_partitions_changes_nothing(state: S, who: str) -> None:
     except Refused as refusal:
         code = refusal.code
     assert machine.transactions["tx"].values == values_in(state)
-    assert machine.transactions["tx"].pending is None
+    assert machine.transactions["tx"].pending_state is None
     if who == "a stranger":
         assert code is E.INVALID_PRODUCER_ID_MAPPING
     elif who != "its own":

@@ -213,7 +213,7 @@ class Transactions(RuleBasedStateMachine):
                 continue
             transaction = self.machine.transactions[transactional_id]
             # The old protocol has raised it already where a fence could not be written.
-            raised = transaction.failed_fence and self.version < 2
+            raised = transaction.has_failed_epoch_fence and self.version < 2
             expected = transaction.values.epoch + (0 if raised else 1)
             self.write(abort_timed_out(self.machine, transactional_id, self.now_ms), fails)
             if not fails:
@@ -226,7 +226,7 @@ class Transactions(RuleBasedStateMachine):
         transaction = self.machine.transactions.get("tx")
         idle = (
             transaction is not None
-            and transaction.pending is None
+            and transaction.pending_state is None
             and transaction.values.state in AT_REST
             and transaction.values.last_update_ms + EXPIRATION_MS <= self.now_ms
         )
@@ -261,7 +261,7 @@ class Transactions(RuleBasedStateMachine):
     @invariant()
     def nobody_who_was_replaced_can_write(self) -> None:
         transaction = getattr(self, "machine", None) and self.machine.transactions.get("tx")
-        if not transaction or transaction.pending is not None:
+        if not transaction or transaction.pending_state is not None:
             return
         values = transaction.values
         current = [

@@ -16,7 +16,7 @@ from kafkacompat.txn.records import (
     value_version_for,
 )
 from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction import TransactionValues
+from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
 
 KEY = bytes.fromhex("0000 0008 66616374732d7478")
 EMPTY = bytes.fromhex(
@@ -26,8 +26,10 @@ ONGOING = bytes.fromhex(
     "0001 0000000000000018 0000 0000ea60 01 02 09 66616374732d7431 02 00000000 00 000001a1fbea1505"
     " 000001a1fbea1505 02 0008 0000000000000018 0202 0002"
 )
-VALUES = TransactionValues(24, 0, 60_000, S.EMPTY, 0x1A1FBEA14AB, previous_producer_id=24, client_version=0)
-OPEN = TransactionValues(
+VALUES = TxnTransitMetadata(
+    24, 0, 60_000, S.EMPTY, 0x1A1FBEA14AB, prev_producer_id=24, client_transaction_version=0
+)
+OPEN = TxnTransitMetadata(
     24,
     0,
     60_000,
@@ -35,13 +37,13 @@ OPEN = TransactionValues(
     0x1A1FBEA1505,
     frozenset({TopicPartition("facts-t1", 0)}),
     0x1A1FBEA1505,
-    previous_producer_id=24,
-    client_version=2,
+    prev_producer_id=24,
+    client_transaction_version=2,
 )
 
 
 @pytest.mark.parametrize(("values", "bytes_of_kafka"), [(VALUES, EMPTY), (OPEN, ONGOING)])
-def test_bytes_are_kafkas(values: TransactionValues, bytes_of_kafka: bytes) -> None:
+def test_bytes_are_kafkas(values: TxnTransitMetadata, bytes_of_kafka: bytes) -> None:
     assert encode_record(TransactionRecord("facts-tx", values)) == (KEY, bytes_of_kafka)
     assert decode_record(KEY, bytes_of_kafka) == TransactionRecord("facts-tx", values)
 
@@ -72,7 +74,7 @@ def test_the_value_version_follows_the_feature(level: int, version: int) -> None
 
 
 values_strategy = st.builds(
-    TransactionValues,
+    TxnTransitMetadata,
     producer_id=st.integers(0, 2**62),
     epoch=st.integers(0, 32767),
     timeout_ms=st.integers(1, 900_000),
@@ -82,18 +84,18 @@ values_strategy = st.builds(
         st.builds(TopicPartition, st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), max_size=8
     ),
     start_ms=st.integers(-1, 2**50),
-    previous_producer_id=st.integers(-1, 2**62),
+    prev_producer_id=st.integers(-1, 2**62),
     next_producer_id=st.integers(-1, 2**62),
-    client_version=st.integers(0, 2),
+    client_transaction_version=st.integers(0, 2),
 )
 
 
 @given(st.text(min_size=1, max_size=20), values_strategy)
-def test_what_is_written_is_read(transactional_id: str, values: TransactionValues) -> None:
+def test_what_is_written_is_read(transactional_id: str, values: TxnTransitMetadata) -> None:
     record = TransactionRecord(transactional_id, values)
     assert decode_record(*encode_record(record)) == record
     older = decode_record(*encode_record(record._replace(value_version=0)))
     assert older is not None
     assert older.values is not None
     assert older.values.partitions == values.partitions
-    assert (older.values.client_version, older.values.next_producer_id) == (0, -1)
+    assert (older.values.client_transaction_version, older.values.next_producer_id) == (0, -1)

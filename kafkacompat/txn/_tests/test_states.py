@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from kafkacompat.txn.states import SOURCES, STATE_NAMES, STATES_BY_NAME
+from kafkacompat.txn.states import STATE_NAMES, STATES_BY_NAME, VALID_PREVIOUS_STATES
 from kafkacompat.txn.states import TransactionState as S
-from kafkacompat.txn.transaction import IllegalTransition, Transaction, TransactionValues
+from kafkacompat.txn.transaction_metadata import IllegalTransition, TransactionMetadata, TxnTransitMetadata
 
 REST = {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}
 ALLOWED = (
@@ -22,43 +22,43 @@ ALLOWED = (
 )
 
 
-def transaction(state: S) -> Transaction:
-    return Transaction("tx", TransactionValues(7, 3, 60_000, state, 1_000))
+def transaction(state: S) -> TransactionMetadata:
+    return TransactionMetadata("tx", TxnTransitMetadata(7, 3, 60_000, state, 1_000))
 
 
 @pytest.mark.parametrize(("source", "target"), list(itertools.product(S, S)))
 def test_every_pair_of_states_is_allowed_or_a_bug(source: S, target: S) -> None:
     each = transaction(source)
-    values = TransactionValues(7, 4, 60_000, target, 2_000)
+    values = TxnTransitMetadata(7, 4, 60_000, target, 2_000)
     if (source, target) in ALLOWED:
-        prepared = each.prepare(values)
-        assert (each.pending, each.values.epoch, prepared.previous_producer_id) == (target, 3, 7)
-        each.take(prepared)
-        assert (each.pending, each.values) == (None, prepared)
+        prepared = each.prepare_transition_to(values)
+        assert (each.pending_state, each.values.epoch, prepared.prev_producer_id) == (target, 3, 7)
+        each.complete_transition_to(prepared)
+        assert (each.pending_state, each.values) == (None, prepared)
     else:
         with pytest.raises(IllegalTransition):
-            each.prepare(values)
-        assert each.pending is None
-    assert (source in SOURCES[target]) == ((source, target) in ALLOWED)
+            each.prepare_transition_to(values)
+        assert each.pending_state is None
+    assert (source in VALID_PREVIOUS_STATES[target]) == ((source, target) in ALLOWED)
 
 
 @pytest.mark.parametrize("pending", S)
 def test_one_step_is_pending_at_most(pending: S) -> None:
     each = transaction(S.EMPTY)
-    each.pending = pending
+    each.pending_state = pending
     with pytest.raises(IllegalTransition):
-        each.prepare(TransactionValues(7, 4, 60_000, S.EMPTY, 2_000))
+        each.prepare_transition_to(TxnTransitMetadata(7, 4, 60_000, S.EMPTY, 2_000))
 
 
 def test_only_the_pending_step_is_taken() -> None:
     each = transaction(S.ONGOING)
-    prepared = each.prepare(TransactionValues(7, 3, 60_000, S.PREPARE_COMMIT, 2_000))
+    prepared = each.prepare_transition_to(TxnTransitMetadata(7, 3, 60_000, S.PREPARE_COMMIT, 2_000))
     with pytest.raises(IllegalTransition):
-        each.take(TransactionValues(7, 3, 60_000, S.PREPARE_ABORT, 2_000))
-    each.drop_step()
+        each.complete_transition_to(TxnTransitMetadata(7, 3, 60_000, S.PREPARE_ABORT, 2_000))
+    each.drop_transition()
     assert each.values.state is S.ONGOING
     with pytest.raises(IllegalTransition):
-        each.take(prepared)
+        each.complete_transition_to(prepared)
 
 
 def test_names_are_kafkas() -> None:

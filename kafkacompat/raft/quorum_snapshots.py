@@ -1,0 +1,101 @@
+"""The snapshots of a quorum member: its own, of what it has applied, and the leader's, which takes the place of its log.
+
+Carries out what the core decides about them, and tells the core what became of it. What takes long is snapshot_work's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.raft import effects as effect
+from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent
+from kafkacompat.raft.voter_set import VoterSet
+
+if TYPE_CHECKING:
+    from kafkacompat.ids import OffsetAndEpoch
+    from kafkacompat.raft.applier import Applier
+    from kafkacompat.raft.event_pump import EventPump
+    from kafkacompat.raft.quorum import QuorumCore
+    from kafkacompat.raft.quorum_files import QuorumFiles
+    from kafkacompat.raft.snapshot_work import SnapshotWork, SnapshotWriter
+
+
+class QuorumSnapshots:
+    def __init__(
+        self, files: QuorumFiles, work: SnapshotWork, pump: EventPump, note: Callable[[str], None]
+    ) -> None:
+        self._files = files
+        self._work = work
+        self._pump = pump
+        self._note = note
+        self._core: QuorumCore
+        self._applier: Applier
+
+    def begins(self, core: QuorumCore, applier: Applier) -> None:
+        """What is on disk has been loaded."""
+        self._core = core
+        self._applier = applier
+
+    def install(self, each: effect.InstallSnapshot) -> None:
+        """Begin to; the effects and events behind it wait until it is done."""
+
+        def parsed(content: SnapshotContent | BrokenSnapshot) -> None:
+            self._pump.go_on(lambda: self._installed(each, content))
+
+        self._work.install(each.snapshot_id, parsed, self._pump.halt)
+
+    def _installed(self, each: effect.InstallSnapshot, content: SnapshotContent | BrokenSnapshot) -> None:
+        snapshot_id = each.snapshot_id
+        if isinstance(content, BrokenSnapshot):
+            self._note(f"the leader's snapshot {snapshot_id} is not taken: {content}")
+            self._pump.enter_next(effect.SnapshotBroken(snapshot_id))
+            return
+        self._files.installed(snapshot_id)
+        self._pump.later(partial(self._applier.load, snapshot_id, content))
+        voters = VoterSet(content.voters) if content.voters else None
+        self._pump.enter_next(
+            effect.SnapshotInstalled(snapshot_id, each.size_bytes, voters, content.kraft_version)
+        )
+
+    def begin(self, snapshot_id: OffsetAndEpoch) -> SnapshotWriter | None:
+        """None where it is there, where another is under way, or a moment after one that could not be written."""
+        log, voters = self._core.log, self._core.voters
+        end_offset = snapshot_id.offset
+        if end_offset > self._applier.applied:
+            raise ValueError(
+                f"a snapshot at {end_offset} is ahead of what is applied ({self._applier.applied})"
+            )
+        if snapshot_id in log.snapshots or end_offset <= log.start or not self._work.may_begin:
+            return None
+        counted = self._files.bytes_since_snapshot
+
+        def frozen(size: int) -> None:
+            self._pump.guarded(lambda: self._frozen(snapshot_id, size, counted))
+
+        return self._work.begin(
+            snapshot_id, self._applier.last_timestamp_ms, *voters.at(end_offset), frozen, self._pump.halt
+        )
+
+    def _frozen(self, snapshot_id: OffsetAndEpoch, size: int, counted: int) -> None:
+        log = self._core.log
+        if snapshot_id.offset <= log.start:
+            # The leader's own snapshot has come meanwhile, and the log begins behind this one, or with the same.
+            if snapshot_id not in log.snapshots:
+                self._files.snapshots.remove(snapshot_id)
+            return
+        files = self._files
+        files.bytes_since_snapshot = max(0, files.bytes_since_snapshot - counted)
+        previous = log.latest_snapshot
+        self._pump.enter(effect.SnapshotFrozen(snapshot_id, size))
+        leader = self._core.leader
+        alone = leader is not None and len(self._core.voters.latest) == 1 and not leader.observers
+        # Others may still fetch what the snapshot before this one does not hold.
+        keep = snapshot_id if alone else previous
+        if keep is not None and log.start < keep.offset <= log.durable_end and not self._pump.is_held:
+            files.trim(keep)
+            self._pump.enter(effect.LogTrimmed(keep))
+
+    def close(self) -> None:
+        self._work.close()
