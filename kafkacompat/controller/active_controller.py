@@ -1,8 +1,8 @@
 """The controller's commands on this node: requests in, replies out once their records are committed.
 
-Duty: join the pure commands with the metadata machine. Decides nothing: checks are in the command modules, durability in the
-quorum. On a node that is not the active controller every command raises NotController. A command that writes nothing still waits
-for what it may have read uncommitted. Brokers' sessions are liveness.py's.
+Join the pure commands with the metadata machine. Decides nothing: checks are in the command modules, durability in the
+quorum. On a node that is not the active controller every command raises NotController. A command that writes nothing still
+waits for what it may have read uncommitted. Brokers' sessions are liveness.py's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which eligible leader replicas cease to be so at once, by a change of settings or features (KIP-966).
 
-Duty: the records of it. Where a partition has an ISR, it may commit by other rules from now on, and those outside may lack what
-it commits: none of them stays eligible. Where the ISR is empty nobody commits, and who is eligible has everything still: Apache
+Where a partition has an ISR, it may commit by other rules from now on, and those outside may lack what it
+commits: none of them stays eligible. Where the ISR is empty nobody commits, and who is eligible has everything still: Apache
 Kafka 4.3.0 forgets them too, and nobody may lead the partition any more. Knows nothing of what has changed.
 """
 

@@ -1,9 +1,9 @@
 """The metadata log's state machine on one node: committed records in, images out; on the active controller also proposals.
 
-Duty: keep the newest committed image and publish it in order, replay what this node proposes at once so that the next command
-sees it, and take that back when leadership is lost before it was committed. Must not know what a command checks, nor how the
-quorum agrees. A reply and its image leave together, image first, so that whoever reads a reply finds the image already changed.
-Follows KRaft's MetadataLoader, QuorumController's snapshot registry and KIP-868.
+Keep the newest committed image and publish it in order, replay what this node proposes at once so that the next command sees
+it, and take that back when leadership is lost before it was committed. A reply and its image leave together, image first, so
+that whoever reads a reply finds the image already changed. Follows KRaft's MetadataLoader, QuorumController's snapshot
+registry and KIP-868.
 """
 
 from __future__ import annotations

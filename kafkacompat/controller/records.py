@@ -1,7 +1,7 @@
 """Metadata records and their frame: uvarint 1, uvarint type, uvarint version, flexible message body.
 
-Duty: bytes <-> (type, message), and which message class a type is. Knows no merge rule. Classes are imported with the first
-record of their type, so that a start pays only for what its log holds.
+Bytes <-> (type, message), and which message class a type is. Knows no merge rule. Classes are imported with the first record
+of their type, so that a start pays only for what its log holds.
 """
 
 from __future__ import annotations

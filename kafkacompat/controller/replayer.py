@@ -1,6 +1,6 @@
 """Batches of committed records in order, metadata transactions held back until their end (KIP-868).
 
-Duty: one image after the other. What a record does to an image is replay.py's.
+One image after the other. What a record does to an image is replay.py's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the controller reads of the node's settings, and the effective values under the image's dynamic layers.
 
-Duty: one place that says which layer wins. Knows the names of settings, not what a command does with them. With eligible
-leader replicas on, min.insync.replicas is a cluster default in metadata and never per broker (KIP-966).
+One place that says which layer wins. Knows the names of settings, not what a command does with them. With eligible leader
+replicas on, min.insync.replicas is a cluster default in metadata and never per broker (KIP-966).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a coordinator's machine and the runtime agree upon.
 
-Duty: the result of an operation, the machine and the log as the runtime sees them, and the refusal that reaches a client.
-Must not know: groups, transactions, partitions, or the loop.
+The result of an operation, the machine and the log as the runtime sees them, and the refusal that reaches a client.
 """
 
 from __future__ import annotations

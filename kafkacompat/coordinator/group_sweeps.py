@@ -1,7 +1,7 @@
 """What goes out of the groups' shards without end: expired offsets, those of deleted topics, and groups that are deleted.
 
-Duty: walk a shard in stretches and write the tombstones of each stretch before anybody else has the loop. Must not know: what
-expires or belongs to what. One shard or stretch that fails is reported, and the others have their turn.
+Walk a shard in stretches and write the tombstones of each stretch before anybody else has the loop. One shard or stretch that
+fails is reported, and the others have their turn.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Reading a coordinator's partition back into its machine, a piece at a time.
 
-Duty: batches to records to `replay`, markers to `replay_end_transaction`; stretches of the log read one after another. Must not
-know: what the records mean. Records of an unknown kind are counted and passed over, as a broker must that follows a newer one.
-What lies in a log was never held to the bounds of what is produced. So a batch that is large, or unfolds to much, is opened by a
-worker, one of a coordinator at a time; headers, which mean nothing here, are not looked at.
+Batches to records to `replay`, markers to `replay_end_transaction`; stretches of the log read one after another. Records of
+an unknown kind are counted and passed over, as a broker must that follows a newer one. What lies in a log was never held to
+the bounds of what is produced. So a batch that is large, or unfolds to much, is opened by a worker, one of a coordinator at a
+time; headers, which mean nothing here, are not looked at.
 """
 
 from __future__ import annotations

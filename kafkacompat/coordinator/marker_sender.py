@@ -1,8 +1,8 @@
 """Markers on their way to every partition of a transaction, until all have them.
 
-Duty: find the leaders, send (this node's own directly), send again what failed for now, and say when all is done. Must not
-know: what the transaction is, or what is written when it is over. As Kafka's TransactionMarkerChannelManager: partitions that were
-deleted are left out, and a newer coordinator or producer epoch ends the sending, since whoever has it finishes.
+Find the leaders, send (this node's own directly), send again what failed for now, and say when all is done. As Kafka's
+TransactionMarkerChannelManager: partitions that were deleted are left out, and a newer coordinator or producer epoch ends the
+sending, since whoever has it finishes.
 """
 
 from __future__ import annotations

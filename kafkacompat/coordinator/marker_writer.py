@@ -1,7 +1,7 @@
 """WriteTxnMarkers on the partitions that this node leads: api.transaction_services.MarkerWriter.
 
-Duty: one control batch a marker and partition, acknowledged when every replica in sync has it. Partitions of the offsets topic are
-written by the group coordinator, which has to know. Must not know: who asks, a coordinator here or elsewhere, or a tool.
+One control batch a marker and partition, acknowledged when every replica in sync has it. Partitions of the offsets topic are
+written by the group coordinator, which has to know.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests to other nodes that gather while one is in flight: one connection, one request at a time, a node.
 
-Duty: keep what is to be sent to each node, and send all of it as one request as soon as the last is answered. Must not know: what
-is sent, or which partitions are where. As Kafka's InterBrokerSendThreads do for markers and verifications.
+Keep what is to be sent to each node, and send all of it as one request as soon as the last is answered. As Kafka's
+InterBrokerSendThreads do for markers and verifications.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The partitions of an internal topic, as a coordinator's shards write and read them.
 
-Duty: turn shards' appends into the partition service's. Must not know: records or coordinators.
+Turn shards' appends into the partition service's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The group coordinator of this node: GroupService of api/context.
 
-Duty: find the shard of a group, check what is checked before any group is looked at, run the operation there, and put refusals
-where each response has its error. Must not know: bytes, connections, authorisation, or how classic groups work.
+Find the shard of a group, check what is checked before any group is looked at, run the operation there, and put refusals
+where each response has its error.
 """
 
 from __future__ import annotations

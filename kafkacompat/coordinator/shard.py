@@ -1,9 +1,9 @@
 """One coordinator partition that this node leads: its machine, its timers, and the way of an operation through the log.
 
-Duty: load, run operations one at a time, append their records as one batch each, release answers when they are committed,
-unload. Must not know: what operations mean. Order kept: operation, append, replay, `committed`, replies last, since a reply may
-bring the next request in at once. What is long (loading, unloading, very many replies) goes in steps. Follows Kafka's coordinator
-runtime; the append is synchronous here, so nothing is ever replayed that the log has not taken, and nothing needs to be reverted.
+Load, run operations one at a time, append their records as one batch each, release answers when they are committed, unload.
+Order kept: operation, append, replay, `committed`, replies last, since a reply may bring the next request in at once. What is
+long (loading, unloading, very many replies) goes in steps. Follows Kafka's coordinator runtime; the append is synchronous
+here, so nothing is ever replayed that the log has not taken, and nothing needs to be reverted.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Shard:
         now_ms = self._clock.now_ms()
         return self.carry_out(self._decide(operation, now_ms), now_ms)
 
-    def write_in_transaction(
+    def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
     ) -> Deferred[T]:
         """As `write`, but the records count only once the transaction's marker says so."""
@@ -181,7 +181,7 @@ class Shard:
         now_ms = self._clock.now_ms()
         return self.carry_out(self._decide(operation, now_ms), now_ms, owner)
 
-    def end_transaction(
+    def complete_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
     ) -> Deferred[ErrorCode]:
         """Write a marker, and have the machine take or drop what the transaction wrote. Raises Refused."""

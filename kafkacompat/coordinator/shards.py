@@ -1,7 +1,7 @@
 """The shards of one internal topic on this node: which there are, and which one a key belongs to.
 
-Duty: follow leadership in published images, find the shard of a key. Must not know: what shards hold. A partition whose log is
-empty costs one object, and is active at once.
+Follow leadership in published images, find the shard of a key. A partition whose log is empty costs one object, and is active
+at once.
 """
 
 from __future__ import annotations

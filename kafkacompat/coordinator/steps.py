@@ -1,7 +1,7 @@
 """Long work of coordinators in small pieces, between which everybody else has the loop.
 
-Duty: one turn of the loop gives one work its piece, in rotation. Must not know: what is done. A work is an iterator that does a
-little each time and says what that has cost, in microseconds by estimate; between two turns everything may have changed.
+One turn of the loop gives one work its piece, in rotation. A work is an iterator that does a little each time and says what
+that has cost, in microseconds by estimate; between two turns everything may have changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Timers of one shard.
 
-Duty: at most one pending operation a key, the latest. A key holds the very thing that it is about and not its name, which may be
-given again. Must not know: groups or what operations do. Every heartbeat puts
-a session's end off, so that costs no more than a new deadline: the old alarm rings, finds it early, and sets itself again.
+At most one pending operation a key, the latest. A key holds the very thing that it is about and not its name, which may be
+given again. Every heartbeat puts a session's end off, so that costs no more than a new deadline: the old alarm rings, finds
+it early, and sets itself again.
 """
 
 from __future__ import annotations

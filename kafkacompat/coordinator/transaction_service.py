@@ -1,8 +1,7 @@
 """The transaction coordinator of this node: api.transaction_services.TransactionService.
 
-Duty: find the shard of a transactional id, check what is checked before any id is looked at, run the operation there, sweep for
-what time ends, and finish what markers have ended. Must not know: bytes, connections, authorisation, or the rules of
-transactions. Follows Kafka's TransactionCoordinator.
+Find the shard of a transactional id, check what is checked before any id is looked at, run the operation there, sweep for
+what time ends, and finish what markers have ended. Follows Kafka's TransactionCoordinator.
 """
 
 from __future__ import annotations

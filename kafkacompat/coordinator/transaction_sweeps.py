@@ -1,7 +1,6 @@
 """What time does to the shards of transactions: those open too long are aborted, ids unused for long are forgotten.
 
-Duty: walk all ids now and then, in steps. Must not know: which of them are due. One id that fails is reported, and the others
-have their turn.
+Walk all ids now and then, in steps. One id that fails is reported, and the others have their turn.
 """
 
 from __future__ import annotations

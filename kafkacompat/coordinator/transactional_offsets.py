@@ -1,7 +1,6 @@
 """The group coordinator's share in transactions: offsets committed within one, and the markers that end it.
 
-Duty: have the transaction verified or begun for the offsets' partition, then write. Must not know: how groups decide, or where
-the transaction's coordinator is. KIP-447, KIP-890.
+Have the transaction verified or begun for the offsets' partition, then write. KIP-447, KIP-890.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class TransactionalOffsets:
         version: int,
     ) -> Deferred[ErrorCode]:
         try:
-            ended = self._at(partition).end_transaction(
+            ended = self._at(partition).complete_transaction(
                 producer_id, producer_epoch, committed, coordinator_epoch, version
             )
         except Refused as refusal:
@@ -121,7 +120,7 @@ class TransactionalOffsets:
         assert isinstance(machine, GroupMachine)
         owner = InTransaction(request.producer_id, request.producer_epoch, verification_guard)
         try:
-            return shard.write_in_transaction(
+            return shard.transactional_write(
                 lambda now_ms: commit_transactional_offsets(machine, request, now_ms), owner
             )
         except Refused as refusal:

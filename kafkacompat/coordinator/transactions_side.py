@@ -1,6 +1,6 @@
 """What a broker has for transactions, joined: coordinator, marker writer, verifier.
 
-Duty: build the three and hand each what it needs of the others. Must not know: their rules, or who builds partitions and groups.
+Build the three and hand each what it needs of the others.
 """
 
 from __future__ import annotations

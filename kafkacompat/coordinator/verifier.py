@@ -1,8 +1,8 @@
 """Whether a transaction may write to partitions that this node leads: api.transaction_services.TransactionVerifier.
 
-Duty: ask the transaction's coordinator, wherever it is, to verify or to add partitions, and say what a leader makes of the answer.
-Must not know: logs, batches, versions of clients' requests. Follows Kafka's AddPartitionsToTxnManager: one request in flight to a
-node, others gather; of two questions about the same id that wait for the same node the newer one stands.
+Ask the transaction's coordinator, wherever it is, to verify or to add partitions, and say what a leader makes of the answer.
+Follows Kafka's AddPartitionsToTxnManager: one request in flight to a node, others gather; of two questions about the same id
+that wait for the same node the newer one stands.
 """
 
 from __future__ import annotations

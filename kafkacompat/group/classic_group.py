@@ -1,7 +1,7 @@
 """A classic group: its state, members and generation.
 
-Duty: keep them consistent, by the transition table below and the counts derived from members. Must not know: timers,
-records, messages, or who is told what. Follows Kafka's classic rebalance protocol (KIP-62, KIP-345, KIP-394).
+Keep them consistent, by the transition table below and the counts derived from members. Follows Kafka's classic rebalance
+protocol (KIP-62, KIP-345, KIP-394).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-Duty: hold what a member said of itself and which of its calls is parked. Must not know: the group's state, timers, or bytes
-of records. Follows Kafka's classic rebalance protocol with static members (KIP-345).
+Hold what a member said of itself and which of its calls is parked. Follows Kafka's classic rebalance protocol with static
+members (KIP-345).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """OffsetCommit, OffsetFetch and OffsetDelete of one group.
 
-Duty: decide who may commit, and turn requests into records and stored offsets into answers. Must not know: wire versions (flags
-say what the caller can take), authorisation, which topics exist, the log, or the loop. Follows KIP-211, KIP-447, KIP-848 in
+Decide who may commit, and turn requests into records and stored offsets into answers. Follows KIP-211, KIP-447, KIP-848 in
 the parts that concern classic groups.
 """
 

@@ -1,7 +1,7 @@
 """DescribeGroups and ListGroups over one shard.
 
-Duty: show classic groups as they stand. Must not know: wire versions, authorisation, other shards. Groups of kinds that are
-carried but not served are not shown: a client that saw one could not do anything with it.
+Show classic groups as they stand. Groups of kinds that are carried but not served are not shown: a client that saw one could
+not do anything with it.
 """
 
 from __future__ import annotations

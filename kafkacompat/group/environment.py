@@ -1,7 +1,6 @@
 """What the operations of classic groups work with: settings, timers, chance, and the answers they give.
 
-Duty: name the doors, and collect answers so that nobody outside runs in the middle of an operation. Must not know: the log,
-the loop, or any single operation.
+Answers are collected, so that nobody outside runs in the middle of an operation.
 """
 
 from __future__ import annotations

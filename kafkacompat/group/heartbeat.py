@@ -1,6 +1,6 @@
 """Heartbeat on a classic group.
 
-Duty: keep a member's session alive and tell it to join again when the group rebalances. Must not know: the log or the loop.
+Keep a member's session alive and tell it to join again when the group rebalances.
 """
 
 from __future__ import annotations

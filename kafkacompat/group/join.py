@@ -1,7 +1,7 @@
 """JoinGroup on a classic group.
 
-Duty: decide what a join does, by who asks and the state the group is in. Must not know: wire versions (flags say what the
-caller can take), the log, or the loop. Follows KIP-394 (ids are handed out first) and KIP-345 (static members).
+Decide what a join does, by who asks and the state the group is in. Follows KIP-394 (ids are handed out first) and KIP-345
+(static members).
 """
 
 from __future__ import annotations

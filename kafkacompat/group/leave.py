@@ -1,7 +1,6 @@
 """LeaveGroup on a classic group.
 
-Duty: remove those who go, also pending ids and, by an administrator, static members by their instance id (KIP-345). Must not
-know: wire versions, the log, or the loop.
+Remove those who go, also pending ids and, by an administrator, static members by their instance id (KIP-345).
 """
 
 from __future__ import annotations

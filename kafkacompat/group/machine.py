@@ -1,8 +1,7 @@
 """One shard of the group coordinator: all groups of one partition of `__consumer_offsets`, replayed from its records.
 
-Duty: hold groups and offsets, apply records to them, and keep the groups of kinds that are not served yet. Must not know: how
-records reach the log, which partition this is, or the loop. Order the runtime keeps: operation, append, replay, replies.
-Follows Kafka's record kinds in `__consumer_offsets`; see records.py for their bytes.
+Hold groups and offsets, apply records to them, and keep the groups of kinds that are not served yet. Order the runtime keeps:
+operation, append, replay, replies. Follows Kafka's record kinds in `__consumer_offsets`; see records.py for their bytes.
 """
 
 from __future__ import annotations

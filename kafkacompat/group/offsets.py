@@ -1,7 +1,7 @@
 """Committed offsets of all groups of one shard, and those of transactions that are still open.
 
-Duty: the replayed state, looked up by group, topic and partition. Must not know: group kinds, requests, records' bytes.
-A transaction's offsets stay aside until its marker; then the writer that stands later in the log wins (KIP-447).
+The replayed state, looked up by group, topic and partition. A transaction's offsets stay aside until its marker; then the
+writer that stands later in the log wins (KIP-447).
 """
 
 from __future__ import annotations

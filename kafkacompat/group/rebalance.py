@@ -1,8 +1,8 @@
 """How a classic group moves from one generation to the next, and the timers that drive it.
 
-Duty: prepare a rebalance, complete a join, hand out assignments, remove members whose time is up, and answer everybody when the
-group goes. Must not know: which request set it off, the log, or the loop. A timer has its very group, dead by then perhaps.
-Follows KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members stay), KIP-394 (ids first).
+Prepare a rebalance, complete a join, hand out assignments, remove members whose time is up, and answer everybody when the
+group goes. A timer has its very group, dead by then perhaps. Follows KIP-62 (rebalance timeout), KIP-134 (initial delay),
+KIP-345 (static members stay), KIP-394 (ids first).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets`: bytes to and from what the machine replays.
 
-Duty: Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the choice of value
-versions, and the recognition of kinds that are carried but not served. Must not know: state. Values are written as Kafka 4.3
-writes them: OffsetCommit version 4, or 1 with an explicit expiry; GroupMetadata version 3.
+Kafka's framing (key: int16 type and body; value: int16 version and body, null for a tombstone), the choice of value versions,
+and the recognition of kinds that are carried but not served. Values are written as Kafka 4.3 writes them: OffsetCommit
+version 4, or 1 with an explicit expiry; GroupMetadata version 3.
 """
 
 from __future__ import annotations

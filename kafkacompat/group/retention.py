@@ -1,9 +1,9 @@
 """Which offsets and groups have had their time, and what goes when a group or a topic is deleted.
 
-Duty: walk the places where offsets lie, a bounded number at a time, and name the tombstones. Must not know: the clock, the log,
-or when a walk goes on. Between two stretches of places anything may change, so each is judged when its turn comes, and what is
-judged is to be written before anybody else has the loop. Groups of kinds that are carried but not served keep everything but
-offsets of topics that are gone. Follows KIP-211 and offsets.retention.minutes.
+Walk the places where offsets lie, a bounded number at a time, and name the tombstones. Between two stretches of places
+anything may change, so each is judged when its turn comes, and what is judged is to be written before anybody else has the
+loop. Groups of kinds that are carried but not served keep everything but offsets of topics that are gone. Follows KIP-211 and
+offsets.retention.minutes.
 """
 
 from __future__ import annotations

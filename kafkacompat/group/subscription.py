@@ -1,7 +1,7 @@
 """The one thing a broker reads in a classic consumer's metadata: which topics it subscribes to.
 
-Duty: decode the topics of ConsumerProtocolSubscription, whose first version is a prefix of all later ones. Must not know:
-groups. Everything after the topics is the clients' own affair.
+Decode the topics of ConsumerProtocolSubscription, whose first version is a prefix of all later ones. Everything after the
+topics is the clients' own affair.
 """
 
 from __future__ import annotations

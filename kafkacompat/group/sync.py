@@ -1,7 +1,6 @@
 """SyncGroup on a classic group.
 
-Duty: park those who wait for the leader's plan, write the plan, hand out the assignments. Must not know: wire versions, the
-log, or the loop.
+Park those who wait for the leader's plan, write the plan, hand out the assignments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """TxnOffsetCommit of one group: offsets that count once the transaction is committed.
 
-Duty: decide who may commit within a transaction, and turn the request into records. Must not know: transactions' state, wire
-versions, the log. A producer without the consumer's membership (before KIP-447) is believed, as in Kafka.
+Decide who may commit within a transaction, and turn the request into records. A producer without the consumer's membership
+(before KIP-447) is believed, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Committed batches on their way to the state machine, in log order, once each.
 
-Duty: read what others wrote from the log; tell proposers of this node what became of theirs. Decides nothing: offsets and the
-end of leadership are told to it. Knows no record's meaning. A batch or snapshot of many records goes to the machine in parts, a
+Read what others wrote from the log; tell proposers of this node what became of theirs. Decides nothing: offsets and the end
+of leadership are told to it. Knows no record's meaning. A batch or snapshot of many records goes to the machine in parts, a
 step of the loop each; what is committed meanwhile follows behind.
 """
 

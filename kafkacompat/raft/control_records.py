@@ -1,6 +1,6 @@
 """Values of raft's control records: LeaderChange, KRaftVersion, Voters, snapshot header and footer.
 
-Duty: our values <-> Kafka's bytes. Knows no role. Version 0 of each is what Kafka 4.3 writes.
+Our values <-> Kafka's bytes. Knows no role. Version 0 of each is what Kafka 4.3 writes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Events into the quorum core one after another, calls out of the driver in between, and the timer that the core asks for.
 
-Duty: the order of things, and what follows when it is broken. A list of effects is carried out whole before the next event;
-whatever leaves the driver waits in an outbox until then, so that whoever is called may enter an event again. Whatever is raised
-in a step, in a call of the outbox or in a call that is `guarded` halts the node and leaves the files as they are: a step that is
-half done, a batch that is skipped or an image that only some have seen must not be built on. An effect that waits for room on
-the disk holds everything behind it, as a pause of the process would. Knows no effect and no role.
+The order of things, and what follows when it is broken. A list of effects is carried out whole before the next event;
+whatever leaves the driver waits in an outbox until then, so that whoever is called may enter an event again. Whatever is
+raised in a step, in a call of the outbox or in a call that is `guarded` halts the node and leaves the files as they are: a
+step that is half done, a batch that is skipped or an image that only some have seen must not be built on. An effect that
+waits for room on the disk holds everything behind it, as a pause of the process would. Knows no effect and no role.
 """
 
 from __future__ import annotations

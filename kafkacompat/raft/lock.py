@@ -1,6 +1,6 @@
 """The `.lock` file of a log directory: one process at a time, Apache Kafka included.
 
-Duty: lock all directories or none, and name the one that cannot be.
+Lock all directories or none, and name the one that cannot be.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The metadata log on a real partition log: ready batches in, one fsync for what is waiting, old segments dropped at a snapshot.
 
-Duty: adapt log/ to what the driver needs. Knows no role. Most syncs touch only the segment file: its indexes and epochs are
-rebuilt from it after a crash; every MiB, and with a new segment, all of them and its name are made durable.
+Adapt log/ to what the driver needs. Knows no role. Most syncs touch only the segment file: its indexes and epochs are rebuilt
+from it after a crash; every MiB, and with a new segment, all of them and its name are made durable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The quorum's conversations: requests of others waiting for their answer, our requests on their way.
 
-Duty: keep who asked, map to and from wire messages (loaded when first needed: a node alone in its quorum never needs them), say
+Keep who asked, map to and from wire messages (loaded when first needed: a node alone in its quorum never needs them), say
 every failure of the transport to the core. Decides nothing.
 """
 

@@ -1,9 +1,9 @@
 """A member of the metadata quorum at work: the quorum core's effects carried out on log, disk, workers and transport.
 
-Duty: keep the contract of raft/quorum.py. A list of effects is carried out whole before the next event; what leaves the driver
+Keep the contract of raft/quorum.py. A list of effects is carried out whole before the next event; what leaves the driver
 (answers, requests, calls of the state machine) waits in an outbox until then, so that whoever is called may enter the driver
-again. Decides nothing about roles and knows no record's meaning. Several proposals share one fsync: while one is under way, later
-appends wait for the next. controller.quorum.append.linger.ms has no use here: a batch is never held back.
+again. Decides nothing about roles and knows no record's meaning. Several proposals share one fsync: while one is under way,
+later appends wait for the next. controller.quorum.append.linger.ms has no use here: a batch is never held back.
 """
 
 from __future__ import annotations

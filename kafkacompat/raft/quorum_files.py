@@ -1,6 +1,6 @@
 """What the quorum driver keeps on disk: the metadata log, its snapshots, quorum-state; and syncing them.
 
-Duty: effects that touch files, one call for each. Decides nothing, sends nothing, and knows no record's meaning. OSError passes
+Effects that touch files, one call for each. Decides nothing, sends nothing, and knows no record's meaning. OSError passes
 through; after one of them nothing is known of the disk, save where a call says otherwise.
 """
 

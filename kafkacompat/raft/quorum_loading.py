@@ -1,6 +1,6 @@
 """What a start finds on the disk: the newest snapshot, the log's shape, the voters it has named, the stored election.
 
-Duty: read and check; the log is truncated only where a newer snapshot stands ahead of it, as in Kafka. Knows no role.
+Read and check; the log is truncated only where a newer snapshot stands ahead of it, as in Kafka. Knows no role.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Room for the metadata log: what waits for it on a full disk, and who may lead again once there is some.
 
-Duty: tell a full disk from a broken one, say so once in a while, and look whether there is room again. A leader that could not
+Tell a full disk from a broken one, say so once in a while, and look whether there is room again. A leader that could not
 append has resigned and stands for no election until then. Decides nothing else; knows no role.
 """
 

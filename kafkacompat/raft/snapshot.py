@@ -1,6 +1,6 @@
 """Snapshot files of the metadata log (`<end offset>-<epoch>.checkpoint`) and files framed like them.
 
-Duty: bytes <-> the framed record values with quorum state around them. Knows no record's meaning. Layout as KIP-630: a control
+Bytes <-> the framed record values with quorum state around them. Knows no record's meaning. Layout as KIP-630: a control
 batch with the header (and KRaftVersion and Voters from kraft.version 1 on), data batches, a control batch with the footer.
 """
 

@@ -1,6 +1,6 @@
 """The snapshots beside the metadata log: found at a start, frozen, served in pieces, fetched in pieces, dropped.
 
-Duty: files. Knows no role and no record's meaning. Names and the `.part` of a fetch that is not whole as Kafka has them (KIP-630).
+Names and the `.part` of a fetch that is not whole as Kafka has them (KIP-630).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A snapshot on its way to the disk, or from the leader into the log's place: what takes long, in steps or in a worker.
 
-Duty: build the file's bytes a part a step, write and sync them in a worker; read a fetched file in a worker and parse it in steps.
+Build the file's bytes a part a step, write and sync them in a worker; read a fetched file in a worker and parse it in steps.
 Decides nothing, changes no log. One of each is under way at a time.
 """
 

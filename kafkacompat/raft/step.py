@@ -1,6 +1,6 @@
 """What the quorum core's events and effects have in common.
 
-Duty: equality and text for tests and messages to people. Not a dataclass, as making thirty of those is felt at every start.
+Equality and text, for tests and messages to people. Not a dataclass, since making thirty of those is felt at every start.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Log directories as Kafka formats them: meta.properties, bootstrap.checkpoint, the 0-0 snapshot, .lock.
 
-Duty: say who a directory belongs to, make new ones, and refuse foreign or half-made ones by name. Knows no raft role and
-no record but the ones a format writes. Follows kafka-storage format and the settings node.id, log.dirs, metadata.log.dir.
+Say who a directory belongs to, make new ones, and refuse foreign or half-made ones by name. Knows no raft role and no record
+but the ones a format writes. Follows kafka-storage format and the settings node.id, log.dirs, metadata.log.dir.
 """
 
 from __future__ import annotations

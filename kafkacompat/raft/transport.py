@@ -1,7 +1,7 @@
 """The quorum's requests over the node's channels.
 
-Duty: pick a channel for each, and say failures in the quorum's own terms. Must not know roles. Long fetches have connections of
-their own, so that a vote never waits behind one.
+Pick a channel for each, and say failures in the quorum's own terms. Long fetches have connections of their own, so that a
+vote never waits behind one.
 """
 
 from __future__ import annotations

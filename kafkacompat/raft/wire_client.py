@@ -1,6 +1,6 @@
 """The quorum core's requests as wire messages, and what others answer as the core takes it.
 
-Duty: the client's half of the mapping. Pure. Knows no role and no connection. Follows KIP-595, KIP-630, KIP-853, KIP-996; versions
+The client's half of the mapping. Pure. Knows no role and no connection. Follows KIP-595, KIP-630, KIP-853, KIP-996; versions
 as Apache Kafka's raft client sends them: the highest both know, a pre-vote only from Vote version 2 on.
 """
 

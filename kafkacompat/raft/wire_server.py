@@ -1,6 +1,6 @@
 """Raft requests of others as the quorum core takes them, and the core's answers as wire messages.
 
-Duty: topic and partition shape, cluster id, tags, error levels. Pure. Knows no role. Follows KIP-595, KIP-630, KIP-853; where Kafka
+Topic and partition shape, cluster id, tags, error levels. Pure. Knows no role. Follows KIP-595, KIP-630, KIP-853; where Kafka
 4.3 cannot serialise its own partition error in FetchSnapshot, the field is empty here instead of null.
 """
 

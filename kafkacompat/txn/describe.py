@@ -1,7 +1,4 @@
-"""DescribeTransactions and ListTransactions of one shard. KIP-664, KIP-994, KIP-1152.
-
-Duty: transactions to answers. Must not know: authorisation, other shards.
-"""
+"""DescribeTransactions and ListTransactions of one shard. KIP-664, KIP-994, KIP-1152."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """EndTxn, and the abort that the coordinator does itself: when a producer is fenced, or its time is over.
 
-Duty: one table of what an end may do in each state, in both protocol versions, and the step that follows. Must not know: versions
-of requests, the log. With transaction.version 2 every end raises the epoch (KIP-890), so a repeated request is known by its
-epoch; before that only by the state.
+One table of what an end may do in each state, in both protocol versions, and the step that follows. With transaction.version
+2 every end raises the epoch (KIP-890), so a repeated request is known by its epoch; before that only by the state.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the operations of transactions work with: settings, producer ids, the cluster's version, and where markers go.
-
-Duty: name the doors. Must not know: the log, the loop, nodes, or any single operation.
-"""
+"""What the operations of transactions work with: settings, producer ids, the cluster's version, and where markers go."""
 
 from __future__ import annotations
 

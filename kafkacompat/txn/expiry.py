@@ -1,6 +1,6 @@
 """What time does: transactions open too long are aborted, ids unused for long are forgotten.
 
-Duty: find them and say what to write; the runtime asks now and then. Must not know: clocks, the log.
+Find them and say what to write; the runtime asks now and then.
 """
 
 from __future__ import annotations

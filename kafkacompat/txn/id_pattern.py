@@ -1,8 +1,8 @@
 """The pattern of ListTransactions: a whole transactional id against a regular expression (KIP-1152).
 
-Duty: pattern to matcher, within bounds. Must not know: ids, requests. Kafka's language is RE2's, as RE2/J has it. Python's own
-matcher is not used: there `.*.*.*.*x` takes a time that rises with a power of the text's length, and a client must not hold up
-the broker with a pattern.
+Pattern to matcher, within bounds. Kafka's language is RE2's, as RE2/J has it. Python's own matcher is not used: there
+`.*.*.*.*x` takes a time that rises with a power of the text's length, and a client must not hold up the broker with a
+pattern.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """InitProducerId for a transactional id: who may go on with it, and with which producer id and epoch.
 
-Duty: KIP-360's rules about epochs, and fencing a producer whose transaction is open. Must not know: versions, authorisation.
+KIP-360's rules about epochs, and fencing a producer whose transaction is open.
 """
 
 from __future__ import annotations

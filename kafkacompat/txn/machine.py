@@ -1,8 +1,7 @@
 """One shard of the transaction coordinator: all transactional ids of one partition of `__transaction_state`.
 
-Duty: hold the ids, replay records, carry a step through its write, and have markers sent for what is prepared. Must not know: how
-records or markers get where they go, or which partition this is. A step changes an id only when its record is committed; until
-then it is pending and everybody else is told CONCURRENT_TRANSACTIONS, as in Kafka.
+Hold the ids, replay records, carry a step through its write, and have markers sent for what is prepared. A step changes an id
+only when its record is committed; until then it is pending and everybody else is told CONCURRENT_TRANSACTIONS, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Which partitions a transaction writes to: added by clients and by partition leaders, verified by partition leaders.
 
-Duty: AddPartitionsToTxn and AddOffsetsToTxn of one transactional id. Must not know: which topics exist, authorisation, versions.
-KIP-98, KIP-890.
+AddPartitionsToTxn and AddOffsetsToTxn of one transactional id. KIP-98, KIP-890.
 """
 
 from __future__ import annotations

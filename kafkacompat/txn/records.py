@@ -1,7 +1,7 @@
 """The records of `__transaction_state`, as Kafka writes them.
 
-Duty: transactions to key and value bytes and back. Must not know: what the values mean, the log. Value version 1 (flexible, with
-tagged fields) from transaction.version 1 on; both are read whatever the version is.
+Transactions to key and value bytes and back. Value version 1 (flexible, with tagged fields) from transaction.version 1 on;
+both are read whatever the version is.
 """
 
 from __future__ import annotations

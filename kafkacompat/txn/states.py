@@ -1,7 +1,7 @@
 """The states of a transactional id and which may follow which.
 
-Duty: one table. Must not know: requests, epochs, time. Numbers and names are Kafka's TransactionState. PREPARE_EPOCH_FENCE is
-only ever pending, DEAD stands between an id's expiry and its tombstone, and neither is ever written.
+Numbers and names are Kafka's TransactionState. PREPARE_EPOCH_FENCE is only ever pending, DEAD stands between an
+id's expiry and its tombstone, and neither is ever written.
 """
 
 from __future__ import annotations

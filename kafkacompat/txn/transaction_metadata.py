@@ -1,7 +1,7 @@
 """One transactional id: what its last record says, and the step that is on its way to the log.
 
-Duty: hold the values, let at most one step be pending, and refuse steps that the table does not have. Must not know: requests,
-the log. A step is prepared (pending), written, and then taken or dropped, as in Kafka; the values never change otherwise.
+Hold the values, let at most one step be pending, and refuse steps that the table does not have. A step is prepared (pending),
+written, and then taken or dropped, as in Kafka; the values never change otherwise.
 """
 
 from __future__ import annotations
