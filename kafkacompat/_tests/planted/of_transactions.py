@@ -13,6 +13,20 @@ BUGS = (
         ("api/_tests/test_many_names.py",),
     ),
     PlantedBug(
+        "a corrupt first batch does not refuse the whole request",
+        "api/produce.py",
+        "    if first is FirstBatch.CORRUPT:\n        return (yield",
+        "    if first is None:\n        return (yield",
+        ("api/_tests/test_produce.py",),
+    ),
+    PlantedBug(
+        "a fetch says that it has no leader epoch by -1 only",
+        "api/fetch.py",
+        "                max(one.current_leader_epoch, NO_EPOCH),\n",
+        "                one.current_leader_epoch,\n",
+        ("api/_tests/test_offsets.py",),
+    ),
+    PlantedBug(
         "a successor keeps the epoch of its predecessor",
         "txn/initialise.py",
         "        return replace(values, epoch=values.epoch + 1, last_producer_epoch=NO_EPOCH)",
