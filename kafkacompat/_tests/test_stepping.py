@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import STEPS_S, Overloaded, Pace, Stepping, all_steps, driven
+from kafkacompat.stepping.jobs import STEPS_S, Overloaded, Pace, Stepping, all_steps, driven
 
 
 class Machinery(HandTime):

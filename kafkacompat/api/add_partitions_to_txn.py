@@ -13,7 +13,7 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
-from kafkacompat.stepping import Pace, all_steps
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import AddPartitionsToTxnTransaction
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
@@ -25,7 +25,7 @@ from kafkacompat.wire.messages.add_partitions_to_txn_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.add_partitions_to_txn_request import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, LogRefused, Random, TransactionTerms
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.records.validated import ValidatedBatch
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from kafkacompat.wire.messages.create_partitions_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
 

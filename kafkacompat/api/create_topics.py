@@ -9,7 +9,7 @@ from kafkacompat.wire.messages.create_topics_response import CreatableTopicResul
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest
 

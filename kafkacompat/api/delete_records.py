@@ -21,7 +21,7 @@ from kafkacompat.wire.messages.delete_records_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.delete_records_request import DeleteRecordsRequest
 
 NO_LOW_WATERMARK = -1

@@ -25,7 +25,7 @@ from kafkacompat.wire.messages.describe_topic_partitions_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.controller.image import MetadataImage, PartitionImage
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 
 LIMIT = "max.request.partition.size.limit"

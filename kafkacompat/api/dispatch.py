@@ -30,7 +30,7 @@ from kafkacompat.api.long_requests import (
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
-from kafkacompat.stepping import driven
+from kafkacompat.stepping.jobs import driven
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode_parts, encoder, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, Opening
     from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.net.dispatcher import ConnectionInfo, Reply
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 logger = logging.getLogger(__name__)
 

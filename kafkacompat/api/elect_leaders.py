@@ -13,7 +13,7 @@ from kafkacompat.wire.messages.elect_leaders_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 

@@ -14,7 +14,7 @@ from kafkacompat.api.dispatch import DECODED_AT_ONCE_MAX, Route, called, stand_i
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.apis import APIS, request_class
 from kafkacompat.wire.codec import encode, steps_decoder
 from kafkacompat.wire.errors import ErrorCode, WireError
@@ -26,7 +26,7 @@ from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import ControllerNode
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13

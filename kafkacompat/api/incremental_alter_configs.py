@@ -26,7 +26,7 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 
 def handle(

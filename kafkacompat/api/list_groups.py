@@ -9,7 +9,7 @@ from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
 KEY = 16

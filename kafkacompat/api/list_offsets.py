@@ -15,7 +15,7 @@ from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
-from kafkacompat.stepping import Pace, all_steps
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -25,7 +25,7 @@ from kafkacompat.wire.messages.list_offsets_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 
 READ_UNCOMMITTED = 0

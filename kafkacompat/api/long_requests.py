@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import HandlerFunction, HoldingDeferred, NoResponse, Slices
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import Pace, Stepping, Steps, all_steps, driven
+from kafkacompat.stepping.jobs import Pace, Stepping, Steps, all_steps, driven
 from kafkacompat.wire.codec import encoded_element, steps_encoder
 from kafkacompat.wire.errors import EncodeError
 from kafkacompat.wire.remember import remembered

@@ -16,7 +16,7 @@ from kafkacompat.api.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPER
 from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.codec import element_encoded_in_steps, encoded_element
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.metadata_response import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.api.encoded_topics import Variant
     from kafkacompat.controller.image import MetadataImage, TopicImage
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.metadata_request import MetadataRequest
 
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1

@@ -21,7 +21,7 @@ from kafkacompat.wire.messages.offset_commit_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 KEY = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10

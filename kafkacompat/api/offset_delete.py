@@ -17,7 +17,7 @@ from kafkacompat.wire.messages.offset_delete_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 KEY = 47
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import ZERO_UUID
-from kafkacompat.stepping import Pace, all_steps
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 KEY = 9
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2

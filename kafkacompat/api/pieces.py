@@ -14,7 +14,7 @@ from kafkacompat.deferred import Deferred
 if TYPE_CHECKING:
     from kafkacompat.api.context import RequestContext
     from kafkacompat.api.handler import HandlerFunction
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 T = TypeVar("T")
 

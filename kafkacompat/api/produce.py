@@ -32,7 +32,7 @@ from kafkacompat.api.transactional_produce import (
 )
 from kafkacompat.ids import TopicPartition
 from kafkacompat.records.validate import Allowance, TooMuchAtOnce, refusal_at_sight
-from kafkacompat.stepping import Pace, all_steps
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
     NodeEndpoint,
@@ -44,7 +44,7 @@ from kafkacompat.wire.messages.produce_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.ports import Buffer
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.produce_request import (
         PartitionProduceData,
         ProduceRequest,

@@ -19,7 +19,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.ports import Buffer
-    from kafkacompat.stepping import Pace, Steps
+    from kafkacompat.stepping.jobs import Pace, Steps
 
 ABORTABLE_SINCE = 11
 """From this version of Produce on the client knows TRANSACTION_ABORTABLE."""

@@ -17,14 +17,14 @@ from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Steps
 from kafkacompat.ports import Random
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.stepping.stepped import Steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -91,11 +91,11 @@ class ActiveController:
             raise NotController
         return self._liveness.image(but=broker_id)
 
-    def _submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
+    def _submit(self, result: ControllerResult[MetadataRecord, T]) -> Deferred[T]:
         return self._machine.submit(result)
 
     def _in_steps(
-        self, command: Steps[Result[MetadataRecord, T]], *, is_atomic: bool = True
+        self, command: Steps[ControllerResult[MetadataRecord, T]], *, is_atomic: bool = True
     ) -> Steps[Deferred[T]]:
         """Carry out a command whose image may not be another one when it ends. One whose leadership is over is not gone on with:
         it would change sessions that are another leadership's."""
@@ -104,7 +104,7 @@ class ActiveController:
             try:
                 next(command)
             except StopIteration as end:
-                result: Result[MetadataRecord, T] = end.value
+                result: ControllerResult[MetadataRecord, T] = end.value
                 break
             yield
             if self._machine.active_epoch != epoch:
@@ -158,11 +158,11 @@ class ActiveController:
 
         return self._configure(lambda: alter_configs.in_steps(self._image, self._settings, request))
 
-    def _configure(self, command: Callable[[], Steps[Result[MetadataRecord, T]]]) -> Deferred[T]:
+    def _configure(self, command: Callable[[], Steps[ControllerResult[MetadataRecord, T]]]) -> Deferred[T]:
         def configure() -> Steps[Deferred[T]]:
-            decided: list[Result[MetadataRecord, T]] = []
+            decided: list[ControllerResult[MetadataRecord, T]] = []
 
-            def deciding() -> Steps[Result[MetadataRecord, T]]:
+            def deciding() -> Steps[ControllerResult[MetadataRecord, T]]:
                 decided.append((yield from command()))
                 return decided[0]
 
@@ -197,7 +197,7 @@ class ActiveController:
         from kafkacompat.controller.reassignments import list_partition_reassignments
 
         return self._turns.take(
-            lambda: self._submit(Result((), list_partition_reassignments(self._image, request)))
+            lambda: self._submit(ControllerResult((), list_partition_reassignments(self._image, request)))
         )
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -225,7 +225,7 @@ class ActiveController:
         if refusal != ErrorCode.NONE:
             # Before anything is written: all of the levels or none.
             reason = f"kraft.version cannot be raised to {level} now: not all of the voters are ready for it"
-            return self._submit(Result((), refused_update(refusal, reason)))
+            return self._submit(ControllerResult((), refused_update(refusal, reason)))
         if request.validate_only:
             return self._submit(result)
         answer: Deferred[Any] = Deferred()
@@ -269,7 +269,7 @@ class ActiveController:
             in_own_process = context.connection_id == NO_CONNECTION
             return not in_own_process and liveness.is_live(broker, endpoints, context.client_host)
 
-        def register() -> Steps[Result[MetadataRecord, Any]]:
+        def register() -> Steps[ControllerResult[MetadataRecord, Any]]:
             result = yield from broker_registration.in_steps(
                 self._image_but(request.broker_id),
                 self._settings,
@@ -286,7 +286,7 @@ class ActiveController:
     def broker_heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.heartbeats import broker_heartbeat
 
-        def beat() -> Steps[Result[MetadataRecord, Any]]:
+        def beat() -> Steps[ControllerResult[MetadataRecord, Any]]:
             liveness = self._liveness
             result = yield from broker_heartbeat.in_steps(
                 self._image_but(request.broker_id),
@@ -304,7 +304,7 @@ class ActiveController:
     def unregister_broker(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.unregistration import unregister_broker
 
-        def unregister() -> Steps[Result[MetadataRecord, Any]]:
+        def unregister() -> Steps[ControllerResult[MetadataRecord, Any]]:
             result = yield from unregister_broker.in_steps(self._image, self._settings, request)
             self._liveness.sessions.forget(request.broker_id)
             return result
@@ -334,7 +334,7 @@ class ActiveController:
         return self._answer(request, lambda: whole(register_controller, self._image, request))
 
     def _answer_broker(
-        self, request: Any, command: Callable[[], Steps[Result[MetadataRecord, Any]]]
+        self, request: Any, command: Callable[[], Steps[ControllerResult[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
         """As `_answer`, for a command that changes the broker's session: it does so only with its records."""
         liveness, broker_id = self._liveness, request.broker_id
@@ -352,12 +352,12 @@ class ActiveController:
         return self._turns.take_steps(carry_out)
 
     def _answer(
-        self, request: Any, command: Callable[[], Steps[Result[MetadataRecord, Any]]]
+        self, request: Any, command: Callable[[], Steps[ControllerResult[MetadataRecord, Any]]]
     ) -> Deferred[Any]:
         return self._turns.take_steps(lambda: self._carry_out(request, command(), is_atomic=True))
 
     def _carry_out(
-        self, request: Any, command: Steps[Result[MetadataRecord, Any]], *, is_atomic: bool
+        self, request: Any, command: Steps[ControllerResult[MetadataRecord, Any]], *, is_atomic: bool
     ) -> Steps[Deferred[Any]]:
         try:
             return (yield from self._in_steps(command, is_atomic=is_atomic))

@@ -13,10 +13,10 @@ from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicIma
 from kafkacompat.controller.partition_change import Election
 from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import UNCLEAN_LEADER_ELECTION, ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
 from kafkacompat.wire.messages.config_record import ConfigRecord
 
 MAX_ELECTIONS_PER_ROUND = 1000
@@ -37,7 +37,7 @@ def unclean_interval_ms(settings: ControllerSettings) -> int:
 @Stepped
 def preferred_elections(
     image: MetadataImage, settings: ControllerSettings
-) -> Steps[Result[MetadataRecord, bool]]:
+) -> Steps[ControllerResult[MetadataRecord, bool]]:
     """The first replica leads again wherever it is in sync and alive. True: there may be more to do."""
     return (yield from _elect(image, settings, Election.PREFERRED, _is_imbalanced))
 
@@ -45,7 +45,7 @@ def preferred_elections(
 @Stepped
 def unclean_elections(
     image: MetadataImage, settings: ControllerSettings
-) -> Steps[Result[MetadataRecord, bool]]:
+) -> Steps[ControllerResult[MetadataRecord, bool]]:
     """Leaders for partitions without one, out of sync if need be, where the topic allows it. True: there may be more to do."""
     return (
         yield from _elect(
@@ -78,7 +78,7 @@ def _elect(
     election: Election,
     concerned: Callable[[PartitionImage], bool],
     allowed: Callable[[TopicImage], bool] = lambda topic: True,
-) -> Steps[Result[MetadataRecord, bool]]:
+) -> Steps[ControllerResult[MetadataRecord, bool]]:
     records: list[MetadataRecord] = []
     cost = 0
     for name in sorted(image.topics):
@@ -92,11 +92,11 @@ def _elect(
                 if record is not None:
                     records.append(record)
                     if len(records) >= MAX_ELECTIONS_PER_ROUND:
-                        return Result(tuple(records), True)
+                        return ControllerResult(tuple(records), True)
                 if cost >= SCANNED_A_STEP:
                     cost = 0
                     yield
         if cost >= SCANNED_A_STEP:
             cost = 0
             yield
-    return Result(tuple(records), False)
+    return ControllerResult(tuple(records), False)

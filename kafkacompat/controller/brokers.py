@@ -21,6 +21,7 @@ from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionIm
 from kafkacompat.controller.partition_change import Election, PartitionChange
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused as BrokerRefused
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import (
     DIRECTORY_LOST,
@@ -31,8 +32,7 @@ from kafkacompat.ids import (
     is_reserved_uuid,
     uuid_to_text,
 )
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -147,7 +147,7 @@ def register_broker(
     request: BrokerRegistrationRequest,
     next_offset: int,
     session_is_live: bool,
-) -> Steps[Result[MetadataRecord, int]]:
+) -> Steps[ControllerResult[MetadataRecord, int]]:
     """The response is the broker epoch. `session_is_live`: another incarnation still counts as alive.
 
     Raises BrokerRefused.
@@ -203,7 +203,7 @@ def register_broker(
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     records.append(MetadataRecord(record, register_broker_version(level)))
-    return Result(tuple(records), record.broker_epoch)
+    return ControllerResult(tuple(records), record.broker_epoch)
 
 
 def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
@@ -273,27 +273,27 @@ def _forget_incarnation(
 @Stepped
 def fence_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Steps[Result[MetadataRecord, None]]:
+) -> Steps[ControllerResult[MetadataRecord, None]]:
     """Partitions leave the broker first, then it is fenced."""
     broker = current_broker(image, broker_id, broker_epoch)
     if broker.fenced:
-        return Result((), None)
+        return ControllerResult((), None)
     records = yield from _leave(image, settings, broker_id)
     records.append(registration_change(broker, fenced=FENCE))
-    return Result(tuple(records), None)
+    return ControllerResult(tuple(records), None)
 
 
 @Stepped
 def leave_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
-) -> Steps[Result[MetadataRecord, None]]:
+) -> Steps[ControllerResult[MetadataRecord, None]]:
     """Nobody counts on the broker any more, though it is not fenced yet: others lead, and none of them waits for it."""
     broker = current_broker(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
         records.append(registration_change(broker, in_controlled_shutdown=1))
     left = yield from _leave(image, settings, broker_id)
-    return Result((*records, *left), None)
+    return ControllerResult((*records, *left), None)
 
 
 def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Steps[list[MetadataRecord]]:

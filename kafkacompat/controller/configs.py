@@ -30,10 +30,10 @@ from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import told
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.topic_name import topic_name_flaw
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
 from kafkacompat.wire.messages.alter_configs_response import (
@@ -118,7 +118,7 @@ def describe_new_topic(
 @Stepped
 def incremental_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
-) -> Steps[Result[MetadataRecord, IncrementalAlterConfigsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, IncrementalAlterConfigsResponse]]:
     resources = [
         ResourceChange(
             each.resource_type,
@@ -136,13 +136,13 @@ def incremental_alter_configs(
             for each, (code, message) in zip(resources, outcomes, strict=True)
         ]
     )
-    return Result(() if request.validate_only else records, response)
+    return ControllerResult(() if request.validate_only else records, response)
 
 
 @Stepped
 def alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
-) -> Steps[Result[MetadataRecord, AlterConfigsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
     """The old call: what is not named is removed."""
     resources = [
         ResourceChange(
@@ -161,7 +161,7 @@ def alter_configs(
             for each, (code, message) in zip(resources, outcomes, strict=True)
         ]
     )
-    return Result(() if request.validate_only else records, response)
+    return ControllerResult(() if request.validate_only else records, response)
 
 
 def _alter(

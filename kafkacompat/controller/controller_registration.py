@@ -9,7 +9,7 @@ from kafkacompat.controller.features import controller_registration_supported, m
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.machine.result import Result
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.controller_registration_request import ControllerRegistrationRequest
 from kafkacompat.wire.messages.controller_registration_response import ControllerRegistrationResponse
@@ -22,7 +22,7 @@ from kafkacompat.wire.messages.register_controller_record import (
 
 def register_controller(
     image: MetadataImage, request: ControllerRegistrationRequest
-) -> Result[MetadataRecord, ControllerRegistrationResponse]:
+) -> ControllerResult[MetadataRecord, ControllerRegistrationResponse]:
     """Raises BrokerRefused (UNSUPPORTED_VERSION below metadata.version 15)."""
     if not controller_registration_supported(metadata_version(image.features)):
         raise BrokerRefused(
@@ -47,4 +47,4 @@ def register_controller(
             for each in request.features
         ],
     )
-    return Result((MetadataRecord(record, 0),), ControllerRegistrationResponse(error_message=None))
+    return ControllerResult((MetadataRecord(record, 0),), ControllerRegistrationResponse(error_message=None))

@@ -18,10 +18,10 @@ from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.controller.partition_scope import change_of, replayed
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
 from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
@@ -35,7 +35,7 @@ from kafkacompat.wire.messages.assign_replicas_to_dirs_response import (
 @Stepped
 def assign_replicas_to_dirs(
     image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
-) -> Steps[Result[MetadataRecord, AssignReplicasToDirsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, AssignReplicasToDirsResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNSUPPORTED_VERSION below metadata.version 17)."""
     if not directories_supported(metadata_version(image.features)):
         raise BrokerRefused(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
@@ -89,7 +89,7 @@ def assign_replicas_to_dirs(
             election = change_of(with_directories, settings, topic, index)
             if election is not None:
                 records.append(election)
-    return Result(tuple(records), AssignReplicasToDirsResponse(directories=answers))
+    return ControllerResult(tuple(records), AssignReplicasToDirsResponse(directories=answers))
 
 
 def _lose(

@@ -10,10 +10,10 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.partition_change import Election
 from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 from kafkacompat.wire.messages.elect_leaders_response import (
@@ -39,17 +39,17 @@ def elect_leaders(
     request: ElectLeadersRequest,
     *,
     with_request_error: bool = True,
-) -> Steps[Result[MetadataRecord, ElectLeadersResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, ElectLeadersResponse]]:
     """No partitions named means all, of which those that need no election are left out of the answer.
 
     `with_request_error`: the answer has a field for an error of the whole request.
     """
     if request.topic_partitions is not None and not request.topic_partitions:
-        return Result((), ElectLeadersResponse())
+        return ControllerResult((), ElectLeadersResponse())
     election = ELECTIONS.get(request.election_type)
     if election is None:
         text = f"Unknown election type {request.election_type}"
-        return Result((), refused_elections(request, ErrorCode.INVALID_REQUEST, text))
+        return ControllerResult((), refused_elections(request, ErrorCode.INVALID_REQUEST, text))
     named = request.topic_partitions is not None
     if request.topic_partitions is None:
         wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]
@@ -74,8 +74,8 @@ def elect_leaders(
         refused = refused_elections(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
         if not with_request_error:
             refused.error_code = ErrorCode.NONE
-        return Result((), refused)
-    return Result(tuple(records.values()), ElectLeadersResponse(replica_election_results=results))
+        return ControllerResult((), refused)
+    return ControllerResult(tuple(records.values()), ElectLeadersResponse(replica_election_results=results))
 
 
 def _elect(

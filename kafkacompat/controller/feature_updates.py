@@ -25,8 +25,8 @@ from kafkacompat.controller.features import (
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replay import CONTROLLERS
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
-from kafkacompat.machine.result import Result
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.config_record import ConfigRecord
 from kafkacompat.wire.messages.feature_level_record import FeatureLevelRecord
@@ -58,7 +58,7 @@ def update_features(
     request: UpdateFeaturesRequest,
     *,
     with_results: bool,
-) -> Result[MetadataRecord, UpdateFeaturesResponse]:
+) -> ControllerResult[MetadataRecord, UpdateFeaturesResponse]:
     """`voters` are the quorum's node ids; `with_results` names every feature in an answer without error.
 
     Of a feature named twice the last counts.
@@ -70,14 +70,14 @@ def update_features(
         try:
             records.extend(_update(image, settings, voters, update, proposed))
         except UpdateRefused as refusal:
-            return Result((), refused_update(ErrorCode.INVALID_UPDATE_VERSION, str(refusal)))
+            return ControllerResult((), refused_update(ErrorCode.INVALID_UPDATE_VERSION, str(refusal)))
     response = UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     if with_results:
         response.results = [
             UpdatableFeatureResult(feature=each.feature, error_code=ErrorCode.NONE, error_message="NONE")
             for each in request.feature_updates
         ]
-    return Result(() if request.validate_only else tuple(records), response)
+    return ControllerResult(() if request.validate_only else tuple(records), response)
 
 
 def refused_update(code: ErrorCode, reason: str) -> UpdateFeaturesResponse:

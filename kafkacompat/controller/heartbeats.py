@@ -29,12 +29,12 @@ from kafkacompat.controller.features import (
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.controller.partition_scope import replayed
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.snapshot_records import broker_record
 from kafkacompat.ids import Uuid
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 
@@ -57,7 +57,7 @@ def broker_heartbeat(
     request: BrokerHeartbeatRequest,
     next_offset: int,
     now_ms: int,
-) -> Steps[Result[MetadataRecord, BrokerHeartbeatResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, BrokerHeartbeatResponse]]:
     """`image` shows this broker as it is registered, and others that are known to be gone as fenced; `next_offset`: where the
     first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH).
     """
@@ -86,7 +86,7 @@ def broker_heartbeat(
     response = BrokerHeartbeatResponse(
         is_caught_up=caught_up, is_fenced=fenced, should_shut_down=following is SHUTDOWN_NOW
     )
-    return Result(tuple(records), response)
+    return ControllerResult(tuple(records), response)
 
 
 def current_state(sessions: BrokerSessions, broker: BrokerImage) -> BrokerControlState:

@@ -15,9 +15,9 @@ from kafkacompat.controller.merge import merge_partition_change
 from kafkacompat.controller.partition_change import NO_LEADER_CHANGE, Election
 from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
 from kafkacompat.wire.messages.alter_partition_request import PartitionData as RequestedPartition
@@ -36,7 +36,7 @@ ANY_EPOCH = -1
 @Stepped
 def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
-) -> Steps[Result[MetadataRecord, AlterPartitionResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, AlterPartitionResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH)."""
     current_broker(image, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
@@ -60,7 +60,7 @@ def alter_partition(
             if count % RECORDS_A_STEP == 0:
                 yield
         topics.append(TopicData(topic_id=wanted.topic_id, partitions=answers))
-    return Result(tuple(records), AlterPartitionResponse(topics=topics))
+    return ControllerResult(tuple(records), AlterPartitionResponse(topics=topics))
 
 
 def _alter(

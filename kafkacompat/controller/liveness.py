@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerImage, MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.records import MetadataRecord
+    from kafkacompat.controller.result import ControllerResult
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.controller.turns import Turns
-    from kafkacompat.machine.result import Result
-    from kafkacompat.machine.steps import Stepped, Steps
     from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.stepping.stepped import Stepped, Steps
 
-    Round = Stepped[[MetadataImage, ControllerSettings], Result[MetadataRecord, bool]]
+    Round = Stepped[[MetadataImage, ControllerSettings], ControllerResult[MetadataRecord, bool]]
 
 logger = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_BATCH, MetadataRecord, frame_all
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, NO_OFFSET
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepper, Steps, pieces
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.packing import PackedValues
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepper, Steps, pieces
 
 if TYPE_CHECKING:
     from kafkacompat.controller.replayer import Replayer
@@ -225,7 +225,7 @@ class MetadataMachine:
             return False
         return True
 
-    def submit(self, result: Result[MetadataRecord, T]) -> Deferred[T]:
+    def submit(self, result: ControllerResult[MetadataRecord, T]) -> Deferred[T]:
         """The response once the records, and whatever the command may have read uncommitted, are committed.
 
         Fails with NotController when leadership is lost before: the outcome is unknown.
@@ -233,7 +233,7 @@ class MetadataMachine:
         return all_steps(self.submit_in_steps(result))
 
     def submit_in_steps(
-        self, result: Result[MetadataRecord, T], *, is_atomic: bool = True
+        self, result: ControllerResult[MetadataRecord, T], *, is_atomic: bool = True
     ) -> Steps[Deferred[T]]:
         if not self.is_active:
             raise NotController

@@ -15,7 +15,7 @@ from kafkacompat.controller.partition_change import PartitionChange
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 
 
 def leader_acceptor(image: MetadataImage, partition: PartitionImage) -> Callable[[int], bool]:

@@ -9,7 +9,7 @@ from kafkacompat.controller.brokers import current_broker
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.machine.result import Result
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
@@ -21,7 +21,7 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 def allocate_producer_ids(
     image: MetadataImage, request: AllocateProducerIdsRequest
-) -> Result[MetadataRecord, AllocateProducerIdsResponse]:
+) -> ControllerResult[MetadataRecord, AllocateProducerIdsResponse]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNKNOWN_SERVER_ERROR when every id is given out)."""
     broker = current_broker(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id
@@ -34,4 +34,4 @@ def allocate_producer_ids(
         broker_id=broker.id, broker_epoch=broker.epoch, next_producer_id=first + PRODUCER_ID_BLOCK_SIZE
     )
     response = AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK_SIZE)
-    return Result((MetadataRecord(record, 0),), response)
+    return ControllerResult((MetadataRecord(record, 0),), response)

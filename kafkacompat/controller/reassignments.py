@@ -14,9 +14,9 @@ from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicIma
 from kafkacompat.controller.partition_change import Election
 from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -86,9 +86,9 @@ def is_reassigning(partition: PartitionImage) -> bool:
 @Stepped
 def alter_partition_reassignments(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionReassignmentsRequest
-) -> Steps[Result[MetadataRecord, AlterPartitionReassignmentsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, AlterPartitionReassignmentsResponse]]:
     if not request.topics:
-        return Result((), AlterPartitionReassignmentsResponse(error_message=""))
+        return ControllerResult((), AlterPartitionReassignmentsResponse(error_message=""))
     records: dict[tuple[str, int], MetadataRecord] = {}
     responses: list[ReassignableTopicResponse] = []
     count = 0
@@ -119,7 +119,7 @@ def alter_partition_reassignments(
         error_message=None,
         responses=responses,
     )
-    return Result(tuple(records.values()), response)
+    return ControllerResult(tuple(records.values()), response)
 
 
 def _alter(

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from kafkacompat.controller.brokers import register_broker
 from kafkacompat.controller.image import BrokerImage, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 from kafkacompat.wire.messages.broker_registration_response import BrokerRegistrationResponse
 
@@ -26,7 +26,7 @@ def broker_registration(
     request: BrokerRegistrationRequest,
     next_offset: int,
     is_live: Callable[[BrokerImage], bool],
-) -> Steps[Result[MetadataRecord, BrokerRegistrationResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, BrokerRegistrationResponse]]:
     """`next_offset`: where the first of the records would go; `is_live`: whether what is registered may still run.
 
     Raises BrokerRefused.
@@ -35,4 +35,4 @@ def broker_registration(
     live = existing is not None and is_live(existing)
     result = yield from register_broker.in_steps(image, settings, request, next_offset, live)
     sessions.registered(request.broker_id, result.response, next_offset + len(result.records) - 1)
-    return Result(result.records, BrokerRegistrationResponse(broker_epoch=result.response))
+    return ControllerResult(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

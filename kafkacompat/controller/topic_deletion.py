@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.topics import UNKNOWN_TOPIC_TEXT
 from kafkacompat.ids import ZERO_UUID, Uuid
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
@@ -23,7 +23,7 @@ _UNKNOWN_ID = "This server does not host this topic ID."
 @Stepped
 def delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest
-) -> Steps[Result[MetadataRecord, DeleteTopicsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, DeleteTopicsResponse]]:
     """Names of v1-5 and names or ids of v6 alike. That deletion is enabled at all is checked by the caller, who knows
     the version."""
     results: list[DeletableTopicResult] = []
@@ -78,7 +78,7 @@ def delete_topics(
             yield
         records.append(MetadataRecord(RemoveTopicRecord(topic_id=topic.id), 0))
         answer(topic.name, topic.id, ErrorCode.NONE, None)
-    return Result(tuple(records), DeleteTopicsResponse(responses=results))
+    return ControllerResult(tuple(records), DeleteTopicsResponse(responses=results))
 
 
 def deletion_disabled(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:

@@ -16,13 +16,13 @@ from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.placement import PlacementRefused, place_partitions
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.refusals import told
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.ids import METADATA_TOPIC, Uuid
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.ports import Random
-from kafkacompat.stepping import Pace
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
@@ -63,7 +63,7 @@ class _Placed:
 @Stepped
 def create_topics(
     image: MetadataImage, settings: ControllerSettings, random: Random, request: CreateTopicsRequest
-) -> Steps[Result[MetadataRecord, CreateTopicsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
     pace = Pace(NAMED_A_STEP)
     times = yield from _times_named(request.topics, pace)
     total = 0
@@ -109,7 +109,7 @@ def create_topics(
         if pace.is_over():
             yield
     response = CreateTopicsResponse(topics=results)
-    return Result(() if request.validate_only else tuple(records), response)
+    return ControllerResult(() if request.validate_only else tuple(records), response)
 
 
 def _times_named(
@@ -126,13 +126,13 @@ def _times_named(
 
 def _all_refused(
     names: Iterable[str], text: str, pace: Pace
-) -> Steps[Result[MetadataRecord, CreateTopicsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, CreateTopicsResponse]]:
     every = []
     for name in names:
         every.append(_refused_topic(name, ErrorCode.POLICY_VIOLATION, text))
         if pace.is_over():
             yield
-    return Result((), CreateTopicsResponse(topics=every))
+    return ControllerResult((), CreateTopicsResponse(topics=every))
 
 
 def _refused_topic(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
@@ -315,7 +315,7 @@ def _partition_records(
 @Stepped
 def create_partitions(
     image: MetadataImage, random: Random, request: CreatePartitionsRequest
-) -> Steps[Result[MetadataRecord, CreatePartitionsResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, CreatePartitionsResponse]]:
     pace = Pace(NAMED_A_STEP)
     repeated: dict[str, None] = {}
     for name, count in (yield from _times_named(request.topics, pace)).items():
@@ -347,7 +347,9 @@ def create_partitions(
         except Refused as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
-    return Result(() if request.validate_only else tuple(records), CreatePartitionsResponse(results=results))
+    return ControllerResult(
+        () if request.validate_only else tuple(records), CreatePartitionsResponse(results=results)
+    )
 
 
 def _add_partitions(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.api.context import ControllerTimedOut
 from kafkacompat.deferred import Deferred
-from kafkacompat.machine.steps import Stepper, Steps
+from kafkacompat.stepping.stepped import Stepper, Steps
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Timers

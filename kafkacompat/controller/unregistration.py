@@ -10,9 +10,9 @@ from kafkacompat.controller.brokers import ElectionScope, change_partitions
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.result import Result
-from kafkacompat.machine.steps import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.unregister_broker_record import UnregisterBrokerRecord
 from kafkacompat.wire.messages.unregister_broker_request import UnregisterBrokerRequest
@@ -22,7 +22,7 @@ from kafkacompat.wire.messages.unregister_broker_response import UnregisterBroke
 @Stepped
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, request: UnregisterBrokerRequest
-) -> Steps[Result[MetadataRecord, UnregisterBrokerResponse]]:
+) -> Steps[ControllerResult[MetadataRecord, UnregisterBrokerResponse]]:
     """Raises BrokerRefused (BROKER_ID_NOT_REGISTERED)."""
     broker_id = request.broker_id
     broker = image.brokers.get(broker_id)
@@ -39,4 +39,4 @@ def unregister_broker(
         raise BrokerRefused(
             ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
         )
-    return Result(tuple(records), UnregisterBrokerResponse())
+    return ControllerResult(tuple(records), UnregisterBrokerResponse())

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kafkacompat.machine.result import Result
 from kafkacompat.ports import VerificationGuard
 from kafkacompat.wire.decoder_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
@@ -24,7 +23,7 @@ U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorResult(Result[R, T]):
+class CoordinatorResult(Generic[R, T]):
     """Records go to the partition as one batch; the response leaves once they are committed.
 
     With `replay` the machine's `replay` is called for each record once the log has it. Without, the operation has changed
@@ -34,6 +33,8 @@ class CoordinatorResult(Result[R, T]):
     what a client is told of the failure; its own result is carried out like any other.
     """
 
+    records: tuple[R, ...]
+    response: T
     replay: bool = True
     refused: Callable[[], None] | None = None
     committed: Callable[[ErrorCode, int], CoordinatorResult[R, Any] | None] | None = None

@@ -33,10 +33,10 @@ from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest,
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.steps import Steps, Work
     from kafkacompat.group.classic_group import ClassicGroup
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
+    from kafkacompat.stepping.works import Steps, Work
 
 T = TypeVar("T")
 

@@ -15,19 +15,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import LoadFailure, Machine
-from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.faults import report
 from kafkacompat.ports import FileSlice, LogRefused
 from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
 from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooLarge, unpack
 from kafkacompat.records.control import parse_end_transaction_marker
 from kafkacompat.records.record import walk_records
+from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.errors import WireError
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.steps import Steps, Work
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Buffer, Log, Timers, Workers
+    from kafkacompat.stepping.works import Steps, Work
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import commit_refusal, or_refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
-from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
@@ -32,6 +31,7 @@ from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.rebalance import join_refusal
 from kafkacompat.group.sync import sync
 from kafkacompat.ids import OFFSETS_TOPIC
+from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse

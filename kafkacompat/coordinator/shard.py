@@ -23,7 +23,6 @@ from kafkacompat.coordinator.core import (
     client_error,
 )
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, LOAD_STEP_BYTES, Loader, Loading
-from kafkacompat.coordinator.steps import Steps, Work
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
@@ -31,6 +30,7 @@ from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
+from kafkacompat.stepping.works import Steps, Work
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

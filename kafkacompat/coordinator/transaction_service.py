@@ -19,13 +19,13 @@ from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.refusals import or_refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.coordinator.shards import Shards
-from kafkacompat.coordinator.steps import Steps
 from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transaction_sweeps import TransactionSweeps
 from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.stepping.works import Steps
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
 from kafkacompat.txn.environment import Environment, Markers, TransactionSettings

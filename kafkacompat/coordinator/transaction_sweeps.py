@@ -19,9 +19,9 @@ from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.coordinator.steps import Steps, Work
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers
+    from kafkacompat.stepping.works import Steps, Work
 
 logger = logging.getLogger(__name__)
 

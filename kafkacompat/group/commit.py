@@ -13,7 +13,7 @@ from kafkacompat.group.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.rebalance import reset_heartbeat
 from kafkacompat.group.records import CommittedOffset, GroupKind, GroupRecord, OffsetRecord
 from kafkacompat.ids import ZERO_UUID
-from kafkacompat.stepping import Pace
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_commit_response import (
     OffsetCommitResponse,

@@ -20,7 +20,7 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.checkpointing import FILES
 from kafkacompat.log.retaining import RetentionPass
-from kafkacompat.stepping import Steps
+from kafkacompat.stepping.jobs import Steps
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.stepping import Stepping, Steps
+from kafkacompat.stepping.jobs import Stepping, Steps
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.partition.throttles import ReplicationThrottle
     from kafkacompat.ports import Clock, Timers
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.ports import Clock
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.ports import Clock, TimerHandle, Timers
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
 
 logger = logging.getLogger(__name__)
 

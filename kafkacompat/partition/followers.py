@@ -23,7 +23,7 @@ from kafkacompat.partition.following import (
 )
 from kafkacompat.partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused
-from kafkacompat.stepping import Steps, all_steps
+from kafkacompat.stepping.jobs import Steps, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_request import (
     FetchPartition,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Buffer, Log
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.fetch_response import EpochEndOffset
 
 

@@ -13,7 +13,7 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import validate_in_steps
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.stepping import Overloaded, Stepping, Steps
+from kafkacompat.stepping.jobs import Overloaded, Stepping, Steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

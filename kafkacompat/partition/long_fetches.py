@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.sessions import FetchContext
-    from kafkacompat.stepping import Steps
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.fetch_response import PartitionData
 
 LONG_FROM = 500

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kafkacompat.ids import OffsetAndEpoch
-from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
 from kafkacompat.raft import control_records
 from kafkacompat.raft.batches import BrokenBatch, headers
 from kafkacompat.raft.contracts import LoadedBatch, MetadataLog, MetadataLogProblem, StateMachine
@@ -21,7 +20,8 @@ from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, batch_rec
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.record import RecordMalformed
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
 from kafkacompat.wire.errors import WireError
 
 READ_CHUNK_BYTES = 8 * 1024 * 1024

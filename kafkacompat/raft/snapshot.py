@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
 from kafkacompat.raft import control_records
 from kafkacompat.raft.packing import MAX_BATCH_BYTES, PackedValues
 from kafkacompat.raft.voters import Voter
@@ -24,7 +23,8 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.control import ControlType, build_control_batch, parse_control_key
 from kafkacompat.records.record import Record, RecordMalformed, walk_records
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
 from kafkacompat.wire.errors import WireError
 
 CONTROL_RECORDS_MOST = 1000

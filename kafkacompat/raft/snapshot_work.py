@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.machine.steps import Stepper
 from kafkacompat.ports import SyncFailed
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent, SnapshotFormat, parse_in_steps
+from kafkacompat.stepping.stepped import Stepper
 
 if TYPE_CHECKING:
     from kafkacompat.ids import OffsetAndEpoch

@@ -23,7 +23,7 @@ from kafkacompat.records.batch import (
 from kafkacompat.records.columns import timestamp_delta
 from kafkacompat.records.record import append_varint, encode_record, walk_records
 from kafkacompat.records.validated import ValidatedBatch, trusted_batch
-from kafkacompat.stepping import Steps
+from kafkacompat.stepping.jobs import Steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from kafkacompat.records.judge import is_suspicious, judge, stamped, too_large
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.validated import ValidatedBatch
-from kafkacompat.stepping import Steps, all_steps
+from kafkacompat.stepping.jobs import Steps, all_steps
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from kafkacompat.server.broker_directories import BrokerDirectories
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.shared_server import SharedServer
-from kafkacompat.stepping import Stepping, Steps
+from kafkacompat.stepping.jobs import Stepping, Steps
 
 if TYPE_CHECKING:
     from kafkacompat.log.loading import LoadTask

@@ -84,7 +84,7 @@ BUGS = (
     ),
     PlantedBug(
         "transactions that name a little each are looked at in one step",
-        "stepping.py",
+        "stepping/jobs.py",
         "        self._done += more\n",
         "        self._done = more\n",
         ("api/_tests/test_long_requests.py",),

@@ -29,8 +29,8 @@ BUGS = (
     PlantedBug(
         "a controlled shutdown moves no leader",
         "controller/brokers.py",
-        "    left = yield from _leave(image, settings, broker_id)\n    return Result((*records, *left), None)",
-        "    yield from ()\n    return Result(tuple(records), None)",
+        "    left = yield from _leave(image, settings, broker_id)\n    return ControllerResult((*records, *left), None)",
+        "    yield from ()\n    return ControllerResult(tuple(records), None)",
         ("controller/_tests/test_heartbeats.py",),
     ),
     PlantedBug(

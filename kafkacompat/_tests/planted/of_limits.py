@@ -114,14 +114,14 @@ BUGS = (
     ),
     PlantedBug(
         "a work of a coordinator keeps the loop until it is done",
-        "coordinator/steps.py",
+        "stepping/works.py",
         "                if left <= 0:\n                    return True",
         "                if False:\n                    return True",
         ("coordinator/_tests/test_steps.py::test_works_take_turns_and_a_turn_ends_when_it_has_cost_enough",),
     ),
     PlantedBug(
         "a work of a coordinator that raises ends all of them",
-        "coordinator/steps.py",
+        "stepping/works.py",
         "        except Exception as error:\n            report(what, error)",
         "        except ArithmeticError as error:\n            report(what, error)",
         ("coordinator/_tests/test_steps.py::test_a_work_that_raises_is_reported_and_the_others_go_on",),

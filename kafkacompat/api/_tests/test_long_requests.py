@@ -21,7 +21,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition import searches
 from kafkacompat.partition._tests.fakes import topic_image
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode, WireError

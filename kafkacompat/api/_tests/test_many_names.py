@@ -17,7 +17,7 @@ from kafkacompat.net.dispatcher import ConnectionInfo, Pending
 from kafkacompat.partition._tests.fakes import batch_of, topic_image
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
-from kafkacompat.stepping import Pace, all_steps
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (

@@ -8,8 +8,8 @@ from typing import Any
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.result import Result
 
 TOPIC_ID = b"t" * 16
 LEVELS = {"metadata.version": 30, "eligible.leader.replicas.version": 1}
@@ -83,7 +83,7 @@ def cluster(
     )
 
 
-def after(image: MetadataImage, result: Result[Any, Any]) -> MetadataImage:
+def after(image: MetadataImage, result: ControllerResult[Any, Any]) -> MetadataImage:
     """The image once the result's records are replayed."""
     builder = ImageBuilder(image)
     for record in result.records:

@@ -14,7 +14,7 @@ from kafkacompat.controller.balance import (
 from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.machine.result import Result
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.wire.messages import alter_partition_reassignments_request as reassigning
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
@@ -81,7 +81,7 @@ def test_clearing_eligible_leaders_is_a_change_of_those_partitions_that_had_some
         partition(1, 2, isr=(), leader=-1, last_known_elr=(1,)),
         partition(1, 2),
     )
-    cleared = after(image, Result((MetadataRecord(ClearElrRecord(topic_name="t"), 0),), None))
+    cleared = after(image, ControllerResult((MetadataRecord(ClearElrRecord(topic_name="t"), 0),), None))
     found = cleared.topics["t"].partitions.values()
     assert [each.partition_epoch for each in found] == [10, 10, 9]
     assert not any(each.eligible_leader_replicas or each.last_known_elr for each in found)

@@ -25,11 +25,11 @@ from kafkacompat.controller.producer_ids import MAX_PRODUCER_ID, allocate_produc
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.registration import broker_registration
 from kafkacompat.controller.replay import CONTROLLERS
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
-from kafkacompat.machine.result import Result
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.alter_partition_request import AlterPartitionRequest
@@ -53,7 +53,7 @@ from kafkacompat.wire.messages.unregister_broker_request import UnregisterBroker
 
 def register(
     image: MetadataImage, sessions: BrokerSessions, now_ms: int, incarnation: int, previous_epoch: int = -1
-) -> Result[Any, Any]:
+) -> ControllerResult[Any, Any]:
     request = registration(previous_epoch, incarnation, broker_id=2, directories=[directory(2)])
     request.cluster_id = "cluster"
     return broker_registration(
@@ -135,7 +135,7 @@ def test_the_last_of_an_isr_without_a_leader_that_comes_back_without_goodbye_is_
     assert (found.isr, found.leader, found.last_known_elr) == ((), -1, (2,))
     back = replace(new, brokers={**new.brokers, 2: broker(2)})
     records = all_steps(return_to_broker(back, settings(), 2))
-    found = after(back, Result(tuple(records), None)).topics["t"].partitions[0]
+    found = after(back, ControllerResult(tuple(records), None)).topics["t"].partitions[0]
     assert (found.isr, found.leader, found.last_known_elr) == ((2,), 2, ())
 
 
@@ -176,7 +176,9 @@ def test_an_unknown_broker_is_not_unregistered() -> None:
 FIRST, SECOND = directory(1), directory(51)
 
 
-def assign(image: MetadataImage, *wanted: tuple[bytes, bytes, int], epoch: int = 101) -> Result[Any, Any]:
+def assign(
+    image: MetadataImage, *wanted: tuple[bytes, bytes, int], epoch: int = 101
+) -> ControllerResult[Any, Any]:
     request = AssignReplicasToDirsRequest(
         broker_id=1,
         broker_epoch=epoch,
@@ -195,7 +197,7 @@ def two_directories(*partitions: Any, **fields: Any) -> MetadataImage:
     return cluster(*partitions, brokers=(broker(1, directories=(FIRST, SECOND)), 2, 3), **fields)
 
 
-def codes(result: Result[Any, Any]) -> list[int]:
+def codes(result: ControllerResult[Any, Any]) -> list[int]:
     return [
         each.error_code
         for found in result.response.directories

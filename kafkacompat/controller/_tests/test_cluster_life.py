@@ -29,13 +29,13 @@ from kafkacompat.controller.records import RecordClasses, frame, unframe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.registration import broker_registration
 from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.topics import create_partitions, create_topics
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, NO_LEADER
-from kafkacompat.machine.result import Result
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import (
     alter_partition_reassignments_request as reassigning,
@@ -81,7 +81,7 @@ class ClusterLife(RuleBasedStateMachine):
 
     # Running commands.
 
-    def do(self, command: Callable[[], Result[Any, T]]) -> T | None:
+    def do(self, command: Callable[[], ControllerResult[Any, T]]) -> T | None:
         """Replay what the command writes, through its bytes; None when the broker was refused."""
         try:
             result = command()

@@ -15,7 +15,7 @@ from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.machine.steps import Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord

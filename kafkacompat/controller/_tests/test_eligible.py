@@ -14,8 +14,8 @@ from kafkacompat.controller.feature_updates import update_features
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.controller.partition_scope import change_of
-from kafkacompat.machine.result import Result
-from kafkacompat.stepping import all_steps
+from kafkacompat.controller.result import ControllerResult
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,
     AlterConfigsResource,
@@ -62,13 +62,13 @@ def is_fenced(image: MetadataImage, broker_id: int, *isr: int) -> MetadataImage:
     """And this is what is left of the ISR."""
     image = replace(image, brokers={**image.brokers, broker_id: broker(broker_id, fenced=True)})
     record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
-    return image if record is None else after(image, Result((record,), None))
+    return image if record is None else after(image, ControllerResult((record,), None))
 
 
 def returned(image: MetadataImage, broker_id: int) -> MetadataImage:
     image = replace(image, brokers={**image.brokers, broker_id: broker(broker_id)})
     records = all_steps(return_to_broker(image, settings(), broker_id))
-    return after(image, Result(tuple(records), None))
+    return after(image, ControllerResult(tuple(records), None))
 
 
 def test_switched_off_nobody_outside_an_isr_is_eligible_and_not_when_it_is_on_again() -> None:

@@ -18,7 +18,7 @@ from kafkacompat.controller._tests.clusters import (
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.isr import alter_partition
 from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.machine.result import Result
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_request import (
     AlterPartitionRequest,
@@ -38,7 +38,9 @@ def asked(*isr: int, index: int = 0, leader_epoch: int = 5, partition_epoch: int
     )
 
 
-def alter(image: MetadataImage, *wanted: Any, sender: int = 1, **properties: str) -> Result[Any, Any]:
+def alter(
+    image: MetadataImage, *wanted: Any, sender: int = 1, **properties: str
+) -> ControllerResult[Any, Any]:
     request = AlterPartitionRequest(
         broker_id=sender,
         broker_epoch=100 + sender,
@@ -47,7 +49,7 @@ def alter(image: MetadataImage, *wanted: Any, sender: int = 1, **properties: str
     return alter_partition(image, settings(**properties), request)
 
 
-def code(result: Result[Any, Any]) -> int:
+def code(result: ControllerResult[Any, Any]) -> int:
     (answer,) = result.response.topics[0].partitions
     found: int = answer.error_code
     return found

@@ -13,8 +13,8 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.records import MetadataRecord, frame_all
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.machine.result import Result
 from kafkacompat.raft.contracts import LoadedBatch
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotFormat, parse_snapshot
@@ -110,7 +110,7 @@ def test_a_snapshot_takes_the_place_of_everything_before(machine: MetadataMachin
 
 def test_the_next_command_sees_what_is_not_committed_and_subscribers_do_not(machine: MetadataMachine) -> None:
     lead(machine)
-    answer = machine.submit(Result((topic("a"),), "made"))
+    answer = machine.submit(ControllerResult((topic("a"),), "made"))
     assert "a" in machine.core.image.topics
     assert "a" not in machine.image.topics
     assert not answer.done
@@ -121,8 +121,8 @@ def test_the_next_command_sees_what_is_not_committed_and_subscribers_do_not(mach
 
 def test_lost_leadership_takes_back_what_was_not_committed_and_says_so(machine: MetadataMachine) -> None:
     lead(machine)
-    kept = machine.submit(Result((topic("a"),), "made"))
-    lost = machine.submit(Result((topic("b"),), "made"))
+    kept = machine.submit(ControllerResult((topic("a"),), "made"))
+    lost = machine.submit(ControllerResult((topic("b"),), "made"))
     quorum = quorum_of(machine)
     quorum.commit(2)
     quorum.lose()
@@ -132,7 +132,7 @@ def test_lost_leadership_takes_back_what_was_not_committed_and_says_so(machine: 
         lost.result()
     assert sorted(machine.core.image.topics) == ["a"]
     with pytest.raises(NotController):
-        machine.submit(Result((), None))
+        machine.submit(ControllerResult((), None))
     # The next leader has committed it after all: it comes by the log like anybody's.
     machine.apply(LoadedBatch(frame_all([topic("b")]), 11, 3))
     machine.caught_up()

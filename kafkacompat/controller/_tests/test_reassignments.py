@@ -16,7 +16,7 @@ from kafkacompat.controller.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
-from kafkacompat.machine.result import Result
+from kafkacompat.controller.result import ControllerResult
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -34,7 +34,7 @@ def alter(
     topic: str = "t",
     factor_may_change: bool = True,
     **properties: str,
-) -> tuple[Result[Any, Any], list[tuple[int, str | None]]]:
+) -> tuple[ControllerResult[Any, Any], list[tuple[int, str | None]]]:
     partitions = [ReassignablePartition(partition_index=index, replicas=each) for index, each in wanted]
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=factor_may_change,
@@ -58,7 +58,7 @@ def of(image: MetadataImage, index: int = 0) -> PartitionImage:
 def in_sync(image: MetadataImage, *isr: int) -> MetadataImage:
     """The leader reports a new ISR."""
     record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
-    return after(image, Result(() if record is None else (record,), None))
+    return after(image, ControllerResult(() if record is None else (record,), None))
 
 
 def listed(image: MetadataImage, topics: list[tuple[str, list[int]]] | None = None) -> Any:
@@ -279,7 +279,7 @@ def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
         nonlocal image
         record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
         assert record is not None
-        image = after(image, Result((record,), None))
+        image = after(image, ControllerResult((record,), None))
         return stated(record.message)
 
     assert asked([1, 2]) == {"replicas": [1, 2], "adding": [2], "directories": [1, 2]}
@@ -317,7 +317,7 @@ def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
     elected = change_of(image, settings(), image.topics["t"], 0, election=Election.PREFERRED)
     assert elected is not None
     assert stated(elected.message) == {"leader": 3}
-    image = after(image, Result((elected,), None))
+    image = after(image, ControllerResult((elected,), None))
     assert asked([2]) == {"isr": [2], "leader": 2, "replicas": [2], "directories": [2]}
 
 

@@ -19,8 +19,8 @@ from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.topics import NAMED_A_STEP, TOPICS_A_STEP, create_partitions, create_topics
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
-from kafkacompat.machine.steps import RECORDS_A_STEP, Steps
 from kafkacompat.raft._tests.driver_support import World
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Steps
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import (

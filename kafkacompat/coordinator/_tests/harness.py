@@ -27,7 +27,7 @@ from kafkacompat.log.recovery import open_directory
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.validate import Origin, validate_produce
-from kafkacompat.stepping import driven
+from kafkacompat.stepping.jobs import driven
 from kafkacompat.wire.errors import ErrorCode
 
 NODE_ID = 1

@@ -12,7 +12,6 @@ from kafkacompat.coordinator._tests.harness import Partitions, World, image_of
 from kafkacompat.coordinator._tests.test_runtime import batch, pair
 from kafkacompat.coordinator.loading import AT_ONCE_BYTES, LARGE_VALUE_BYTES
 from kafkacompat.coordinator.shard import Shard, ShardState
-from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.group import records as group_records
 from kafkacompat.group.records import GroupMetadataRecord, encode_record
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
@@ -20,6 +19,7 @@ from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import batch_of_body, record
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record, append_varint
+from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata

@@ -25,12 +25,12 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import World, context, topic_image
-from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.deferred import Deferred
 from kafkacompat.group import commit as group_commit
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
+from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest

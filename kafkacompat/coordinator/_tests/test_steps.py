@@ -30,7 +30,6 @@ from kafkacompat.coordinator._tests.test_transactional_offsets import EPOCH, PRO
 from kafkacompat.coordinator.group_sweeps import BATCH_BYTES_MAX, STRETCH, batches, machine_of
 from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, ShardState
-from kafkacompat.coordinator.steps import TURN_COST, Steps, Work
 from kafkacompat.group import retention
 from kafkacompat.group import subscription as subscriptions
 from kafkacompat.group.classic_group import ClassicGroupState
@@ -41,6 +40,7 @@ from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
+from kafkacompat.stepping.works import TURN_COST, Steps, Work
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest

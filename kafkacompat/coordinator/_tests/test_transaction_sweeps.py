@@ -11,10 +11,10 @@ from kafkacompat.coordinator._tests.test_transactions import T0, T1, Channel, Wo
 from kafkacompat.coordinator.group_sweeps import STRETCH
 from kafkacompat.coordinator.node_queues import NodeQueues
 from kafkacompat.coordinator.shard import Shard
-from kafkacompat.coordinator.steps import TURN_COST
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
+from kafkacompat.stepping.works import TURN_COST
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.wire.errors import ErrorCode as E
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
-from kafkacompat.stepping import all_steps
+from kafkacompat.stepping.jobs import all_steps
 
 if TYPE_CHECKING:
     from kafkacompat.ports import TimerHandle, Timers

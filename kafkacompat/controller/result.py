@@ -1,6 +1,6 @@
-"""What a command of a replayed machine gives: records to append and the answer to send once they are committed.
+"""What a command of the controller gives: records to append and the answer to send once they are committed.
 
-A command looks at state and never changes it; state changes only when the records are replayed. Knows nothing of either kind.
+A command looks at state and never changes it; state changes only when the records are replayed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Result(Generic[R, T]):
+class ControllerResult(Generic[R, T]):
     """`records` in the order to be written, as one atomic unit; `response` leaves when they are committed."""
 
     records: tuple[R, ...]

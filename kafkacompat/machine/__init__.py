@@ -1,1 +1,0 @@
-"""What every replayed machine shares."""

@@ -1,0 +1,1 @@
+"""Long work cut into steps, with the loop in between."""
