@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 
-KEY = 25
 FENCED_SINCE = 2
 
 
@@ -35,4 +34,4 @@ def handle(node: Node, context: RequestContext, request: AddOffsetsToTxnRequest)
     )
 
 
-HANDLER = Handler(KEY, 0, 4, handle, top_level_error(AddOffsetsToTxnResponse))
+HANDLER = Handler(handle, top_level_error(AddOffsetsToTxnResponse))

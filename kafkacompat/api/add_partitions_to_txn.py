@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         AddPartitionsToTxnTopic,
     )
 
-KEY = 24
 BATCHED_SINCE = 4
 FENCED_SINCE = 2
 EPOCH_BUMP_VERSION = 2
@@ -184,4 +183,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(KEY, 0, 5, handle, error_response)
+HANDLER = Handler(handle, error_response)

@@ -62,4 +62,4 @@ def error_response(request: AlterConfigsRequest, code: ErrorCode, version: int) 
     return AlterConfigsResponse(responses=[_answer(resource, code, None) for resource in request.resources])
 
 
-HANDLER = Handler(33, 0, 2, handle, error_response)
+HANDLER = Handler(handle, error_response)

@@ -44,4 +44,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(45, 0, 1, handle, error_response, waits_for_opening=True)
+HANDLER = Handler(handle, error_response, waits_for_opening=True)

@@ -59,4 +59,4 @@ def _response(results: dict[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsRe
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-HANDLER = Handler(34, 1, 2, handle, error_response)
+HANDLER = Handler(handle, error_response)

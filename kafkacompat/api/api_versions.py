@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.registry import ENTRIES
+from kafkacompat.wire.apis import APIS, ApiKey
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_response import (
     ApiVersion,
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 
-KEY = 18
-MAX_VERSION = 4
 FIRST_VERSION_WITH_SOFTWARE = 3
 FIRST_VERSION_WITH_MINIMUM_ZERO = 4
 """Older Java clients throw on a feature whose lowest level is 0."""
@@ -76,9 +75,10 @@ def take_software(context: RequestContext, request: ApiVersionsRequest) -> bool:
 
 def unsupported_version() -> ApiVersionsResponse:
     """For a version that is not served; to be encoded as version 0."""
+    own = APIS[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
-        api_keys=[ApiVersion(api_key=KEY, min_version=0, max_version=MAX_VERSION)],
+        api_keys=[ApiVersion(api_key=own.key, min_version=own.oldest, max_version=own.latest)],
     )
 
 
@@ -86,4 +86,4 @@ def error_response(request: ApiVersionsRequest, code: ErrorCode, version: int) -
     return ApiVersionsResponse(error_code=code)
 
 
-HANDLER = Handler(KEY, 0, MAX_VERSION, handle, error_response)
+HANDLER = Handler(handle, error_response)

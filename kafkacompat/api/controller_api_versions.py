@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.api_versions import (
     FIRST_VERSION_WITH_MINIMUM_ZERO,
-    KEY,
-    MAX_VERSION,
     error_response,
     take_software,
 )
@@ -56,4 +54,4 @@ def handle(node: ControllerNode, context: RequestContext, request: ApiVersionsRe
     )
 
 
-HANDLER = Handler(KEY, 0, MAX_VERSION, handle, error_response)
+HANDLER = Handler(handle, error_response)

@@ -31,4 +31,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(37, 0, 3, handle, error_response, waits_for_opening=True)
+HANDLER = Handler(handle, error_response, waits_for_opening=True)

@@ -29,4 +29,4 @@ def error_response(request: CreateTopicsRequest, code: ErrorCode, version: int) 
     )
 
 
-HANDLER = Handler(19, 2, 7, handle, error_response, waits_for_opening=True)
+HANDLER = Handler(handle, error_response, waits_for_opening=True)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 
-KEY = 42
 DELETED_A_STEP = 100
 """Groups, up to 100 us each with their records."""
 
@@ -31,9 +30,6 @@ def _error_response(request: DeleteGroupsRequest, code: ErrorCode, version: int)
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=2,
     function=delete_groups,
     error_response=_error_response,
     slices=Slices("groups_names", "results", DELETED_A_STEP, str),

@@ -94,9 +94,6 @@ def error_response(request: DeleteRecordsRequest, code: ErrorCode, version: int)
 
 
 HANDLER = Handler(
-    21,
-    0,
-    2,
     handle,
     error_response,
     long=LongHandling(partitions_asked, DELETED_A_STEP, in_steps),

@@ -35,4 +35,4 @@ def error_response(request: DeleteTopicsRequest, code: ErrorCode, version: int) 
     )
 
 
-HANDLER = Handler(20, 1, 6, handle, error_response)
+HANDLER = Handler(handle, error_response)

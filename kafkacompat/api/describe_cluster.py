@@ -46,4 +46,4 @@ def handle(node: Node, context: RequestContext, request: DescribeClusterRequest)
     )
 
 
-HANDLER = Handler(60, 0, 2, handle, top_level_error(DescribeClusterResponse), waits_for_opening=True)
+HANDLER = Handler(handle, top_level_error(DescribeClusterResponse), waits_for_opening=True)

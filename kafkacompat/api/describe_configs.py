@@ -178,9 +178,6 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: in
 
 
 HANDLER = Handler(
-    32,
-    1,
-    4,
     handle,
     error_response,
     slices=Slices(

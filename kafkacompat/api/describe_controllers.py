@@ -56,4 +56,4 @@ def _controllers(image: MetadataImage, listener_name: str) -> list[DescribeClust
     ]
 
 
-HANDLER = Handler(60, 0, 2, handle, top_level_error(DescribeClusterResponse))
+HANDLER = Handler(handle, top_level_error(DescribeClusterResponse))

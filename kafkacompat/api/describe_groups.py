@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
 
-KEY = 15
-
 
 def describe_groups(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Deferred[Any]:
     answer = node.groups.describe_groups(request, context)
@@ -37,9 +35,6 @@ def _error_response(request: DescribeGroupsRequest, code: ErrorCode, version: in
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=6,
     function=describe_groups,
     error_response=_error_response,
     slices=Slices("groups", "groups", 20, lambda group_id: group_id),

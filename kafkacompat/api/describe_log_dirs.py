@@ -80,4 +80,4 @@ def _partition(index: int, log: Log) -> DescribeLogDirsPartition:
     )
 
 
-HANDLER = Handler(35, 1, 5, handle, top_level_error(DescribeLogDirsResponse))
+HANDLER = Handler(handle, top_level_error(DescribeLogDirsResponse))

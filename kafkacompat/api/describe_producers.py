@@ -80,9 +80,6 @@ def error_response(
 
 
 HANDLER = Handler(
-    61,
-    0,
-    0,
     handle,
     error_response,
     slices=Slices("topics", "topics", 10, lambda topic: (topic.name, tuple(topic.partition_indexes))),

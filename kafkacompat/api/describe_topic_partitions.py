@@ -132,4 +132,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(75, 0, 0, handle, error_response, waits_for_opening=True)
+HANDLER = Handler(handle, error_response, waits_for_opening=True)

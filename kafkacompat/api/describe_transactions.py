@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 
-KEY = 65
-
 
 def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Deferred[Any]:
     return node.transactions.coordinator.describe_transactions(request)
@@ -34,9 +32,6 @@ def error_response(
 
 
 HANDLER = Handler(
-    KEY,
-    0,
-    0,
     handle,
     error_response,
     slices=Slices("transactional_ids", "transaction_states", 200, lambda each: each),

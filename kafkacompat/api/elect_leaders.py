@@ -41,4 +41,4 @@ def error_response(request: ElectLeadersRequest, code: ErrorCode, version: int) 
     )
 
 
-HANDLER = Handler(43, 0, 2, handle, error_response, waits_for_opening=True)
+HANDLER = Handler(handle, error_response, waits_for_opening=True)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
 
-KEY = 26
 FENCED_SINCE = 2
 EPOCH_BUMP_SINCE = 5
 EPOCH_BUMP_VERSION = 2
@@ -31,4 +30,4 @@ def handle(node: Node, context: RequestContext, request: EndTxnRequest) -> Defer
     return node.transactions.coordinator.end_transaction(request, client_version).then(for_version)
 
 
-HANDLER = Handler(KEY, 0, 5, handle, top_level_error(EndTxnResponse))
+HANDLER = Handler(handle, top_level_error(EndTxnResponse))

@@ -156,9 +156,6 @@ def _size(node: ControllerNode, request: EnvelopeRequest) -> int:
 
 
 HANDLER = Handler(
-    58,
-    0,
-    0,
     handle,
     top_level_error(EnvelopeResponse),
     long=LongHandling(_size, DECODED_AT_ONCE_MAX, in_steps),

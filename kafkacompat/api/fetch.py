@@ -163,4 +163,4 @@ def error_response(request: FetchRequest, code: ErrorCode, version: int) -> Fetc
     )
 
 
-HANDLER = Handler(1, 4, 18, handle, error_response, ends_with_connection=True, waits_at_will=True)
+HANDLER = Handler(handle, error_response, ends_with_connection=True, waits_at_will=True)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 
-KEY = 10
 FIRST_BATCHED_VERSION = 4
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 """By the kind of key: groups, transactional ids."""
@@ -91,9 +90,6 @@ def _error_response(
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=6,
     function=find_coordinator,
     error_response=_error_response,
     waits_for_opening=True,

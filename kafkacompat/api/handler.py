@@ -1,6 +1,7 @@
-"""How an API is declared: key, versions, function, and what to answer when the function has a bug.
+"""How an API is handled: its function, and what to answer when the function has a bug.
 
-Every module of this package that serves an API ends in one `HANDLER`. Knows neither how handlers are found
+Every module of this package that serves an API ends in one `HANDLER`. Its key and versions are not said there: the registry
+has them from wire's table. Knows neither how handlers are found
 (registry) nor how they are called (dispatch), and no API in particular.
 """
 
@@ -94,9 +95,6 @@ class Handler:
     the dispatcher logs it and answers with `error_response(request, UNKNOWN_SERVER_ERROR, version)`.
     """
 
-    key: int
-    min_version: int
-    max_version: int
     function: HandlerFunction
     error_response: ErrorResponse
     blocks: bool = True
@@ -107,9 +105,6 @@ class Handler:
     """Whether its client says how long its answer may take: by a time of its own, or by what other members of its group do."""
     ends_with_connection: bool = False
     """Whether the steps that its function gives are given up when nobody waits for the answer any more."""
-    advertised_min_version: int | None = None
-    """Shown by ApiVersions in place of min_version (Produce: librdkafka looks for 0; using it closes the connection)."""
-
     slices: Slices | None = None
     long: LongHandling | None = None
     """Without either the request is handled in one step, however long it is."""

@@ -12,17 +12,12 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 
-KEY = 12
-
 
 def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) -> Deferred[Any]:
     return node.groups.heartbeat(request, context)
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=4,
     function=heartbeat,
     error_response=top_level_error(HeartbeatResponse),
 )

@@ -102,4 +102,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(44, 0, 1, handle, error_response)
+HANDLER = Handler(handle, error_response)

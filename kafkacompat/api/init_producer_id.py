@@ -55,4 +55,4 @@ def error_response(request: InitProducerIdRequest, code: ErrorCode, version: int
     return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
 
-HANDLER = Handler(22, 0, 5, handle, error_response)
+HANDLER = Handler(handle, error_response)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
 
-KEY = 11
 FIRST_VERSION_WITH_REBALANCE_TIMEOUT = 1
 FIRST_VERSION_WITH_NULL_PROTOCOL_NAME = 7
 
@@ -40,9 +39,6 @@ def _error_response(request: JoinGroupRequest, code: ErrorCode, version: int) ->
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=9,
     function=join_group,
     error_response=_error_response,
     waits_at_will=True,

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
     from kafkacompat.deferred import Deferred
 
-KEY = 13
 FIRST_BATCHED_VERSION = 3
 
 
@@ -36,9 +35,6 @@ def _single(response: LeaveGroupResponse) -> LeaveGroupResponse:
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=5,
     function=leave_group,
     error_response=top_level_error(LeaveGroupResponse),
 )

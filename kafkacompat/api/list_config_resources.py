@@ -53,4 +53,4 @@ def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> lis
     return sorted(name for resource_type, name in node.image.configs if resource_type == kind)
 
 
-HANDLER = Handler(74, 0, 1, handle, top_level_error(ListConfigResourcesResponse))
+HANDLER = Handler(handle, top_level_error(ListConfigResourcesResponse))

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 
-KEY = 16
-
 
 def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Steps[Any]:
     """Many are told in steps of the coordinator's, and so the answer is encoded in steps as well."""
@@ -22,9 +20,6 @@ def list_groups(node: Node, context: RequestContext, request: ListGroupsRequest)
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=5,
     function=list_groups,
     error_response=top_level_error(ListGroupsResponse),
 )

@@ -159,9 +159,6 @@ def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -
 
 
 HANDLER = Handler(
-    2,
-    1,
-    11,
     handle,
     error_response,
     long=LongHandling(partitions_asked, LOOKED_UP_A_STEP, in_steps),

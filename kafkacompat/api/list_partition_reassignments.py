@@ -44,4 +44,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(46, 0, 0, handle, error_response)
+HANDLER = Handler(handle, error_response)

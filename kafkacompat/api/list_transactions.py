@@ -12,11 +12,9 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
 
-KEY = 66
-
 
 def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Deferred[Any]:
     return node.transactions.coordinator.list_transactions(request)
 
 
-HANDLER = Handler(KEY, 0, 2, handle, top_level_error(ListTransactionsResponse))
+HANDLER = Handler(handle, top_level_error(ListTransactionsResponse))

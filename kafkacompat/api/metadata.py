@@ -252,9 +252,6 @@ def _size(node: Node, request: MetadataRequest) -> int:
 
 
 HANDLER = Handler(
-    3,
-    0,
-    13,
     handle,
     error_response,
     waits_for_opening=True,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.stepping.jobs import Steps
 
-KEY = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
 Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
 """By name and id."""
@@ -109,6 +108,4 @@ def _error_response(request: OffsetCommitRequest, code: ErrorCode, version: int)
     return _shaped(OffsetCommitResponse(topics=topics), version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
-HANDLER = Handler(
-    key=KEY, min_version=2, max_version=10, function=offset_commit, error_response=_error_response
-)
+HANDLER = Handler(function=offset_commit, error_response=_error_response)

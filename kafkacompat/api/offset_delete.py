@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.stepping.jobs import Steps
 
-KEY = 47
-
 
 def offset_delete(
     node: Node, context: RequestContext, request: OffsetDeleteRequest
@@ -70,9 +68,6 @@ def _merged(
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=0,
     function=offset_delete,
     error_response=top_level_error(OffsetDeleteResponse),
 )

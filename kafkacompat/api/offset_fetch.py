@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.stepping.jobs import Steps
 
-KEY = 9
 FIRST_VERSION_WITH_TOP_LEVEL_ERROR = 2
 FIRST_BATCHED_VERSION = 8
 FIRST_VERSION_WITH_TOPIC_IDS = 10
@@ -179,6 +178,4 @@ def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) 
     return all_steps(_single(group, asked, version))
 
 
-HANDLER = Handler(
-    key=KEY, min_version=1, max_version=10, function=offset_fetch, error_response=_error_response
-)
+HANDLER = Handler(function=offset_fetch, error_response=_error_response)

@@ -66,9 +66,6 @@ def _of_both(one: OffsetForLeaderTopic, other: OffsetForLeaderTopic) -> OffsetFo
 
 
 HANDLER = Handler(
-    23,
-    2,
-    4,
     handle,
     error_response,
     slices=Slices("topics", "topics", 200, lambda topic: topic.topic, of_both=_of_both),

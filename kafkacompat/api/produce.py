@@ -247,6 +247,4 @@ def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Steps[Prod
     return ProduceResponse(responses=responses)
 
 
-HANDLER = Handler(
-    0, 3, 13, handle, error_response, blocks=False, advertised_min_version=0, waits_at_will=True
-)
+HANDLER = Handler(handle, error_response, blocks=False, waits_at_will=True)

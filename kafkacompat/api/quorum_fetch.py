@@ -18,4 +18,4 @@ def handle(node: ControllerNode, context: RequestContext, request: FetchRequest)
     return node.quorum.handle(request, context.api_version)
 
 
-HANDLER = Handler(1, 4, 18, handle, error_response, waits_at_will=True)
+HANDLER = Handler(handle, error_response, waits_at_will=True)

@@ -1,13 +1,16 @@
 """The tables of what broker listeners and controller listeners serve: ApiVersions, dispatch and the compatibility page read them.
 
-Ranges are Kafka 4.3's, and so is which listener serves what. A module is imported with the first request for its key, so that
-a start imports nothing it does not need; a test holds each module's HANDLER equal to its row here.
+A row says which module serves an API on that kind of listener; the module's HANDLER says how. Names and versions are those
+of Kafka 4.3 in wire's table, which is made from the message definitions. A module is imported with the first request for its
+key, so that a start imports nothing it does not need.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
+
+from kafkacompat.wire.apis import APIS, ApiKey
 
 if TYPE_CHECKING:
     from kafkacompat.api.handler import Handler
@@ -21,96 +24,106 @@ class Entry(NamedTuple):
     min_version: int
     max_version: int
     advertised_min_version: int
-    """What ApiVersions says; differs from min_version for Produce only."""
+    """What ApiVersions says; differs from min_version for Produce only: librdkafka looks for 0; using it closes the connection."""
+    passed: str | None
+    """The function of the module pass_through that makes the handler; None for a module that has its HANDLER."""
 
 
-def _entry(key: int, name: str, module: str, low: int, high: int, advertised_low: int | None = None) -> Entry:
-    return Entry(key, name, module, low, high, low if advertised_low is None else advertised_low)
+TO_CONTROLLER = ("pass_through", "to_controller")
+TO_QUORUM = ("pass_through", "to_quorum")
+
+
+def _entry(
+    key: ApiKey, module: str, passed: str | None = None, advertised_min_version: int | None = None
+) -> Entry:
+    api = APIS[key]
+    advertised = api.oldest if advertised_min_version is None else advertised_min_version
+    return Entry(int(key), api.name, module, api.oldest, api.latest, advertised, passed)
 
 
 ENTRIES: tuple[Entry, ...] = (
-    _entry(0, "Produce", "produce", 3, 13, advertised_low=0),
-    _entry(1, "Fetch", "fetch", 4, 18),
-    _entry(2, "ListOffsets", "list_offsets", 1, 11),
-    _entry(3, "Metadata", "metadata", 0, 13),
-    _entry(8, "OffsetCommit", "offset_commit", 2, 10),
-    _entry(9, "OffsetFetch", "offset_fetch", 1, 10),
-    _entry(10, "FindCoordinator", "find_coordinator", 0, 6),
-    _entry(11, "JoinGroup", "join_group", 0, 9),
-    _entry(12, "Heartbeat", "heartbeat", 0, 4),
-    _entry(13, "LeaveGroup", "leave_group", 0, 5),
-    _entry(14, "SyncGroup", "sync_group", 0, 5),
-    _entry(15, "DescribeGroups", "describe_groups", 0, 6),
-    _entry(16, "ListGroups", "list_groups", 0, 5),
-    _entry(17, "SaslHandshake", "sasl_handshake", 0, 1),
-    _entry(18, "ApiVersions", "api_versions", 0, 4),
-    _entry(19, "CreateTopics", "create_topics", 2, 7),
-    _entry(20, "DeleteTopics", "delete_topics", 1, 6),
-    _entry(21, "DeleteRecords", "delete_records", 0, 2),
-    _entry(22, "InitProducerId", "init_producer_id", 0, 5),
-    _entry(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4),
-    _entry(24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 5),
-    _entry(25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4),
-    _entry(26, "EndTxn", "end_txn", 0, 5),
-    _entry(27, "WriteTxnMarkers", "write_txn_markers", 1, 2),
-    _entry(28, "TxnOffsetCommit", "txn_offset_commit", 0, 5),
-    _entry(32, "DescribeConfigs", "describe_configs", 1, 4),
-    _entry(33, "AlterConfigs", "alter_configs", 0, 2),
-    _entry(34, "AlterReplicaLogDirs", "alter_replica_log_dirs", 1, 2),
-    _entry(35, "DescribeLogDirs", "describe_log_dirs", 1, 5),
-    _entry(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
-    _entry(37, "CreatePartitions", "create_partitions", 0, 3),
-    _entry(42, "DeleteGroups", "delete_groups", 0, 2),
-    _entry(43, "ElectLeaders", "elect_leaders", 0, 2),
-    _entry(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
-    _entry(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
-    _entry(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
-    _entry(47, "OffsetDelete", "offset_delete", 0, 0),
-    _entry(55, "DescribeQuorum", "describe_quorum", 0, 2),
-    _entry(57, "UpdateFeatures", "update_features", 0, 2),
-    _entry(60, "DescribeCluster", "describe_cluster", 0, 2),
-    _entry(61, "DescribeProducers", "describe_producers", 0, 0),
-    _entry(64, "UnregisterBroker", "unregister_broker", 0, 0),
-    _entry(65, "DescribeTransactions", "describe_transactions", 0, 0),
-    _entry(66, "ListTransactions", "list_transactions", 0, 2),
-    _entry(74, "ListConfigResources", "list_config_resources", 0, 1),
-    _entry(75, "DescribeTopicPartitions", "describe_topic_partitions", 0, 0),
-    _entry(80, "AddRaftVoter", "add_raft_voter", 0, 1),
-    _entry(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0),
+    _entry(ApiKey.PRODUCE, "produce", advertised_min_version=0),
+    _entry(ApiKey.FETCH, "fetch"),
+    _entry(ApiKey.LIST_OFFSETS, "list_offsets"),
+    _entry(ApiKey.METADATA, "metadata"),
+    _entry(ApiKey.OFFSET_COMMIT, "offset_commit"),
+    _entry(ApiKey.OFFSET_FETCH, "offset_fetch"),
+    _entry(ApiKey.FIND_COORDINATOR, "find_coordinator"),
+    _entry(ApiKey.JOIN_GROUP, "join_group"),
+    _entry(ApiKey.HEARTBEAT, "heartbeat"),
+    _entry(ApiKey.LEAVE_GROUP, "leave_group"),
+    _entry(ApiKey.SYNC_GROUP, "sync_group"),
+    _entry(ApiKey.DESCRIBE_GROUPS, "describe_groups"),
+    _entry(ApiKey.LIST_GROUPS, "list_groups"),
+    _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
+    _entry(ApiKey.API_VERSIONS, "api_versions"),
+    _entry(ApiKey.CREATE_TOPICS, "create_topics"),
+    _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
+    _entry(ApiKey.DELETE_RECORDS, "delete_records"),
+    _entry(ApiKey.INIT_PRODUCER_ID, "init_producer_id"),
+    _entry(ApiKey.OFFSET_FOR_LEADER_EPOCH, "offset_for_leader_epoch"),
+    _entry(ApiKey.ADD_PARTITIONS_TO_TXN, "add_partitions_to_txn"),
+    _entry(ApiKey.ADD_OFFSETS_TO_TXN, "add_offsets_to_txn"),
+    _entry(ApiKey.END_TXN, "end_txn"),
+    _entry(ApiKey.WRITE_TXN_MARKERS, "write_txn_markers"),
+    _entry(ApiKey.TXN_OFFSET_COMMIT, "txn_offset_commit"),
+    _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs"),
+    _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
+    _entry(ApiKey.ALTER_REPLICA_LOG_DIRS, "alter_replica_log_dirs"),
+    _entry(ApiKey.DESCRIBE_LOG_DIRS, "describe_log_dirs"),
+    _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
+    _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
+    _entry(ApiKey.DELETE_GROUPS, "delete_groups"),
+    _entry(ApiKey.ELECT_LEADERS, "elect_leaders"),
+    _entry(ApiKey.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs"),
+    _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
+    _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
+    _entry(ApiKey.OFFSET_DELETE, "offset_delete"),
+    _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
+    _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
+    _entry(ApiKey.DESCRIBE_CLUSTER, "describe_cluster"),
+    _entry(ApiKey.DESCRIBE_PRODUCERS, "describe_producers"),
+    _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER),
+    _entry(ApiKey.DESCRIBE_TRANSACTIONS, "describe_transactions"),
+    _entry(ApiKey.LIST_TRANSACTIONS, "list_transactions"),
+    _entry(ApiKey.LIST_CONFIG_RESOURCES, "list_config_resources"),
+    _entry(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "describe_topic_partitions"),
+    _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
+    _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
 )
 
 CONTROLLER_ENTRIES: tuple[Entry, ...] = (
-    _entry(1, "Fetch", "quorum_fetch", 4, 18),
-    _entry(17, "SaslHandshake", "sasl_handshake", 0, 1),
-    _entry(18, "ApiVersions", "controller_api_versions", 0, 4),
-    _entry(19, "CreateTopics", "create_topics", 2, 7),
-    _entry(20, "DeleteTopics", "delete_topics", 1, 6),
-    _entry(32, "DescribeConfigs", "describe_configs", 1, 4),
-    _entry(33, "AlterConfigs", "alter_configs", 0, 2),
-    _entry(36, "SaslAuthenticate", "sasl_authenticate", 0, 2),
-    _entry(37, "CreatePartitions", "create_partitions", 0, 3),
-    _entry(43, "ElectLeaders", "elect_leaders", 0, 2),
-    _entry(44, "IncrementalAlterConfigs", "incremental_alter_configs", 0, 1),
-    _entry(45, "AlterPartitionReassignments", "alter_partition_reassignments", 0, 1),
-    _entry(46, "ListPartitionReassignments", "list_partition_reassignments", 0, 0),
-    _entry(52, "Vote", "vote", 0, 2),
-    _entry(53, "BeginQuorumEpoch", "begin_quorum_epoch", 0, 1),
-    _entry(54, "EndQuorumEpoch", "end_quorum_epoch", 0, 1),
-    _entry(55, "DescribeQuorum", "describe_quorum", 0, 2),
-    _entry(56, "AlterPartition", "alter_partition", 2, 3),
-    _entry(57, "UpdateFeatures", "update_features", 0, 2),
-    _entry(58, "Envelope", "envelope", 0, 0),
-    _entry(59, "FetchSnapshot", "fetch_snapshot", 0, 1),
-    _entry(60, "DescribeCluster", "describe_controllers", 0, 2),
-    _entry(62, "BrokerRegistration", "broker_registration", 0, 4),
-    _entry(63, "BrokerHeartbeat", "broker_heartbeat", 0, 2),
-    _entry(64, "UnregisterBroker", "unregister_broker", 0, 0),
-    _entry(67, "AllocateProducerIds", "allocate_producer_ids", 0, 0),
-    _entry(70, "ControllerRegistration", "controller_registration", 0, 0),
-    _entry(73, "AssignReplicasToDirs", "assign_replicas_to_dirs", 0, 0),
-    _entry(80, "AddRaftVoter", "add_raft_voter", 0, 1),
-    _entry(81, "RemoveRaftVoter", "remove_raft_voter", 0, 0),
-    _entry(82, "UpdateRaftVoter", "update_raft_voter", 0, 0),
+    _entry(ApiKey.FETCH, "quorum_fetch"),
+    _entry(ApiKey.SASL_HANDSHAKE, "sasl_handshake"),
+    _entry(ApiKey.API_VERSIONS, "controller_api_versions"),
+    _entry(ApiKey.CREATE_TOPICS, "create_topics"),
+    _entry(ApiKey.DELETE_TOPICS, "delete_topics"),
+    _entry(ApiKey.DESCRIBE_CONFIGS, "describe_configs"),
+    _entry(ApiKey.ALTER_CONFIGS, "alter_configs"),
+    _entry(ApiKey.SASL_AUTHENTICATE, "sasl_authenticate"),
+    _entry(ApiKey.CREATE_PARTITIONS, "create_partitions"),
+    _entry(ApiKey.ELECT_LEADERS, "elect_leaders"),
+    _entry(ApiKey.INCREMENTAL_ALTER_CONFIGS, "incremental_alter_configs"),
+    _entry(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "alter_partition_reassignments"),
+    _entry(ApiKey.LIST_PARTITION_REASSIGNMENTS, "list_partition_reassignments"),
+    _entry(ApiKey.VOTE, *TO_QUORUM),
+    _entry(ApiKey.BEGIN_QUORUM_EPOCH, *TO_QUORUM),
+    _entry(ApiKey.END_QUORUM_EPOCH, *TO_QUORUM),
+    _entry(ApiKey.DESCRIBE_QUORUM, *TO_CONTROLLER),
+    _entry(ApiKey.ALTER_PARTITION, *TO_CONTROLLER),
+    _entry(ApiKey.UPDATE_FEATURES, *TO_CONTROLLER),
+    _entry(ApiKey.ENVELOPE, "envelope"),
+    _entry(ApiKey.FETCH_SNAPSHOT, *TO_QUORUM),
+    _entry(ApiKey.DESCRIBE_CLUSTER, "describe_controllers"),
+    _entry(ApiKey.BROKER_REGISTRATION, *TO_CONTROLLER),
+    _entry(ApiKey.BROKER_HEARTBEAT, *TO_CONTROLLER),
+    _entry(ApiKey.UNREGISTER_BROKER, *TO_CONTROLLER),
+    _entry(ApiKey.ALLOCATE_PRODUCER_IDS, *TO_CONTROLLER),
+    _entry(ApiKey.CONTROLLER_REGISTRATION, *TO_CONTROLLER),
+    _entry(ApiKey.ASSIGN_REPLICAS_TO_DIRS, *TO_CONTROLLER),
+    _entry(ApiKey.ADD_RAFT_VOTER, *TO_CONTROLLER),
+    _entry(ApiKey.REMOVE_RAFT_VOTER, *TO_CONTROLLER),
+    _entry(ApiKey.UPDATE_RAFT_VOTER, *TO_QUORUM),
 )
 
 
@@ -129,7 +142,9 @@ class ApiTable:
 
     def load(self, key: int) -> Handler:
         """The handler of a key that is in the table."""
-        handler: Handler = import_module(f"kafkacompat.api.{self.by_key[key].module}").HANDLER
+        entry = self.by_key[key]
+        module = import_module(f"kafkacompat.api.{entry.module}")
+        handler: Handler = module.HANDLER if entry.passed is None else getattr(module, entry.passed)(key)
         return handler
 
 

@@ -24,4 +24,4 @@ def handle(
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=MESSAGE)
 
 
-HANDLER = Handler(36, 0, 2, handle, top_level_error(SaslAuthenticateResponse))
+HANDLER = Handler(handle, top_level_error(SaslAuthenticateResponse))

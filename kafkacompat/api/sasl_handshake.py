@@ -20,4 +20,4 @@ def handle(node: AnyNode, context: RequestContext, request: SaslHandshakeRequest
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-HANDLER = Handler(17, 0, 1, handle, top_level_error(SaslHandshakeResponse))
+HANDLER = Handler(handle, top_level_error(SaslHandshakeResponse))

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 
-KEY = 14
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
@@ -27,9 +26,6 @@ def sync_group(
 
 
 HANDLER = Handler(
-    key=KEY,
-    min_version=0,
-    max_version=5,
     function=sync_group,
     error_response=top_level_error(SyncGroupResponse),
     waits_at_will=True,

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequestTopic,
     )
 
-KEY = 28
-
 
 def handle(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
@@ -86,4 +84,4 @@ def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: in
     )
 
 
-HANDLER = Handler(KEY, 0, 5, handle, error_response)
+HANDLER = Handler(handle, error_response)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
 
-KEY = 27
-
 
 def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> Deferred[Any]:
     return node.transactions.markers.write(request)
@@ -47,4 +45,4 @@ def error_response(request: WriteTxnMarkersRequest, code: ErrorCode, version: in
     )
 
 
-HANDLER = Handler(KEY, 1, 2, handle, error_response)
+HANDLER = Handler(handle, error_response)

@@ -37,18 +37,11 @@ LOCAL_KEYS = [key for key in OWN_KEYS if key not in (19, 20, 33, 37, 44)]
     [(table, entry) for table in (BROKER_APIS, CONTROLLER_APIS) for entry in table.entries],
     ids=lambda each: each.name if hasattr(each, "name") else "",
 )
-def test_the_tables_say_what_the_modules_say_and_kafka_serves(table: ApiTable, entry: Any) -> None:
-    handler = table.load(entry.key)
-    assert (handler.key, handler.min_version, handler.max_version) == (
-        entry.key,
-        entry.min_version,
-        entry.max_version,
-    )
-    assert entry.advertised_min_version == (
-        handler.min_version if handler.advertised_min_version is None else handler.advertised_min_version
-    )
+def test_each_listener_serves_only_what_it_serves_in_kafka_and_has_a_handler_for_it(
+    table: ApiTable, entry: Any
+) -> None:
+    assert isinstance(table.load(entry.key), Handler)
     api = APIS[entry.key]
-    assert (api.name, api.oldest, api.latest) == (entry.name, entry.min_version, entry.max_version)
     assert api.on_broker if table is BROKER_APIS else api.on_controller
 
 
@@ -237,7 +230,7 @@ def test_handlers_are_declared_immutable() -> None:
     handler = BROKER_APIS.load(3)
     assert isinstance(handler, Handler)
     with pytest.raises(AttributeError):
-        handler.key = 4  # type: ignore[misc]
+        handler.blocks = False  # type: ignore[misc]
 
 
 def test_a_dispatcher_imports_handlers_with_the_first_request_only() -> None:

@@ -47,7 +47,7 @@ def test_each_partition_is_in_one_piece_and_in_its_order(sizes: list[int], most:
 def test_many_topics_without_partitions_are_handled_in_steps(
     module: Any, request_of: Any, topic: Any
 ) -> None:
-    context = RequestContext(module.HANDLER.key, module.HANDLER.max_version, 0, None, 1, "L", "h")
+    context = RequestContext(request_of.API_KEY, request_of.MAX_VERSION, 0, None, 1, "L", "h")
     nothing_done_yet: Any = None
     asked = request_of(topics=[topic] * (PIECE + 1))
     assert isinstance(module.HANDLER.function(nothing_done_yet, context, asked), GeneratorType)

@@ -206,8 +206,8 @@ class Api:
 
 
 def served_versions(key: int) -> list[int]:
-    handler = BROKER_APIS.load(key)
-    return list(range(handler.min_version, handler.max_version + 1))
+    entry = BROKER_APIS.by_key[key]
+    return list(range(entry.min_version, entry.max_version + 1))
 
 
 def empty_request(key: int) -> Any:

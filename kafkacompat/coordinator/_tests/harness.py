@@ -232,8 +232,8 @@ class World:
 
     def call(self, handler: Any, request: Any, version: int, client_id: str | None = "client") -> Any:
         """A handler's answer; the Deferred itself while it is parked."""
-        assert handler.min_version <= version <= handler.max_version
-        answer = handler.function(self.node, context(handler.key, version, client_id), request)
+        assert request.MIN_VERSION <= version <= request.MAX_VERSION
+        answer = handler.function(self.node, context(request.API_KEY, version, client_id), request)
         if isinstance(answer, Generator):
             answer = driven(answer)
         if isinstance(answer, Deferred) and answer.done:

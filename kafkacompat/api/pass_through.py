@@ -1,0 +1,39 @@
+"""APIs whose requests are handed on as they are, to the controller or to this node's part in the metadata quorum.
+
+The service answers with the response message, and a refusal is the error code of the whole response.
+Which APIs these are is said in the registry.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.wire.apis import APIS, response_class
+from kafkacompat.wire.definition import snake_case
+from kafkacompat.wire.remember import remembered
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode, ControllerNode, RequestContext
+    from kafkacompat.deferred import Deferred
+
+
+@remembered
+def to_controller(key: int) -> Handler:
+    """The controller has a method of the API's name."""
+    method = attrgetter(f"controller.{snake_case(APIS[key].name)}")
+
+    def handle(node: AnyNode, context: RequestContext, request: Any) -> Deferred[Any]:
+        answer: Deferred[Any] = method(node)(request, context)
+        return answer
+
+    return Handler(handle, top_level_error(response_class(key)))
+
+
+@remembered
+def to_quorum(key: int) -> Handler:
+    def handle(node: ControllerNode, context: RequestContext, request: Any) -> Deferred[Any]:
+        return node.quorum.handle(request, context.api_version)
+
+    return Handler(handle, top_level_error(response_class(key)))
