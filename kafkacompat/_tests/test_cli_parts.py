@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -12,15 +13,32 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from kafkacompat.cli import consume, dump, produce, start, topics
+from kafkacompat.cli import reader as reading
+from kafkacompat.cli.client import Backoff
+from kafkacompat.cli.connection import BrokerAway
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.format import check_cluster_id
+from kafkacompat.cli.group_member import by_range
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.partitioner import murmur2, partition_of_key
 from kafkacompat.cli.settings import load_settings, parse_overrides
 from kafkacompat.config import ConfigError
 from kafkacompat.records.batch import build_batch, parse_header
+from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import records_of
 from kafkacompat.records.record import Record
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from kafkacompat.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 
 @given(st.binary(max_size=70))
@@ -51,7 +69,7 @@ def test_bounded_runs_keep_all_records_in_order_and_within_the_bound(
 def test_batches_hold_the_pairs() -> None:
     pairs = [(b"k", b"v"), (None, b""), (b"", b"x" * 1000)]
     for codec in produce.CODECS.values():
-        batch = produce.batch_of(pairs, 1234, codec)
+        batch = build_batch(produce.records_of(pairs, 1234), compression=codec)
         read = [(record.key, record.value) for _, record in records_of(batch, parse_header(batch))]
         assert read == pairs
 
@@ -217,11 +235,102 @@ def test_progress_is_silent_where_nobody_looks(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_batch_of_very_many_records_is_consumed_in_pieces() -> None:
-    count = 2 * consume.RECORDS_AT_ONCE + 1
+    most = reading.RECORDS_AT_ONCE
+    count = 2 * most + 1
     batch = build_batch([Record(index, 1, None, b"v") for index in range(count)], compression=4)
-    reader = consume.Reader.__new__(consume.Reader)
-    reader._positions = {3: 10}
-    pieces = [records for _, records in reader._batches_of(3, memoryview(batch))]
-    assert [len(records) for records in pieces] == [consume.RECORDS_AT_ONCE, consume.RECORDS_AT_ONCE - 9]
+    reader = reader_of([])
+    reader.assign({3: 10})
+    pieces = [records for _, records in reader._batches_of(3, PartitionData(records=memoryview(batch)))]
+    assert [len(records) for records in pieces] == [most, most - 9]
     assert [offset for records in pieces for offset, _ in records] == list(range(10, count))
-    assert reader._positions == {3: count}
+    assert reader.positions == {3: count}
+
+
+def reader_of(answers: list[object]) -> reading.Reader:
+    """Of topic t, whose partitions 0 to 3 broker 1 leads. It gets these answers in turn; exceptions are raised."""
+
+    class OneBroker:
+        def metadata(self, topics: list[str] | None) -> MetadataResponse:
+            partitions = [MetadataResponsePartition(partition_index=each, leader_id=1) for each in range(4)]
+            return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+
+        ask_metadata = metadata
+
+        def leader(self, node_id: int, of: str) -> OneBroker:
+            assert node_id == 1
+            return self
+
+        def call(self, request: object, response_type: object, **_: object) -> object:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    return reading.Reader(cast(Any, OneBroker()), "t", [0])
+
+
+def fetched(data: bytes = b"", error: int = 0) -> FetchResponse:
+    partition = PartitionData(partition_index=0, error_code=error, records=memoryview(data))
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+
+def test_reading_goes_on_behind_a_broker_that_went_away_and_a_leader_that_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Backoff, "wait", lambda self: None)
+    batches = [
+        bytes(build_batch([Record(0, 1, None, value)], base_offset=at))
+        for at, value in enumerate((b"a", b"b"))
+    ]
+    moved = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    reader = reader_of([BrokerAway("gone"), fetched(batches[0]), fetched(error=moved), fetched(batches[1])])
+    reader.assign({0: 0})
+    read = [record.value for _, records in reader.batches({0: 2}) for _, record in records]
+    assert read == [b"a", b"b"]
+
+
+def test_an_error_that_does_not_pass_ends_the_reading() -> None:
+    reader = reader_of([fetched(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)])
+    reader.assign({0: 0})
+    with pytest.raises(CommandFailed, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
+        list(reader.batches(None))
+
+
+def test_aborted_batches_are_left_out_for_readers_of_what_is_committed() -> None:
+    """Up to the marker alone: the producer's next transaction is shown."""
+    data = b""
+    for offset, value in enumerate((b"aborted", None, b"committed", None)):
+        if value is None:
+            committed = offset > 2
+            batch = build_end_transaction_marker(
+                committed=committed, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp_ms=1
+            )
+        else:
+            batch = build_batch(
+                [Record(0, 1, None, value)],
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=offset,
+                is_transactional=True,
+            )
+        batch[:8] = offset.to_bytes(8, "big")
+        data += bytes(batch)
+    result = PartitionData(
+        records=memoryview(data), aborted_transactions=[AbortedTransaction(producer_id=7, first_offset=0)]
+    )
+    shown = {}
+    for level in (reading.READ_UNCOMMITTED, reading.READ_COMMITTED):
+        reader = reader_of([])
+        reader._isolation_level = level
+        reader.assign({0: 0})
+        shown[level] = [record.value for _, records in reader._batches_of(0, result) for _, record in records]
+        assert reader.positions == {0: 4}
+    assert shown == {
+        reading.READ_UNCOMMITTED: [b"aborted", b"committed"],
+        reading.READ_COMMITTED: [b"committed"],
+    }
+
+
+def test_the_range_assignor_gives_the_first_members_one_more() -> None:
+    assert by_range(["b", "a", "c"], 5) == {"a": [0, 1], "b": [2, 3], "c": [4]}
+    assert by_range(["b", "a"], 1) == {"a": [0], "b": []}

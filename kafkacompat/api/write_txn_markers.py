@@ -3,9 +3,18 @@ that ends hanging ones), KIP-1228 (the transaction's version from version 2 on).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.pieces import COMMITTED_PIECE
+from kafkacompat.deferred import Deferred, gather
+from kafkacompat.wire.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from kafkacompat.wire.messages.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -15,13 +24,65 @@ from kafkacompat.wire.messages.write_txn_markers_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node, RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
-    from kafkacompat.wire.messages.write_txn_markers_request import WriteTxnMarkersRequest
 
 
-def handle(node: Node, context: RequestContext, request: WriteTxnMarkersRequest) -> Deferred[Any]:
+def handle(
+    node: Node, context: RequestContext, request: WriteTxnMarkersRequest
+) -> Deferred[Any] | Steps[Any]:
+    named = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
+    if named > COMMITTED_PIECE:
+        return _in_steps(node, request)
     return node.transactions.markers.write(request)
+
+
+def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Steps[Any]:
+    """The answers as one. No piece waits for another one's replicas."""
+    asked: list[tuple[list[int], Deferred[WriteTxnMarkersResponse]]] = []
+    for piece in _pieces(request.markers):
+        part = WriteTxnMarkersRequest(markers=[marker for _, marker in piece])
+        asked.append(([position for position, _ in piece], node.transactions.markers.write(part)))
+        yield None
+    answers = yield gather([answer for _, answer in asked])
+    results: dict[int, WritableTxnMarkerResult] = {}
+    topics: dict[tuple[int, str], WritableTxnMarkerTopicResult] = {}
+    for (positions, _), answer in zip(asked, answers, strict=True):
+        for position, told in zip(positions, answer.markers, strict=True):
+            result = results.setdefault(position, told)
+            for topic in list(told.topics):
+                known = topics.setdefault((position, topic.name), topic)
+                if known is not topic:
+                    known.partitions += topic.partitions
+                elif result is not told:
+                    result.topics.append(topic)
+        yield None
+    return WriteTxnMarkersResponse(markers=list(results.values()))
+
+
+Piece: TypeAlias = list[tuple[int, WritableTxnMarker]]
+"""Positions in the request, and of each marker some of its partitions."""
+
+
+def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
+    """With COMMITTED_PIECE partitions at most."""
+    piece: Piece = []
+    left = COMMITTED_PIECE
+    for position, marker in enumerate(markers):
+        for topic in marker.topics:
+            indexes, start = topic.partition_indexes, 0
+            while start < len(indexes):
+                part = copy(marker)
+                taken = indexes[start : start + left]
+                part.topics = [WritableTxnMarkerTopic(name=topic.name, partition_indexes=taken)]
+                piece.append((position, part))
+                start += len(taken)
+                left -= len(taken)
+                if not left:
+                    yield piece
+                    piece, left = [], COMMITTED_PIECE
+    if piece:
+        yield piece
 
 
 def error_response(request: WriteTxnMarkersRequest, code: ErrorCode, version: int) -> WriteTxnMarkersResponse:

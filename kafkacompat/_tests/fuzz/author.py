@@ -75,7 +75,8 @@ FROM_BROKERS = {
     "AlterPartition",
     "AssignReplicasToDirs",
 }
-"""Not in the name of the node itself: whoever speaks to a controller as its broker can have it fenced."""
+"""Not in the name of the node itself, nor mangled so that it becomes that: whoever speaks to a controller as its broker can have
+it fenced."""
 OF_QUORUM = {"Fetch", "FetchSnapshot", "Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "DescribeQuorum"}
 """On controller listeners they are about the metadata log."""
 OWN_BROKER = 1
@@ -205,7 +206,7 @@ class Author:
         frame = request_header_bytes(entry.key, version, self._correlation_id, client)
         header = len(frame)
         frame += encode(message, version)
-        is_mangled = happens(choices, self.mangled_in_256)
+        is_mangled = happens(choices, self.mangled_in_256) and entry.name not in FROM_BROKERS
         if is_mangled:
             whole = bytes(frame)
             self._mangle(frame, header)

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "markers of very many partitions are written in one step",
+        "api/write_txn_markers.py",
+        "    if named > COMMITTED_PIECE:\n",
+        "    if named < 0:\n",
+        ("api/_tests/test_pieces.py::test_markers_in_pieces_are_answered_as_in_one",),
+    ),
+    PlantedBug(
         "a batch of millions of records is opened before anybody counts them",
         "records/validate.py",
         "    if header.record_count > limits.records:",

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from types import GeneratorType
+from types import GeneratorType, SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.api import offset_commit, offset_delete, txn_offset_commit
+from kafkacompat.api import offset_commit, offset_delete, txn_offset_commit, write_txn_markers
 from kafkacompat.api.context import RequestContext
 from kafkacompat.api.pieces import PIECE, cut
+from kafkacompat.deferred import Deferred
+from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
+)
+from kafkacompat.wire.messages.write_txn_markers_request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kafkacompat.wire.messages.write_txn_markers_response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
 )
 
 
@@ -51,3 +64,73 @@ def test_many_topics_without_partitions_are_handled_in_steps(
     nothing_done_yet: Any = None
     asked = request_of(topics=[topic] * (PIECE + 1))
     assert isinstance(module.HANDLER.function(nothing_done_yet, context, asked), GeneratorType)
+
+
+class Markers:
+    """Answers each partition with its own number as the error: a topic once a marker, and no marker without any."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+
+    def write(self, request: WriteTxnMarkersRequest) -> Deferred[WriteTxnMarkersResponse]:
+        results = []
+        self.written.append(0)
+        for marker in request.markers:
+            topics: dict[str, WritableTxnMarkerTopicResult] = {}
+            for topic in marker.topics:
+                for index in topic.partition_indexes:
+                    self.written[-1] += 1
+                    told = WritableTxnMarkerTopicResult(name=topic.name, partitions=[])
+                    topics.setdefault(topic.name, told).partitions.append(
+                        WritableTxnMarkerPartitionResult(partition_index=index, error_code=index)
+                    )
+            results.append(
+                WritableTxnMarkerResult(producer_id=marker.producer_id, topics=list(topics.values()))
+            )
+        return Deferred.of(WriteTxnMarkersResponse(markers=[each for each in results if each.topics]))
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 9), max_size=7)), max_size=3),
+        max_size=6,
+    ),
+    st.integers(1, 5),
+)
+def test_markers_in_pieces_are_answered_as_in_one(
+    asked: list[list[tuple[str, list[int]]]], most: int
+) -> None:
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=number,
+                topics=[WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in topics],
+            )
+            for number, topics in enumerate(asked)
+        ]
+    )
+    whole, cut_up = Markers(), Markers()
+    expected = whole.write(request).result()
+    node: Any = SimpleNamespace(transactions=SimpleNamespace(markers=cut_up))
+    context = RequestContext(request.API_KEY, request.MAX_VERSION, 0, None, 1, "L", "h")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_txn_markers, "COMMITTED_PIECE", most)
+        answer: Any = write_txn_markers.HANDLER.function(node, context, request)
+        if isinstance(answer, GeneratorType):
+            answer = finished(answer)
+        else:
+            answer = answer.result()
+    assert encode(answer, 2) == encode(expected, 2)
+    assert all(count <= most for count in cut_up.written)
+    assert sum(cut_up.written) == sum(whole.written)
+
+
+def finished(steps: Any) -> Any:
+    """What the steps come to; everything that they wait for is there."""
+    value: Any = None
+    while True:
+        try:
+            waited_for = steps.send(value)
+        except StopIteration as end:
+            return end.value
+        value = None if waited_for is None else waited_for.result()
