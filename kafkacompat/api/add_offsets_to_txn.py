@@ -13,7 +13,8 @@ from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition, partition_for_key
 from kafkacompat.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 

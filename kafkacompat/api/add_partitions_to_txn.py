@@ -24,7 +24,8 @@ from kafkacompat.wire.messages.add_partitions_to_txn_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.add_partitions_to_txn_request import (
         AddPartitionsToTxnRequest,

@@ -17,7 +17,8 @@ from kafkacompat.wire.messages.alter_configs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
 
 

@@ -17,7 +17,8 @@ from kafkacompat.wire.messages.alter_replica_log_dirs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 
 

@@ -23,7 +23,8 @@ from kafkacompat.wire.messages.api_versions_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 
 FIRST_VERSION_WITH_SOFTWARE = 3

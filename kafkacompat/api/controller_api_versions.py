@@ -26,7 +26,8 @@ from kafkacompat.wire.messages.api_versions_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import ControllerNode, RequestContext
+    from kafkacompat.api.context import ControllerNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 
 

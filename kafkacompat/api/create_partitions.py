@@ -11,7 +11,8 @@ from kafkacompat.wire.messages.create_partitions_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest

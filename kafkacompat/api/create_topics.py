@@ -8,7 +8,8 @@ from kafkacompat.api.handler import Handler, told_in_steps
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.create_topics_request import CreateTopicsRequest

@@ -13,7 +13,8 @@ from kafkacompat.wire.messages.describe_cluster_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 
 

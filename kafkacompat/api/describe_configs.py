@@ -23,7 +23,8 @@ from kafkacompat.wire.messages.describe_configs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.describe_configs_request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,

@@ -19,7 +19,8 @@ from kafkacompat.wire.messages.describe_cluster_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import ControllerNode, RequestContext
+    from kafkacompat.api.context import ControllerNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 

@@ -10,7 +10,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
 

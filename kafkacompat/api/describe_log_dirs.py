@@ -16,7 +16,8 @@ from kafkacompat.wire.messages.describe_log_dirs_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Log, LogDirStatus
     from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest

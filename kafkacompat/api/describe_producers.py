@@ -16,7 +16,8 @@ from kafkacompat.wire.messages.describe_producers_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest
 
 

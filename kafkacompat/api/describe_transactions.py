@@ -11,7 +11,8 @@ from kafkacompat.wire.messages.describe_transactions_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest

@@ -16,7 +16,6 @@ from struct import Struct as Layout
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
 from kafkacompat.api.long_requests import (
     EncodedAnswer,
@@ -28,6 +27,7 @@ from kafkacompat.api.long_requests import (
     is_long,
 )
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
+from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.stepping.jobs import driven

@@ -12,7 +12,8 @@ from kafkacompat.wire.messages.elect_leaders_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest

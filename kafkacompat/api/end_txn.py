@@ -10,7 +10,8 @@ from kafkacompat.api.transaction_errors import without_fenced
 from kafkacompat.wire.messages.end_txn_response import EndTxnResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import FetchParameters, FetchRequestPartition
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.stepping.jobs import Steps

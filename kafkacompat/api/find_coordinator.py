@@ -15,7 +15,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 
 FIRST_BATCHED_VERSION = 4

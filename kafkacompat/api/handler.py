@@ -16,7 +16,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import RequestContext
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
 
 

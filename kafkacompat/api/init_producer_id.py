@@ -14,7 +14,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
 

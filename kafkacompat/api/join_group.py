@@ -12,7 +12,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.join_group_response import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
 

@@ -12,7 +12,8 @@ from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, Mem
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
 
 FIRST_BATCHED_VERSION = 3

@@ -14,7 +14,8 @@ from kafkacompat.wire.messages.list_config_resources_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 
 LISTED = (

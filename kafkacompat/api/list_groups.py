@@ -8,7 +8,8 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 

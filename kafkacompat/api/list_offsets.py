@@ -10,9 +10,9 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.context import OffsetLookup
 from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
+from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
 from kafkacompat.stepping.jobs import Pace, all_steps
@@ -24,7 +24,8 @@ from kafkacompat.wire.messages.list_offsets_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest
 

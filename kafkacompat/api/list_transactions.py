@@ -8,7 +8,8 @@ from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
 

@@ -27,8 +27,9 @@ from kafkacompat.wire.messages.metadata_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
     from kafkacompat.api.encoded_topics import Variant
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage, TopicImage
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.metadata_request import MetadataRequest

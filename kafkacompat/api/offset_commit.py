@@ -19,7 +19,8 @@ from kafkacompat.wire.messages.offset_commit_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.stepping.jobs import Steps
 

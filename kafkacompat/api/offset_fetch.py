@@ -27,7 +27,8 @@ from kafkacompat.wire.messages.offset_fetch_response import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.stepping.jobs import Steps
 

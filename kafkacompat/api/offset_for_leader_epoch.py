@@ -16,7 +16,8 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
         OffsetForLeaderEpochRequest,

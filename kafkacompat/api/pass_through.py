@@ -15,7 +15,8 @@ from kafkacompat.wire.definition import snake_case
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, ControllerNode, RequestContext
+    from kafkacompat.api.context import AnyNode, ControllerNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkacompat.deferred import Deferred
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import RequestContext
     from kafkacompat.api.handler import HandlerFunction
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
 
 T = TypeVar("T")

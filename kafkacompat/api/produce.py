@@ -42,7 +42,8 @@ from kafkacompat.wire.messages.produce_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ports import Buffer
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.produce_request import (

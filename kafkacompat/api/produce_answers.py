@@ -17,7 +17,8 @@ from kafkacompat.wire.messages.produce_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, ProduceResult
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.partition_services import ProduceResult
     from kafkacompat.wire.messages.produce_request import ProduceRequest, TopicProduceData
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkacompat.api.context import ProduceResult
 from kafkacompat.api.endpoints import endpoints_of
 from kafkacompat.api.first_batch import is_transactional
 from kafkacompat.api.handler import HoldingDeferred, NoResponse
+from kafkacompat.api.partition_services import ProduceResult
 from kafkacompat.api.produce_answers import (
     ACKS,
     ADMIN_CLIENT_ID,
@@ -36,7 +36,8 @@ from kafkacompat.wire.messages.produce_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.produce_request import (
         PartitionProduceData,
         ProduceRequest,

@@ -8,7 +8,8 @@ from kafkacompat.api.fetch import error_response
 from kafkacompat.api.handler import Handler
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import ControllerNode, RequestContext
+    from kafkacompat.api.context import ControllerNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.fetch_request import FetchRequest
     from kafkacompat.wire.messages.fetch_response import FetchResponse

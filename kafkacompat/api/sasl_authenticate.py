@@ -12,7 +12,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sasl_authenticate_response import SaslAuthenticateResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 
 MESSAGE = "SaslAuthenticate came outside a SASL handshake, or on a listener without SASL."

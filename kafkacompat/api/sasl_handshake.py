@@ -12,7 +12,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import AnyNode, RequestContext
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 
 

@@ -9,7 +9,8 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
 

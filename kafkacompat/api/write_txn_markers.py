@@ -23,7 +23,8 @@ from kafkacompat.wire.messages.write_txn_markers_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import Node, RequestContext
+    from kafkacompat.api.context import Node
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from kafkacompat.api.context import NO_CONNECTION, NotController
+from kafkacompat.api.request_context import NO_CONNECTION, NotController
 from kafkacompat.controller.balance import allows_unclean_elections
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -30,7 +30,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkacompat.api.context import RequestContext
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import BrokerImage, MetadataImage
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest

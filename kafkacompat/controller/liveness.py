@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.context import ControllerTimedOut
+from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.controller.balance import (
     balance_interval_ms,
     preferred_elections,

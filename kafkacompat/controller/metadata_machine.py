@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.features import KRAFT_VERSION
 from kafkacompat.controller.image import MetadataImage

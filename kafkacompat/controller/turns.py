@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkacompat.api.context import ControllerTimedOut
+from kafkacompat.api.request_context import ControllerTimedOut
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping.stepped import Stepper, Steps
 

@@ -23,7 +23,8 @@ from kafkacompat.wire.messages.write_txn_markers_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import GroupService, PartitionService
+    from kafkacompat.api.context import GroupService
+    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.ports import Clock
     from kafkacompat.wire.messages.write_txn_markers_request import WritableTxnMarker, WriteTxnMarkersRequest
 

@@ -45,7 +45,8 @@ from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from kafkacompat.api.context import PartitionService, RequestContext
+    from kafkacompat.api.partition_services import PartitionService
+    from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.ports import Clock, Random, TimerHandle, Timers, Workers
     from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest

@@ -44,7 +44,8 @@ from kafkacompat.wire.messages.init_producer_id_response import InitProducerIdRe
 from kafkacompat.wire.messages.list_transactions_response import ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import PartitionService, ProducerIds
+    from kafkacompat.api.context import ProducerIds
+    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.transaction_services import MarkerWriter
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.node_queues import Requests

@@ -19,7 +19,7 @@ from kafkacompat.ports import LogRefused, VerificationGuard
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import PartitionService
+    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.transaction_services import TransactionVerifier
     from kafkacompat.ports import Clock
     from kafkacompat.wire.messages.txn_offset_commit_request import TxnOffsetCommitRequest

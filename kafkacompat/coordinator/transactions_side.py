@@ -19,7 +19,8 @@ from kafkacompat.coordinator.verifier import PartitionVerifier
 from kafkacompat.net.failures import UnsupportedByPeer
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import PartitionService, ProducerIds
+    from kafkacompat.api.context import ProducerIds
+    from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.service import GroupCoordinator
     from kafkacompat.ports import Clock, Timers, Workers

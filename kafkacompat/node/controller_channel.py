@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import (
     ChannelError,

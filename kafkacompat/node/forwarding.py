@@ -14,7 +14,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
-from kafkacompat.api.context import ControllerTimedOut, RequestContext
+from kafkacompat.api.request_context import ControllerTimedOut, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.net.dispatcher import CloseConnection

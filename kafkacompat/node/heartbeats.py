@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.controller.features import directories_supported, metadata_version
 from kafkacompat.controller.image import BrokerImage, MetadataImage
 from kafkacompat.deferred import Deferred

@@ -39,7 +39,7 @@ from kafkacompat.wire.messages.fetch_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import FetchParameters, FetchRequestPartition
+    from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.partition.throttles import ReplicationThrottle

@@ -21,7 +21,7 @@ from kafkacompat.wire.messages.fetch_response import (
 )
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import FetchParameters
+    from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.controller.image import PartitionImage
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.ports import Clock

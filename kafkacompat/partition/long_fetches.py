@@ -15,7 +15,7 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import FetchParameters, FetchRequestPartition
+    from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
     from kafkacompat.ids import Uuid
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch import FetchEngine

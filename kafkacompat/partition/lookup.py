@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.api.context import OffsetLookup
+from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

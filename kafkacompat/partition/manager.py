@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.context import OffsetLookup, ProduceResult
+from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid

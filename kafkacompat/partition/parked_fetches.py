@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.partition.waiters import Waiter
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import FetchParameters
+    from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetch import FetchEngine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.api.context import OffsetLookup
+from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition.lookup import Question, answer_found, refusal
 from kafkacompat.ports import LogRefused

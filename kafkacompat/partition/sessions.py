@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.api.context import FetchRequestPartition
+    from kafkacompat.api.partition_services import FetchRequestPartition
     from kafkacompat.ids import Uuid
 
 INVALID_SESSION_ID = 0

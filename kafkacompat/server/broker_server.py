@@ -10,9 +10,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import Node, RequestContext
+from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator

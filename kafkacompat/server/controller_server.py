@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import ControllerNode, RequestContext
+from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.api.registry import CONTROLLER_APIS
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.liveness import Liveness

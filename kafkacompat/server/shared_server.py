@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.context import NO_CONNECTION, NotController, RequestContext
+from kafkacompat.api.request_context import NO_CONNECTION, NotController, RequestContext
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.metadata_machine import MetadataMachine

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkacompat.api.context import ControllerTimedOut, NotController, RequestContext
+from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.world import Api, FirstRandom
-from kafkacompat.api.context import ControllerNode, NotController, RequestContext
+from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES
+from kafkacompat.api.request_context import NotController, RequestContext
 from kafkacompat.config import ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.api import offset_commit, offset_delete, txn_offset_commit, write_txn_markers
-from kafkacompat.api.context import RequestContext
 from kafkacompat.api.pieces import PIECE, cut
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic

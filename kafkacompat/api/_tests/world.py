@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafkacompat.api.context import Node, RequestContext
+from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.config.describe import (

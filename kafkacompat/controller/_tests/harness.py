@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkacompat._tests.doubles import CountingRandom, HandWorkers
-from kafkacompat.api.context import NO_CONNECTION, RequestContext
+from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.bootstrap import bootstrap_values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkacompat.api.context import RequestContext
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.controller._tests.harness import DIRECTORY_ID, Harness
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.records.batch import iterate_batches

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.controller import balance, liveness
 from kafkacompat.controller._tests.harness import DIRECTORY, HEARD_ON, Harness, registration
 from kafkacompat.controller.bootstrap import bootstrap_values

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller._tests.harness import CLUSTER_ID
 from kafkacompat.controller.core import ControllerCore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.controller._tests.harness import (
     DIRECTORY,
     DIRECTORY_ID,

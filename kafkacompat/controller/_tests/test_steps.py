@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.context import NotController
+from kafkacompat.api.request_context import NotController
 from kafkacompat.controller import configs, records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
 from kafkacompat.controller.partition_change import PartitionChange

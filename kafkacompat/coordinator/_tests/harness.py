@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacompat._tests.doubles import START_MS, CountingRandom, HandTime
-from kafkacompat.api.context import ProduceResult, RequestContext
+from kafkacompat.api.partition_services import ProduceResult
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,

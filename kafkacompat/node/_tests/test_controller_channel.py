@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api.context import ControllerTimedOut, NotController, Principal, RequestContext
+from kafkacompat.api.request_context import ControllerTimedOut, NotController, Principal, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelFull, ConnectionLost, RequestTimedOut, UnsupportedByPeer
 from kafkacompat.net.dispatcher import CloseConnection

@@ -14,7 +14,8 @@ from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import fetch as fetch_api
-from kafkacompat.api.context import OffsetLookup, RequestContext
+from kafkacompat.api.partition_services import OffsetLookup
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kafkacompat.deferred import Deferred

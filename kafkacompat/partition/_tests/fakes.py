@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
-from kafkacompat.api.context import OffsetLookup
+from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,

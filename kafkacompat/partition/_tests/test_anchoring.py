@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
-from kafkacompat.api.context import FetchParameters, FetchRequestPartition
+from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred

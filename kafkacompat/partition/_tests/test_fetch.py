@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.context import FetchParameters, FetchRequestPartition
+from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition

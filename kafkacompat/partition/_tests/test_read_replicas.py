@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api.context import FetchParameters, FetchRequestPartition
+from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.config import ConfigError
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, with_bytes

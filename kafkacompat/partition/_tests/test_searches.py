@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.api.context import OffsetLookup
+from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log

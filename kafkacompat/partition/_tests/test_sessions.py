@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafkacompat.api.context import FetchRequestPartition
+from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.partition.sessions import (
     EVICTION_MS,
     FINAL_EPOCH,
