@@ -14,16 +14,15 @@ PARALLEL = -n $(WORKERS) --dist worksteal
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
 
-# Registries answer while lint and unit tests keep the processors busy.
+# Registries answer while lint and unit tests keep the processors busy. The wheel is built and tried while interop tests wait.
 test: $(VENV)/.dev
 	$(MAKE) -j2 own fetch
-	$(MAKE) interop
+	$(MAKE) -j2 wheel interop
 
 # Each by a make of its own, in this order whatever runs beside it.
 own:
 	$(MAKE) lint
 	$(MAKE) unit
-	$(MAKE) wheel
 
 # What the interop tests take from others. Whatever cannot be had, the tests that need it say so.
 fetch: $(VENV)/.dev browser

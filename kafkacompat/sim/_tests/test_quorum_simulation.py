@@ -62,7 +62,7 @@ def test_one_seed_twice_is_one_run(seed: int) -> None:
 
 
 def test_a_seed_is_the_same_run_in_another_process() -> None:
-    """Hash seeds must not reach behaviour (design rule 8)."""
+    """Hash seeds must not reach behaviour."""
     hashes = set()
     for hash_seed in ("1", "2"):
         done = subprocess.run(
