@@ -6,13 +6,14 @@ import re
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_TEST = re.compile(r"`((?:kafkacompat|interop_tests)/[\w/]+\.py)::(test_\w+)`")
 
 
 def test_every_test_that_a_document_names_is_there() -> None:
     named = {
         found
-        for document in (CHECKOUT / "docs").glob("*.md")
+        for document in (CHECKOUT / "docs").rglob("*.md")
         for found in NAMED_TEST.findall(document.read_text(encoding="utf-8"))
     }
     assert named, "the notes of the field name tests"
@@ -22,3 +23,27 @@ def test_every_test_that_a_document_names_is_there() -> None:
         if not re.search(rf"def {test}\b", (CHECKOUT / file).read_text(encoding="utf-8"))
     ]
     assert not missing
+
+
+def documents() -> list[Path]:
+    return [*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")]
+
+
+def anchors_of(document: Path) -> set[str]:
+    """As GitHub and mkdocs make them of headings."""
+    text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_every_link_of_the_documents_leads_somewhere() -> None:
+    broken = []
+    for document in documents():
+        for link in LINK.findall(document.read_text(encoding="utf-8")):
+            path, _, anchor = link.partition("#")
+            if path.startswith(("http:", "https:", "mailto:")):
+                continue
+            target = (document.parent / path).resolve() if path else document
+            if not target.exists() or (anchor and anchor not in anchors_of(target)):
+                broken.append(f"{document.relative_to(CHECKOUT)}: {link}")
+    assert not broken
