@@ -29,8 +29,8 @@ def join_group(node: Node, context: RequestContext, request: JoinGroupRequest) -
 
 
 def _shaped(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    if response.protocol_name is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL_NAME:
-        response.protocol_name = ""
+    if not response.protocol_name:
+        response.protocol_name = None if version >= FIRST_VERSION_WITH_NULL_PROTOCOL_NAME else ""
     return response
 
 
