@@ -176,6 +176,8 @@ class Node:
     """What Metadata has told before."""
     returning: ReturningBrokers = field(default_factory=ReturningBrokers)
     """Brokers that are named though they are fenced."""
+    opening: Opening | None = None
+    """None where nothing waits until this broker takes part."""
 
 
 @dataclass(slots=True)
@@ -193,6 +195,8 @@ class ControllerNode:
     image: MetadataImage
     """Replaced at each published image."""
     dynamic: DynamicSettings
+    opening: Opening | None = None
+    """None: a controller answers from the first moment."""
 
 
 AnyNode = Union["Node", "ControllerNode"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.dispatch import DECODED_AT_ONCE_MAX, Route, called, stand_in_for_failure
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import NotController, Principal, RequestContext
+from kafkacompat.api.serve import DECODED_AT_ONCE_MAX, Route, serve_own, stand_in_for_failure
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.apis import APIS, request_class
@@ -73,7 +73,7 @@ def in_steps(
         else:
             response.resolve(answer)
 
-    called(route.function, node, inner, message).on_done(answered)
+    serve_own(route, node, inner, message).on_done(answered)
     return response
 
 

@@ -20,9 +20,9 @@ from kafkacompat.wire.remember import remembered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkacompat.api.dispatch import Route
     from kafkacompat.api.handler import Message
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.api.serve import Route
     from kafkacompat.ports import Timers, Workers
 
 LARGE_REQUESTS_AT_ONCE = 2

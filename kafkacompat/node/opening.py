@@ -4,7 +4,7 @@ A broker listens before it is unfenced, so that whoever is sent to it finds it t
 all, and a client that is told so does not ask again for minutes. So requests whose answer rests on who takes part are held until
 the image shows this broker unfenced, the bound is over or the node stops. Apache Kafka opens its ports after that.
 
-Pure but for timers. Must not know APIs or connections: api/dispatch asks, and knows which requests to hold.
+Pure but for timers. It knows no APIs and no connections: api/serve asks, and knows which requests to hold.
 """
 
 from __future__ import annotations

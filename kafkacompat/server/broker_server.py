@@ -240,10 +240,10 @@ class BrokerServer:
             ),
             dynamic=settings,
             transactions=self._transactions.services,
+            opening=self._opening,
         )
         self._dispatcher = ApiDispatcher(
             self._node,
-            opening=self._opening,
             stepping=RequestSteps(timers, doors.workers.batches, doors.monotonic_s),
             elements_max=config.get_int("request.max.elements"),
         )

@@ -154,9 +154,9 @@ BUGS = (
     ),
     PlantedBug(
         "the answer to a produce of many partitions is encoded in one step",
-        "api/dispatch.py",
-        "                is_large or (",
-        "                (is_large and route.key != PRODUCE) or (",
+        "api/serve.py",
+        "    is_large = is_large or (",
+        "    is_large = (is_large and route.key != PRODUCE) or (",
         ("api/_tests/test_many_names.py",),
     ),
     PlantedBug(

@@ -11,11 +11,11 @@ from kafkacompat.api import add_partitions_to_txn, describe_configs, envelope, l
 from kafkacompat.api._tests.world import Anything, Api
 from kafkacompat.api.add_partitions_to_txn import PARTITIONS_A_STEP
 from kafkacompat.api.delete_records import DELETED_A_STEP
-from kafkacompat.api.dispatch import Route
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.request_context import RequestContext
+from kafkacompat.api.serve import Route
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.dispatcher import Pending

@@ -43,7 +43,8 @@ class Starting(Api):
         self.opening = Opening(1, self.time)
         self.opening.begin(EPOCH, BOUND_MS, self._is_overdue)
         self.opening.on_image(self.node.image)
-        self.dispatcher = ApiDispatcher(self.node, opening=self.opening)
+        self.node.opening = self.opening
+        self.dispatcher = ApiDispatcher(self.node)
         self.connections = 0
 
     def _is_overdue(self) -> None:
