@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, LogManager, Random
+    from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.wire.errors import ErrorCode
 
 T = TypeVar("T")
@@ -50,6 +51,10 @@ class ControllerService(Protocol):
     def alter_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def list_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def create_acls(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
+
+    def delete_acls(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]: ...
 
@@ -178,6 +183,8 @@ class Node:
     """Brokers that are named though they are fenced."""
     opening: Opening | None = None
     """None where nothing waits until this broker takes part."""
+    authorizer: StandardAuthorizer | None = None
+    """None where everybody may do everything."""
 
 
 @dataclass(slots=True)
@@ -197,6 +204,7 @@ class ControllerNode:
     dynamic: DynamicSettings
     opening: Opening | None = None
     """None: a controller answers from the first moment."""
+    authorizer: StandardAuthorizer | None = None
 
 
 AnyNode = Union["Node", "ControllerNode"]

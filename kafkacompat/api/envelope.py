@@ -56,6 +56,8 @@ def in_steps(
             answer = done.result()
         except NotController:
             return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
+        except WireError:
+            return EnvelopeResponse(response_data=None, error_code=ErrorCode.UNSUPPORTED_VERSION)
         except Exception:
             answer = stand_in_for_failure(route, inner, message)
         if _is_elsewhere(answer):

@@ -200,6 +200,22 @@ class ActiveController:
             lambda: self._submit(ControllerResult((), list_partition_reassignments(self._image, request)))
         )
 
+    def create_acls(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.acls import create_acls, creation_disabled
+
+        if self.is_active and not self._settings.has_authorizer:
+            return Deferred.of(creation_disabled(request))
+        return self._turns.take_steps(
+            lambda: self._in_steps(create_acls.in_steps(self._image, self._random, request))
+        )
+
+    def delete_acls(self, request: Any, context: RequestContext) -> Deferred[Any]:
+        from kafkacompat.controller.acls import delete_acls, deletion_disabled
+
+        if self.is_active and not self._settings.has_authorizer:
+            return Deferred.of(deletion_disabled(request))
+        return self._turns.take_steps(lambda: self._in_steps(delete_acls.in_steps(self._image, request)))
+
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
         return self._turns.take(lambda: self._update_features(request, context))
 

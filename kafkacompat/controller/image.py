@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
 if TYPE_CHECKING:
+    from kafkacompat.security.acl import Acl
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
 
 
@@ -95,8 +96,10 @@ class MetadataImage:
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
     """By (resource type, name); broker name '' is the cluster-wide default."""
     next_producer_id: int = 0
+    acls: Mapping[Uuid, Acl] = field(default_factory=dict)
+    """Access control entries by their records' ids."""
     opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
-    """What is carried but not served yet (controllers, quotas, ACLs, SCRAM, tokens): kind -> key -> record message."""
+    """What is carried but not served yet (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
 
     @property
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:

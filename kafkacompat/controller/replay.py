@@ -23,6 +23,7 @@ from kafkacompat.controller.image import (
 )
 from kafkacompat.controller.merge import merge_partition_change
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
+from kafkacompat.security.acl import Acl
 
 if TYPE_CHECKING:
     from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 
 CLIENT_QUOTAS = "client_quotas"
-ACLS = "acls"
 SCRAM_CREDENTIALS = "scram_credentials"
 DELEGATION_TOKENS = "delegation_tokens"
 """Kinds of `image.opaque`: kept and written to snapshots, not served yet."""
@@ -62,6 +62,7 @@ class ImageBuilder:
     """Records onto an image. `apply` in log order, then `build` once."""
 
     __slots__ = (
+        "_acls",
         "_base",
         "_brokers",
         "_config_edits",
@@ -84,6 +85,7 @@ class ImageBuilder:
         self._configs: dict[tuple[int, str], Mapping[str, str]] | None = None
         self._config_edits: dict[tuple[int, str], dict[str, str]] = {}
         self._next_producer_id = base.next_producer_id
+        self._acls: dict[Uuid, Acl] | None = None
         self._opaque: dict[str, dict[object, object]] = {}
 
     def apply(self, api_key: int, message: Any) -> None:
@@ -125,6 +127,7 @@ class ImageBuilder:
             topics_by_id=topics_by_id,
             configs=configs,
             next_producer_id=self._next_producer_id,
+            acls=base.acls if self._acls is None else self._acls,
             opaque=opaque,
         )
 
@@ -158,6 +161,11 @@ class ImageBuilder:
         if values is None:
             values = self._config_edits[key] = dict(self._configs.get(key, {}))
         return values
+
+    def _editable_acls(self) -> dict[Uuid, Acl]:
+        if self._acls is None:
+            self._acls = dict(self._base.acls)
+        return self._acls
 
     def _editable_opaque(self, kind: str) -> dict[object, object]:
         values = self._opaque.get(kind)
@@ -347,10 +355,10 @@ class ImageBuilder:
             quotas[(entity, record.key)] = record
 
     def _access_control_entry(self, record: AccessControlEntryRecord) -> None:
-        self._editable_opaque(ACLS)[record.id] = record
+        self._editable_acls()[record.id] = Acl.of_record(record)
 
     def _remove_access_control_entry(self, record: RemoveAccessControlEntryRecord) -> None:
-        if self._editable_opaque(ACLS).pop(record.id, None) is None:
+        if self._editable_acls().pop(record.id, None) is None:
             raise ReplayError(
                 f"a RemoveAccessControlEntryRecord names entry {record.id.hex()}, which does not exist"
             )

@@ -20,12 +20,13 @@ BROKER, TOPIC = int(ConfigResourceType.BROKER), int(ConfigResourceType.TOPIC)
 class ControllerSettings:
     """Static settings of this node with the lookups that need the image too."""
 
-    __slots__ = ("_dynamic", "_layers", "cluster_id", "node_id", "static")
+    __slots__ = ("_dynamic", "_layers", "cluster_id", "has_authorizer", "node_id", "static")
 
     def __init__(self, static: ServerConfig, node_id: int, cluster_id: str) -> None:
         self.static = static
         self.node_id = node_id
         self.cluster_id = cluster_id
+        self.has_authorizer = bool(static.get_string("authorizer.class.name"))
         self._layers: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
         self._dynamic: DynamicConfig | None = None
 

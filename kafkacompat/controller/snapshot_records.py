@@ -18,14 +18,15 @@ from kafkacompat.controller.features import (
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replay import (
-    ACLS,
     CLIENT_QUOTAS,
     CONTROLLERS,
     DELEGATION_TOKENS,
     SCRAM_CREDENTIALS,
 )
 from kafkacompat.ids import Uuid
+from kafkacompat.security.acl import Acl
 from kafkacompat.wire.message import Message
+from kafkacompat.wire.messages.access_control_entry_record import AccessControlEntryRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord
 from kafkacompat.wire.messages.feature_level_record import FeatureLevelRecord
 from kafkacompat.wire.messages.partition_record import PartitionRecord
@@ -71,7 +72,9 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
         )
         yield MetadataRecord(record_of_ids, 0)
-    for kind in (ACLS, SCRAM_CREDENTIALS, DELEGATION_TOKENS):
+    for key in sorted(image.acls):
+        yield MetadataRecord(acl_record(key, image.acls[key]), 0)
+    for kind in (SCRAM_CREDENTIALS, DELEGATION_TOKENS):
         yield from _opaque(image, kind)
 
 
@@ -79,6 +82,19 @@ def _opaque(image: MetadataImage, kind: str) -> Iterator[MetadataRecord]:
     kept = image.opaque.get(kind, {})
     for key in sorted(kept, key=repr):
         yield MetadataRecord(cast("Message", kept[key]), 0)
+
+
+def acl_record(key: Uuid, acl: Acl) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(
+        id=key,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
 
 
 def broker_record(broker: BrokerImage, level: int) -> RegisterBrokerRecord:

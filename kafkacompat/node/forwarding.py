@@ -83,6 +83,8 @@ class ForwardingController:
     elect_leaders = forward
     alter_partition_reassignments = forward
     list_partition_reassignments = forward
+    create_acls = forward
+    delete_acls = forward
     update_features = forward
     describe_quorum = forward
     unregister_broker = forward

@@ -20,6 +20,15 @@ from .node import Finding
 CODES = {int(code) for code in ErrorCode}
 CODE_FIELDS = ("error_code", "partition_error_code")
 PRODUCE = 0
+ACL_APIS = (29, 30, 31)
+ACL_CODES = (
+    "resource_type",
+    "resource_type_filter",
+    "resource_pattern_type",
+    "pattern_type_filter",
+    "operation",
+    "permission_type",
+)
 
 
 def read_answer(request: Request, answer: bytes) -> Any:
@@ -64,4 +73,14 @@ def check_closed(reason: Exception, request: Request) -> None:
             return
         if isinstance(reason, WireError):
             return  # of the records, which are read with the request in Kafka
+    if request.entry.key in ACL_APIS and isinstance(reason, WireError) and holds_no_code(message):
+        return
     raise Finding(f"the connection is closed for {reason!r}: {request}")
+
+
+def holds_no_code(message: Message) -> bool:
+    """Whether a code of the request is 0, which Kafka reads as a request that it cannot parse."""
+    parts: list[Any] = [message]
+    for name in ("filters", "creations"):
+        parts += getattr(message, name, [])
+    return any(getattr(part, name, None) == 0 for part in parts for name in ACL_CODES)

@@ -144,7 +144,6 @@ def test_what_is_not_served_is_kept_and_can_be_removed() -> None:
     assert {kind: len(kept) for kind, kept in image.opaque.items()} == {
         "controllers": 1,
         "client_quotas": 1,
-        "acls": 1,
         "scram_credentials": 1,
         "delegation_tokens": 1,
     }
@@ -158,7 +157,8 @@ def test_what_is_not_served_is_kept_and_can_be_removed() -> None:
         RemoveDelegationTokenRecord(token_id="t"),
     )
     assert list(emptied.opaque) == ["controllers"]
-    assert len(image.opaque) == 5
+    assert len(image.opaque) == 4
+    assert (len(image.acls), len(emptied.acls)) == (1, 0)
 
 
 def test_brokers_come_change_and_go() -> None:

@@ -1,0 +1,35 @@
+"""CreateAcls (key 30, versions 1-3): to the controller. Each entry is answered by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.acl_requests import refuse_unknown
+from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.create_acls_request import CreateAclsRequest
+
+CHECKED_A_STEP = 20_000
+"""Entries, less than half a microsecond each."""
+
+
+def handle(node: AnyNode, context: RequestContext, request: CreateAclsRequest) -> Steps[CreateAclsResponse]:
+    for number, each in enumerate(request.creations, 1):
+        refuse_unknown(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+        if number % CHECKED_A_STEP == 0:
+            yield None
+    answer: CreateAclsResponse = yield from told_in_steps(node.controller.create_acls(request, context))
+    return answer
+
+
+def error_response(request: CreateAclsRequest, code: ErrorCode, version: int) -> CreateAclsResponse:
+    return CreateAclsResponse(results=[AclCreationResult(error_code=code) for _ in request.creations])
+
+
+HANDLER = Handler(handle, error_response)

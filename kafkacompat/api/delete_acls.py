@@ -1,0 +1,39 @@
+"""DeleteAcls (key 31, versions 1-3): to the controller. Each filter is answered by itself, with what it found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.acl_requests import refuse_unknown
+from kafkacompat.api.handler import Handler, told_in_steps
+from kafkacompat.wire.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.errors import ErrorCode
+    from kafkacompat.wire.messages.delete_acls_request import DeleteAclsRequest
+
+CHECKED_A_STEP = 20_000
+"""Filters, less than half a microsecond each."""
+
+
+def handle(node: AnyNode, context: RequestContext, request: DeleteAclsRequest) -> Steps[DeleteAclsResponse]:
+    for number, each in enumerate(request.filters, 1):
+        refuse_unknown(
+            each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type
+        )
+        if number % CHECKED_A_STEP == 0:
+            yield None
+    answer: DeleteAclsResponse = yield from told_in_steps(node.controller.delete_acls(request, context))
+    return answer
+
+
+def error_response(request: DeleteAclsRequest, code: ErrorCode, version: int) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(error_code=code) for _ in request.filters]
+    )
+
+
+HANDLER = Handler(handle, error_response)

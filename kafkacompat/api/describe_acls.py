@@ -1,0 +1,70 @@
+"""DescribeAcls (key 29, versions 1-3): the access control entries that a filter finds, by resource pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.api.acl_requests import refuse_unknown
+from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.security.acl import AclFilter
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_acls_response import (
+    AclDescription,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.context import AnyNode
+    from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.wire.messages.describe_acls_request import DescribeAclsRequest
+
+DISABLED_TEXT = "No Authorizer is configured on the broker"
+MATCHED_A_STEP = 5_000
+"""Entries, up to a microsecond each."""
+
+
+def handle(
+    node: AnyNode, context: RequestContext, request: DescribeAclsRequest
+) -> Steps[DescribeAclsResponse]:
+    refuse_unknown(
+        request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type
+    )
+    if node.authorizer is None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_TEXT)
+    wanted = AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    found: dict[tuple[int, str, int], DescribeAclsResource] = {}
+    for number, acl in enumerate(list(node.image.acls.values()), 1):
+        if number % MATCHED_A_STEP == 0:
+            yield None
+        if not wanted.matches(acl):
+            continue
+        pattern = acl.resource_type, acl.resource_name, acl.pattern_type
+        resource = found.get(pattern)
+        if resource is None:
+            resource = found[pattern] = DescribeAclsResource(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                pattern_type=acl.pattern_type,
+            )
+        resource.acls.append(
+            AclDescription(
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission_type,
+            )
+        )
+    return DescribeAclsResponse(resources=list(found.values()))
+
+
+HANDLER = Handler(handle, top_level_error(DescribeAclsResponse))

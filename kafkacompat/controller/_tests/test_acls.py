@@ -1,0 +1,165 @@
+"""CreateAcls and DeleteAcls: what is written, and what is refused, entry by entry."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller import acls as module
+from kafkacompat.controller._tests.clusters import after, cluster
+from kafkacompat.controller.acls import create_acls, creation_disabled, delete_acls, deletion_disabled
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.security.acl import CLUSTER_NAME, Acl
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from kafkacompat.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
+
+TOPIC, CLUSTER, READ, ALLOW, LITERAL = 2, 4, 3, 3, 3
+
+
+class Ids:
+    """Uuids in order, the first of them twice."""
+
+    def __init__(self) -> None:
+        self._next = count()
+
+    def uuid(self) -> bytes:
+        return max(next(self._next), 1).to_bytes(16, "big")
+
+
+def creation(name: str = "t", **others: Any) -> AclCreation:
+    values = {
+        "resource_type": TOPIC,
+        "resource_name": name,
+        "resource_pattern_type": LITERAL,
+        "principal": "User:a",
+        "host": "*",
+        "operation": READ,
+        "permission_type": ALLOW,
+    }
+    return AclCreation(**{**values, **others})
+
+
+def create(image: MetadataImage, *creations: AclCreation, ids: Any = None) -> Any:
+    return create_acls(image, ids or Ids(), CreateAclsRequest(creations=list(creations)))
+
+
+def everything(**others: Any) -> DeleteAclsFilter:
+    values: dict[str, Any] = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "pattern_type_filter": 1,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
+    return DeleteAclsFilter(**{**values, **others})
+
+
+def delete(image: MetadataImage, *filters: DeleteAclsFilter) -> Any:
+    return delete_acls(image, DeleteAclsRequest(filters=list(filters)))
+
+
+def codes(results: Any) -> list[int]:
+    return [each.error_code for each in results]
+
+
+def test_entries_are_written_once_however_often_they_are_asked_for() -> None:
+    image = cluster()
+    ids = Ids()
+    result = create(image, creation(), creation("u"), creation(), ids=ids)
+    assert codes(result.response.results) == [0, 0, 0]
+    image = after(image, result)
+    assert {acl.resource_name for acl in image.acls.values()} == {"t", "u"}
+    again = create(image, creation("u"), ids=ids)
+    assert (again.records, codes(again.response.results)) == ((), [0])
+
+
+def test_an_id_that_is_taken_is_not_given_again() -> None:
+    image = after(cluster(), create(cluster(), creation()))
+    image = after(image, create(image, creation("u")))
+    assert len(image.acls) == 2
+
+
+@pytest.mark.parametrize(
+    ("others", "text"),
+    [
+        ({"resource_type": CLUSTER}, "The only valid name for the CLUSTER resource is kafka-cluster"),
+        ({"resource_name": ""}, "Invalid empty resource name"),
+        ({"resource_type": 1}, "Invalid resourceType ANY"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+        ({"resource_pattern_type": 99}, "Invalid patternType UNKNOWN"),
+        ({"operation": 1}, "Invalid operation ANY"),
+        ({"operation": 99}, "Invalid operation UNKNOWN"),
+        ({"permission_type": 1}, "Invalid permissionType ANY"),
+        ({"permission_type": 99}, "Invalid permissionType UNKNOWN"),
+        (
+            {"principal": "alice"},
+            "Could not parse principal from `alice` "
+            "(no colon is present separating the principal type from the principal name)",
+        ),
+    ],
+)
+def test_an_entry_is_refused_beside_others(others: Any, text: str) -> None:
+    result = create(cluster(), creation(), creation(**others))
+    fine, refused = result.response.results
+    assert (fine.error_code, refused.error_code) == (0, ErrorCode.INVALID_REQUEST)
+    assert refused.error_message == text
+    assert len(result.records) == 1
+
+
+def test_the_cluster_has_one_name() -> None:
+    result = create(cluster(), creation(CLUSTER_NAME, resource_type=CLUSTER))
+    assert codes(result.response.results) == [0]
+
+
+def test_filters_take_what_they_find_and_each_entry_goes_once() -> None:
+    image = after(cluster(), create(cluster(), creation(), creation("u"), creation("t", principal="User:b")))
+    result = delete(
+        image,
+        everything(resource_name_filter="t"),
+        everything(principal_filter="User:a"),
+        everything(host_filter="h"),
+    )
+    found = [
+        {(each.resource_name, each.principal) for each in one.matching_acls}
+        for one in result.response.filter_results
+    ]
+    assert found == [{("t", "User:a"), ("t", "User:b")}, {("t", "User:a"), ("u", "User:a")}, set()]
+    assert len(result.records) == 3
+    assert not after(image, result).acls
+
+
+def test_a_filter_that_cannot_be_meant_is_refused_beside_others() -> None:
+    image = after(cluster(), create(cluster(), creation()))
+    result = delete(image, everything(resource_type_filter=99), everything(operation=99), everything())
+    assert [(each.error_code, each.error_message) for each in result.response.filter_results] == [
+        (ErrorCode.INVALID_REQUEST, "Unknown patternFilter."),
+        (ErrorCode.INVALID_REQUEST, "Unknown entryFilter."),
+        (0, None),
+    ]
+    assert len(result.records) == 1
+
+
+def test_one_operation_writes_no_more_than_the_log_takes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    acls = {
+        number.to_bytes(16, "big"): Acl(TOPIC, f"t{number}", LITERAL, "User:a", "*", READ, ALLOW)
+        for number in range(4)
+    }
+    monkeypatch.setattr(module, "MAX_RECORDS_PER_OPERATION", 3)
+    result = create(cluster(), *[creation(f"t{number}") for number in range(4)])
+    assert (result.records, set(codes(result.response.results))) == ((), {ErrorCode.POLICY_VIOLATION})
+    full = MetadataImage(acls=acls)
+    result = delete(full, everything(resource_name_filter="t1"), everything())
+    assert (result.records, codes(result.response.filter_results)) == ((), [ErrorCode.INVALID_REQUEST] * 2)
+    fewer = delete(MetadataImage(acls=dict(list(acls.items())[:3])), everything(), everything())
+    assert len(fewer.records) == 3
+
+
+def test_a_cluster_without_an_authorizer_says_so_of_each() -> None:
+    assert codes(creation_disabled(CreateAclsRequest(creations=[creation()] * 2)).results) == [54, 54]
+    assert codes(deletion_disabled(DeleteAclsRequest(filters=[everything()])).filter_results) == [54]

@@ -1,0 +1,194 @@
+"""CreateAcls and DeleteAcls (KIP-801): image and request -> records and response, of a cluster with an authorizer.
+
+Pure. Who may ask is decided before. Entries are told apart by an id that nobody but the metadata log sees.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
+from kafkacompat.controller.refusals import told
+from kafkacompat.controller.result import ControllerResult
+from kafkacompat.controller.snapshot_records import acl_record
+from kafkacompat.ids import Uuid
+from kafkacompat.security.acl import (
+    CLUSTER_NAME,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermissionType,
+    FilterFlaw,
+    PatternType,
+    ResourceType,
+    check_filter,
+)
+from kafkacompat.stepping.stepped import SCANNED_A_STEP, Stepped, Steps, pieces
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.create_acls_response import AclCreationResult, CreateAclsResponse
+from kafkacompat.wire.messages.delete_acls_response import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from kafkacompat.wire.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+
+if TYPE_CHECKING:
+    from kafkacompat.ports import Random
+    from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
+    from kafkacompat.wire.messages.delete_acls_request import DeleteAclsRequest
+
+TOO_LARGE_TEXT = "Unable to perform excessively large batch operation."
+TOO_MANY_REMOVED_TEXT = (
+    f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."
+)
+DISABLED_TEXT = "No Authorizer is configured."
+MATCHED_A_STEP = SCANNED_A_STEP // 4
+"""Entries that a filter is held against: up to a microsecond each."""
+
+
+class AclRefused(Exception):
+    """One entry, or one filter, is refused with INVALID_REQUEST."""
+
+
+def creation_disabled(request: CreateAclsRequest) -> CreateAclsResponse:
+    """On a cluster without an authorizer; so the next one."""
+    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_TEXT)
+    return CreateAclsResponse(results=[refused] * len(request.creations))
+
+
+def deletion_disabled(request: DeleteAclsRequest) -> DeleteAclsResponse:
+    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=DISABLED_TEXT)
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+
+@Stepped
+def create_acls(
+    image: MetadataImage, random: Random, request: CreateAclsRequest
+) -> Steps[ControllerResult[MetadataRecord, CreateAclsResponse]]:
+    taken = set(image.acls)
+    known = set(image.acls.values())
+    records: list[MetadataRecord] = []
+    results: list[AclCreationResult] = []
+    for piece in pieces(request.creations):
+        for creation in piece:
+            acl = _binding(creation)
+            try:
+                _check(acl)
+            except AclRefused as refused:
+                results.append(
+                    AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=told(str(refused)))
+                )
+                continue
+            results.append(AclCreationResult())
+            if acl not in known:
+                known.add(acl)
+                while (key := random.uuid()) in taken:
+                    pass
+                taken.add(key)
+                records.append(MetadataRecord(acl_record(key, acl), 0))
+        if len(records) > MAX_RECORDS_PER_OPERATION:
+            return _too_large(request)
+        yield
+    return ControllerResult(tuple(records), CreateAclsResponse(results=results))
+
+
+def _binding(creation: AclCreation) -> Acl:
+    return Acl(
+        creation.resource_type,
+        creation.resource_name,
+        creation.resource_pattern_type,
+        creation.principal,
+        creation.host,
+        creation.operation,
+        creation.permission_type,
+    )
+
+
+def _check(acl: Acl) -> None:
+    if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        raise AclRefused(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.resource_name:
+        raise AclRefused("Invalid empty resource name")
+    kind = ResourceType.of(acl.resource_type)
+    if kind <= ResourceType.ANY:
+        raise AclRefused(f"Invalid resourceType {kind.name}")
+    pattern = PatternType.of(acl.pattern_type)
+    if pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise AclRefused(f"Invalid patternType {pattern.name}")
+    operation = AclOperation.of(acl.operation)
+    if operation <= AclOperation.ANY:
+        raise AclRefused(f"Invalid operation {operation.name}")
+    permission = AclPermissionType.of(acl.permission_type)
+    if permission not in (AclPermissionType.DENY, AclPermissionType.ALLOW):
+        raise AclRefused(f"Invalid permissionType {permission.name}")
+    if ":" not in acl.principal:
+        raise AclRefused(
+            f"Could not parse principal from `{acl.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+
+
+def _too_large(request: CreateAclsRequest) -> ControllerResult[MetadataRecord, CreateAclsResponse]:
+    refused = AclCreationResult(error_code=ErrorCode.POLICY_VIOLATION, error_message=TOO_LARGE_TEXT)
+    return ControllerResult((), CreateAclsResponse(results=[refused] * len(request.creations)))
+
+
+@Stepped
+def delete_acls(
+    image: MetadataImage, request: DeleteAclsRequest
+) -> Steps[ControllerResult[MetadataRecord, DeleteAclsResponse]]:
+    """All that the filters find, or nothing where that is more than one operation may write."""
+    acls = list(image.acls.items())
+    removed: dict[Uuid, None] = {}
+    results: list[DeleteAclsFilterResult] = []
+    for each in request.filters:
+        wanted = AclFilter(
+            each.resource_type_filter,
+            each.resource_name_filter,
+            each.pattern_type_filter,
+            each.principal_filter,
+            each.host_filter,
+            each.operation,
+            each.permission_type,
+        )
+        try:
+            check_filter(wanted)
+        except FilterFlaw as flaw:
+            results.append(
+                DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=str(flaw))
+            )
+            continue
+        found: list[tuple[Uuid, Acl]] = []
+        for piece in pieces(acls, MATCHED_A_STEP):
+            found += [(key, acl) for key, acl in piece if wanted.matches(acl)]
+            yield
+        removed.update((key, None) for key, _ in found)
+        if len(removed) > MAX_RECORDS_PER_OPERATION:
+            return _too_many_removed(request)
+        results.append(
+            DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for _, acl in found])
+        )
+    records = tuple(MetadataRecord(RemoveAccessControlEntryRecord(id=key), 0) for key in removed)
+    return ControllerResult(records, DeleteAclsResponse(filter_results=results))
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission_type,
+    )
+
+
+def _too_many_removed(request: DeleteAclsRequest) -> ControllerResult[MetadataRecord, DeleteAclsResponse]:
+    refused = DeleteAclsFilterResult(
+        error_code=ErrorCode.INVALID_REQUEST, error_message=TOO_MANY_REMOVED_TEXT
+    )
+    return ControllerResult((), DeleteAclsResponse(filter_results=[refused] * len(request.filters)))

@@ -1,0 +1,234 @@
+"""StandardAuthorizer: whether a principal may do something, by the access control entries of the cluster's metadata (KIP-801).
+
+A deny that applies decides, then an allow that applies; where no entry names the resource at all, the default does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+from kafkacompat.ids import Uuid
+from kafkacompat.security.acl import (
+    WILDCARD,
+    Acl,
+    AclOperation,
+    AclPermissionType,
+    PatternType,
+    ResourceType,
+)
+
+WILDCARD_PRINCIPAL = "User:*"
+AUDIT = logging.getLogger("kafka.authorizer.logger")
+"""Apache Kafka's logger of decisions: refusals at INFO, grants at DEBUG."""
+IMPLY_DESCRIBE = frozenset(
+    (
+        AclOperation.DESCRIBE,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+    )
+)
+IMPLY_DESCRIBE_CONFIGS = frozenset((AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS))
+LITERAL, PREFIXED = int(PatternType.LITERAL), int(PatternType.PREFIXED)
+ALL, ALLOW, DENY = int(AclOperation.ALL), int(AclPermissionType.ALLOW), int(AclPermissionType.DENY)
+DESCRIBE, DESCRIBE_CONFIGS = int(AclOperation.DESCRIBE), int(AclOperation.DESCRIBE_CONFIGS)
+ANY_NAME = "hardcode"
+"""The name that Apache Kafka asks about in place of a type of resource: what is allowed of it is allowed of most."""
+
+
+class AuthorizerNotReady(Exception):
+    """The entries are not loaded yet (error AUTHORIZER_NOT_READY)."""
+
+
+class Asker(NamedTuple):
+    """Who asks, and from where."""
+
+    principal: str
+    """Type and name, 'User:alice'."""
+    host: str
+    """A textual address."""
+    api_name: str
+    """Of the request, for the audit's line."""
+
+
+class _Names:
+    """The entries of one type of resource, found by the name that is asked about."""
+
+    __slots__ = ("lengths", "literal", "prefixed")
+
+    def __init__(self) -> None:
+        self.literal: dict[str, dict[str, list[Acl]]] = {}
+        """By name, then by principal."""
+        self.prefixed: dict[str, dict[str, list[Acl]]] = {}
+        self.lengths: list[int] = []
+        """Of the prefixes there are, each once, longest first."""
+
+    def patterns(self, acl: Acl) -> dict[str, dict[str, list[Acl]]]:
+        return self.prefixed if acl.pattern_type == PREFIXED else self.literal
+
+    def add(self, acl: Acl) -> None:
+        self.patterns(acl).setdefault(acl.resource_name, {}).setdefault(acl.principal, []).append(acl)
+
+    def remove(self, acl: Acl) -> None:
+        patterns = self.patterns(acl)
+        by_principal = patterns[acl.resource_name]
+        by_principal[acl.principal].remove(acl)
+        if not by_principal[acl.principal]:
+            del by_principal[acl.principal]
+            if not by_principal:
+                del patterns[acl.resource_name]
+
+    def that_hold_of(self, name: str) -> list[dict[str, list[Acl]]]:
+        found = [
+            by_principal
+            for by_principal in (
+                self.literal.get(name),
+                self.literal.get(WILDCARD) if name != WILDCARD else None,
+            )
+            if by_principal is not None
+        ]
+        length = len(name)
+        for each in self.lengths:
+            if each <= length and (by_principal := self.prefixed.get(name[:each])) is not None:
+                found.append(by_principal)
+        return found
+
+
+class StandardAuthorizer:
+    """`update` with each image's entries; the questions are answered from the last one."""
+
+    def __init__(
+        self, super_users: Set[str] = frozenset(), allow_everyone_if_no_acl_found: bool = False
+    ) -> None:
+        """`super_users`: of super.users, type and name each. The other is allow.everyone.if.no.acl.found."""
+        self.super_users = super_users
+        self.allow_everyone_if_no_acl_found = allow_everyone_if_no_acl_found
+        self.is_loaded = False
+        """Whether the metadata are read to their end as this node found it."""
+        self._acls: Mapping[Uuid, Acl] = {}
+        self._names: dict[int, _Names] = {}
+
+    def update(self, acls: Mapping[Uuid, Acl]) -> None:
+        """`acls`: all there are now, by id, as an image holds them; never changed once given."""
+        before = self._acls
+        if acls is before:
+            return
+        touched = set()
+        for key, gone in before.items():
+            if acls.get(key) is not gone:
+                self._names[gone.resource_type].remove(gone)
+                touched.add(gone.resource_type)
+        for key, new in acls.items():
+            if before.get(key) is not new:
+                self._names.setdefault(new.resource_type, _Names()).add(new)
+                touched.add(new.resource_type)
+        for kind in touched:
+            names = self._names[kind]
+            names.lengths = sorted({len(name) for name in names.prefixed}, reverse=True)
+        self._acls = acls
+
+    def allows(
+        self,
+        asker: Asker,
+        operation: int,
+        resource_type: int,
+        name: str,
+        *,
+        count: int = 1,
+        logs_allowed: bool = True,
+        logs_denied: bool = True,
+    ) -> bool:
+        """`count`: how often the request names the resource. AuthorizerNotReady."""
+        allowed, rule = self._decide(asker, operation, resource_type, name)
+        level = _audit_level(allowed, logs_allowed if allowed else logs_denied)
+        if AUDIT.isEnabledFor(level):
+            AUDIT.log(
+                level,
+                "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
+                "with resourceRefCount = %d based on rule %s",
+                asker.principal,
+                "Allowed" if allowed else "Denied",
+                AclOperation.of(operation).name,
+                asker.host,
+                ResourceType.of(resource_type).name.title().replace("_", ""),
+                name,
+                asker.api_name,
+                count,
+                f"MatchingAcl(acl={rule})" if isinstance(rule, Acl) else rule,
+            )
+        return allowed
+
+    def _decide(self, asker: Asker, operation: int, resource_type: int, name: str) -> tuple[bool, Acl | str]:
+        principal = asker.principal
+        if principal in self.super_users:
+            return True, "SuperUser"
+        if not self.is_loaded:
+            raise AuthorizerNotReady
+        names = self._names.get(resource_type)
+        found = [] if names is None else names.that_hold_of(name)
+        if not found:
+            allowed = self.allow_everyone_if_no_acl_found
+            return allowed, "DefaultAllow" if allowed else "DefaultDeny"
+        host, allowing = asker.host, None
+        for by_principal in found:
+            for who in (principal, WILDCARD_PRINCIPAL):
+                for acl in by_principal.get(who, ()):
+                    if acl.host not in (WILDCARD, host) or not _concerns(acl, operation):
+                        continue
+                    if acl.permission_type == DENY:
+                        return False, acl
+                    allowing = acl
+        return (False, "DefaultDeny") if allowing is None else (True, allowing)
+
+    def allows_any_of_type(self, asker: Asker, operation: int, resource_type: int) -> bool:
+        """Whether there is a resource of the type, there or not, of which the operation is allowed."""
+        if self.allows(asker, operation, resource_type, ANY_NAME, count=0, logs_denied=False):
+            return True
+        names = self._names.get(resource_type)
+        if names is None:
+            return False
+        denied_literal, allowed_literal = _by_permission(names.literal, asker, operation)
+        denied_prefixed, allowed_prefixed = _by_permission(names.prefixed, asker, operation)
+        if WILDCARD in denied_literal:
+            return False
+        if WILDCARD in allowed_literal:
+            return True
+        return any(
+            not any(name[:length] in denied_prefixed for length in range(1, len(name) + 1))
+            for name in (allowed_literal - denied_literal) | allowed_prefixed
+        )
+
+
+def _audit_level(allowed: bool, is_told: bool) -> int:
+    if not is_told:
+        return logging.DEBUG - 5
+    return logging.DEBUG if allowed else logging.INFO
+
+
+def _concerns(acl: Acl, operation: int) -> bool:
+    """A right to change a resource lets it be described; a ban on changing it does not hide it."""
+    said = acl.operation
+    if said in (operation, ALL):
+        return True
+    if acl.permission_type != ALLOW:
+        return False
+    if operation == DESCRIBE:
+        return said in IMPLY_DESCRIBE
+    return operation == DESCRIBE_CONFIGS and said in IMPLY_DESCRIBE_CONFIGS
+
+
+def _by_permission(
+    patterns: Mapping[str, Mapping[str, list[Acl]]], asker: Asker, operation: int
+) -> tuple[set[str], set[str]]:
+    """The names that the asker is denied, and those that it is allowed."""
+    denied: set[str] = set()
+    allowed: set[str] = set()
+    for name, by_principal in patterns.items():
+        for who in (asker.principal, WILDCARD_PRINCIPAL):
+            for acl in by_principal.get(who, ()):
+                if acl.host in (WILDCARD, asker.host) and acl.operation in (operation, ALL):
+                    (allowed if acl.permission_type == ALLOW else denied).add(name)
+    return denied, allowed
