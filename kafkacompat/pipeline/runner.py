@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from kafkacompat.pipeline.belonging import checkpoint_of, require_one_past, table_of
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.jobs.judging import arrived
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.progress import Totals, line_of, summary_of
 from kafkacompat.pipeline.queries import Query
@@ -78,8 +79,8 @@ def source_options(query: Query, options: RunOptions) -> dict[str, str]:
 
 
 def source(session: SparkSession, query: Query, options: RunOptions) -> DataFrame:
-    """The records of the query's topics."""
-    return session.readStream.format("kafka").options(**source_options(query, options)).load()
+    """The records of the query's topics, none of them from the future."""
+    return arrived(session.readStream.format("kafka").options(**source_options(query, options)).load())
 
 
 def start(session: SparkSession, query: Query, options: RunOptions) -> StreamingQuery:

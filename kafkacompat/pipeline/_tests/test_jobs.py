@@ -12,7 +12,7 @@ import pytest
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Records = Callable[..., "DataFrame"]
 SAMPLE = {
@@ -465,3 +465,61 @@ def test_a_copy_counts_once(records: Records) -> None:
     assert value_of(summary)["requests"] == 1
     (event,) = rows(queries.log_events(frame, options))
     assert event["event_id"] == "8:1@5"
+
+
+def test_the_sketch_of_few_visitors_is_small_and_of_many_close(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F
+
+    from kafkacompat.pipeline.jobs import activity
+
+    few, many = 3, 20_000
+    users = spark.range(many).select(F.concat(F.lit("user-"), F.col("id")).alias("user_id"))
+
+    def sketch(count: int) -> dict[str, Any]:
+        made = F.hll_sketch_agg("user_id", activity.VISITORS_SKETCH_LG_K)
+        frame = users.limit(count).agg(made.alias("made"))
+        return rows(
+            frame.select(F.length("made").alias("bytes"), F.hll_sketch_estimate("made").alias("count"))
+        )[0]
+
+    assert sketch(few)["count"] == few
+    assert sketch(few)["bytes"] < 100
+    assert abs(sketch(many)["count"] / many - 1) < 0.03
+
+
+def test_live_pages_have_the_same_ids_in_whatever_order_their_views_came(records: Records) -> None:
+    from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.options import RunOptions
+
+    options = RunOptions(jobs=("activity",), checkpoint="", output="")
+    views = [encoded(view(n, f"user-{n % 37}", n % 50, "/a")) for n in range(200)]
+
+    def ids(values: list[bytes]) -> dict[tuple[str, str], str]:
+        found = rows(queries.activity_live(records("activity.page_views", *values), options))
+        return {(record["topic"], record["key"]): value_of(record)["event_id"] for record in found}
+
+    assert ids(views) == ids(views[::-1])
+
+
+def test_each_task_writes_a_file_of_each_hour(records: Records) -> None:
+    """With files_per_batch tasks: none of them does the work of another."""
+    from pyspark.sql import functions as F
+
+    from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.options import RunOptions
+
+    options = RunOptions(jobs=("logs",), checkpoint="", output="", files_per_batch=2)
+    lines = [LINE.replace(":14:13:", f":{hour:02}:13:").encode() for hour in range(14) for _ in range(20)]
+    events = queries.log_events(records("logs.raw", *lines), options)
+    found = {(row["hour"], row["task"]) for row in rows(events.withColumn("task", F.spark_partition_id()))}
+    assert found == {(f"{hour:02}", task) for hour in range(14) for task in (0, 1)}
+
+
+def test_a_record_from_the_future_arrived_now(records: Records) -> None:
+    from kafkacompat.pipeline.jobs.judging import arrived
+
+    future_ms = 4_000_000_000_000
+    (kept,) = rows(arrived(records("logs.raw", b"")))
+    (ahead,) = rows(arrived(records("logs.raw", b"", received_ms=future_ms)))
+    assert kept["timestamp"].timestamp() * 1000 == RECEIVED_MS
+    assert ahead["timestamp"].timestamp() * 1000 < future_ms

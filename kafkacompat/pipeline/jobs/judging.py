@@ -1,6 +1,7 @@
 """What is common to all jobs: the record as Spark's Kafka source gives it, judged good or bad, and the bad ones told why.
 
-A record is judged against its own Kafka timestamp, never against the clock: a replay judges the same. Every expression here is
+A record is judged against its own Kafka timestamp, so that a replay judges the same; only a timestamp that is ahead of the
+clock gives way to it (`arrived`). Every expression here is
 total: `try_` functions and comparisons that cannot overflow, because an exception on an executor ends the query, and one record
 must not be able to do that.
 """
@@ -97,6 +98,15 @@ def envelope(records: DataFrame) -> DataFrame:
     if "headers" in records.columns:
         columns.append(F.col("headers"))
     return records.select(*columns)
+
+
+def arrived(records: DataFrame) -> DataFrame:
+    """The source's records with timestamps of the batch's time at most.
+
+    Watermarks follow the records' timestamps, and event times are judged by them. The clock of one sending host that is ahead
+    would make the events of all others late. A batch that is run again has its first run's time.
+    """
+    return records.withColumn("timestamp", F.least("timestamp", F.current_timestamp()))
 
 
 def first_reason(checks: Sequence[tuple[Column, str]]) -> Column:
