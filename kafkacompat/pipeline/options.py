@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafkacompat.pipeline.jobs.log_formats import AUTO
 from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP
 
 CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
@@ -40,6 +41,8 @@ class RunOptions:
     records_per_batch_max: int | None = None
     shuffle_partitions: int = DEFAULT_SHUFFLE_PARTITIONS
     files_per_batch: int = 1
+    # A name, or a format in the words of nginx or Apache httpd (jobs/log_formats).
+    log_format: str = AUTO
     progress: str | None = None
     ivy: str | None = None
     spark_conf: dict[str, str] = field(default_factory=dict)

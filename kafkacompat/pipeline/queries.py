@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from kafkacompat.pipeline import topics
 from kafkacompat.pipeline.jobs import activity, logs, metrics
 from kafkacompat.pipeline.jobs.judging import good, once, rejected
+from kafkacompat.pipeline.jobs.log_formats import line_format
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.results import (
     as_records,
@@ -52,22 +53,26 @@ def _once(events: DataFrame, options: RunOptions) -> DataFrame:
 # Log collection
 
 
+def _log_lines(source: DataFrame, options: RunOptions) -> DataFrame:
+    return logs.judge(source, line_format(options.log_format))
+
+
 def log_events(source: DataFrame, options: RunOptions) -> DataFrame:
     """Every good line once. The watermark is on the time of arrival: a line that comes a day late is still a line."""
-    events = once(good(logs.judge(source)), options.duplicate_horizon_s, "received")
+    events = once(good(_log_lines(source, options)), options.duplicate_horizon_s, "received")
     # Every task writes a file in each hour's folder. By the hour, two of them could fall to one task.
     return logs.event_rows(events).repartition(options.files_per_batch, "event_id")
 
 
 def log_summary(source: DataFrame, options: RunOptions) -> DataFrame:
     """The summary a minute, as it grows."""
-    rows = logs.summary(_once(good(logs.judge(source)), options))
+    rows = logs.summary(_once(good(_log_lines(source, options)), options))
     return one_record_each(topics.LOGS_SUMMARY, rows, ["window_start_ms"])
 
 
 def log_rejects(source: DataFrame, options: RunOptions) -> DataFrame:
     """Bad lines."""
-    return rejected_records(topics.LOGS_REJECTED, rejected(logs.judge(source)))
+    return rejected_records(topics.LOGS_REJECTED, rejected(_log_lines(source, options)))
 
 
 # Activity tracking

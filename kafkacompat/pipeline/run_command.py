@@ -11,6 +11,7 @@ from typing import IO, Final
 
 from kafkacompat.pipeline import options as defaults
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
+from kafkacompat.pipeline.jobs.log_formats import AUTO, NAMED, FormatProblem, line_format
 from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.quantities import MOST_INT16, MOST_INT32, whole, whole_to
@@ -49,6 +50,14 @@ def _setting(text: str) -> tuple[str, str]:
     if not (key and mark):
         raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
     return key, value
+
+
+def _log_format(text: str) -> str:
+    try:
+        line_format(text)
+    except FormatProblem as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +127,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             name, type=whole_to(most), default=default, metavar="N", help=f"{purpose} (%(default)s)"
         )
     parser.add_argument(
+        "--log-format",
+        type=_log_format,
+        default=AUTO,
+        metavar="FORMAT",
+        help=f"of access logs: {AUTO}, {', '.join(NAMED)}, or what log_format (nginx) or LogFormat (Apache) says (%(default)s)",
+    )
+    parser.add_argument(
         "--replication",
         type=whole_to(MOST_INT16),
         default=BROKERS_REPLICATION,
@@ -171,6 +187,7 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
         records_per_batch_max=arguments.max_records_per_batch,
         shuffle_partitions=arguments.shuffle_partitions,
         files_per_batch=arguments.files_per_batch,
+        log_format=arguments.log_format,
         progress=arguments.progress,
         ivy=arguments.ivy or os.environ.get("KAFKACOMPAT_IVY"),
         spark_conf=dict(arguments.conf),

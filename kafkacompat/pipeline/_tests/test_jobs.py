@@ -180,9 +180,49 @@ def test_a_log_line_becomes_an_event(records: Records) -> None:
         "bytes": 512,
         "referrer": r"https://example.org/\"x\"",
         "user_agent": "Mozilla/5.0 (X11)",
+        "virtual_host": None,
+        "extra": None,
         "date": "2026-09-21",
         "hour": "14",
     }
+
+
+def test_what_stands_about_the_combined_format_is_kept(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import logs
+    from kafkacompat.pipeline.jobs.judging import good
+
+    lines = [LINE + ' "198.51.100.9" 0.003', "www.example.org:443 " + LINE, LINE + ' "-"']
+    found = rows(logs.event_rows(good(logs.judge(records("logs.raw", *map(str.encode, lines))))))
+    assert [(row["client"], row["virtual_host"], row["extra"]) for row in found] == [
+        ("192.0.2.7", None, {"rest": '"198.51.100.9" 0.003'}),
+        ("192.0.2.7", "www.example.org", None),
+        ("192.0.2.7", None, {"rest": '"-"'}),
+    ]
+
+
+def test_lines_of_a_format_of_ones_own(records: Records) -> None:
+    from kafkacompat.pipeline import queries
+    from kafkacompat.pipeline.options import RunOptions
+
+    form = '$remote_addr [$time_iso8601] "$request_method $uri" $status $request_time "$http_user_agent"'
+    lines = [
+        '192.0.2.7 [2026-09-21T14:13:20+00:00] "GET /a" 200 0.003 "curl"',
+        '192.0.2.7 [2026-09-21T16:13:20+02:00] "GET /a" 204 - ""',
+        LINE,
+        '192.0.2.7 [21/Sep/2026:14:13:20 +0000] "GET /a" 200 0.003 "curl"',
+        '192.0.2.7 [2026-09-21T14:13:20+00:00] "GET /a" 2xx 0.003 "curl"',
+    ]
+    options = RunOptions(jobs=("logs",), checkpoint="", output="", log_format=form)
+    frame = records("logs.raw", *map(str.encode, lines))
+    names = ["event_time_ms", "method", "path", "status", "bytes", "user_agent", "extra"]
+    assert sorted(
+        tuple(str(row[name]) for name in names) for row in rows(queries.log_events(frame, options))
+    ) == [
+        (str(RECEIVED_MS), "GET", "None", "200", "0", "curl", "{'uri': '/a', 'request_time': '0.003'}"),
+        (str(RECEIVED_MS), "GET", "None", "204", "0", "None", "{'uri': '/a'}"),
+    ]
+    told = [value_of(record) for record in rows(queries.log_rejects(frame, options))]
+    assert [each["reason"] for each in told] == ["malformed line"] * 3
 
 
 @pytest.mark.parametrize("headers", [None, [], [("source", b"web2")], [("file", b"8:1"), ("position", None)]])
@@ -224,7 +264,7 @@ BAD_LINES = {
     b"GET /": "malformed line",
     LINE.replace("21/Sep", "41/Sep").encode(): "malformed line",
     LINE.replace("200", "2xx").encode(): "malformed line",
-    LINE.encode() + b" trailing": "malformed line",
+    LINE.encode() + b' "trailing': "malformed line",
     LINE.replace(" 512 ", " 9999999999999 ").encode(): "malformed line",
     LINE.replace("GET", "\u0001GET").encode(): "malformed line",
     # No log format at all, but cut up as the job cuts its lines.

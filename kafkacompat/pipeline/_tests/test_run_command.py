@@ -40,6 +40,7 @@ def test_every_word_reaches_the_options() -> None:
         ),
         *("--window", "10", "--session-gap", "20", "--watermark", "30", "--duplicate-horizon", "40"),
         *("--max-records-per-batch", "50", "--shuffle-partitions", "6", "--files-per-batch", "7"),
+        *("--log-format", "combined"),
         *("--ignore-data-loss", "--ivy", "i", "--conf", "a.b=c=d", "--conf", "e="),
     )
     assert options == RunOptions(
@@ -60,6 +61,7 @@ def test_every_word_reaches_the_options() -> None:
         records_per_batch_max=50,
         shuffle_partitions=6,
         files_per_batch=7,
+        log_format="combined",
         progress="p",
         ivy="i",
         spark_conf={"a.b": "c=d", "e": ""},
@@ -74,7 +76,7 @@ def test_tables_wait_at_least_as_long_as_live_topics() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("nothing",), ("logs", "--window", "0"), ("logs", "--trigger", "nan"), ("logs", "--conf", "key")],
+    [("nothing",), ("logs", "--log-format", "combnied"), ("logs", "--window", "0"), ("logs", "--trigger", "nan"), ("logs", "--conf", "key")],
 )
 def test_a_wrong_call_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -1,7 +1,8 @@
-"""Log collection: lines of web-server access logs (common and combined log format) to typed events and a summary a minute."""
+"""Log collection: lines of web-server access logs to typed events and a summary a minute."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -19,20 +20,13 @@ from kafkacompat.pipeline.jobs.judging import (
     time_checks,
     with_window_bounds,
 )
+from kafkacompat.pipeline.jobs.log_formats import AUTO, EVENT_PARTS, LineFormat, line_format
 
 SUMMARY_WINDOW_S: Final = 60
 PART_MARK: Final = "\u0001"
-QUOTED: Final = r'"((?:[^"\\]++|\\.)*+)"'
-PARTS: Final = ("client", "user", "time", "request", "status", "bytes", "referrer", "user_agent")
-# Possessive throughout: a hostile line costs one pass and no deep stack.
-LINE_PATTERN: Final = (
-    r"^(\S++) \S++ (\S++) \[([^\]]++)\] " + QUOTED + r" (\d{3}) (\d{1,12}|-)"
-    rf"(?: {QUOTED} {QUOTED})?+\s*+$"
-)
-# One replacement instead of one regexp_extract a part: the line is matched once.
-PARTS_TEMPLATE: Final = PART_MARK.join(f"${group}" for group in range(1, len(PARTS) + 1))
-TIME_FORMAT: Final = "dd/MMM/yyyy:HH:mm:ss Z"
-
+STATUS_PATTERN: Final = r"^\d{3}$"
+BYTES_PATTERN: Final = r"^(?:\d{1,12}|-?)$"
+AUTO_FORMAT: Final = line_format(AUTO)
 EVENT_COLUMNS: Final = (
     "event_id",
     "event_time_ms",
@@ -46,7 +40,10 @@ EVENT_COLUMNS: Final = (
     "bytes",
     "referrer",
     "user_agent",
+    "virtual_host",
+    "extra",
 )
+"""Of the table logs/events. `extra` is a map of what the line's format has no column for, by name; null where that is nothing."""
 
 
 def _header(name: str) -> Column:
@@ -58,14 +55,26 @@ def _absent_as_null(column: Column) -> Column:
     return F.when((column != "-") & (column != ""), column)
 
 
-def judge(records: DataFrame) -> DataFrame:
+def _extra(parts: dict[str, Column], names: Sequence[str]) -> Column:
+    if not names:
+        return F.lit(None).cast("map<string,string>")
+    kept = F.filter(
+        F.array(*(F.struct(F.lit(name).alias("name"), F.trim(parts[name]).alias("text")) for name in names)),
+        lambda one: (one["text"] != "") & (one["text"] != "-"),
+    )
+    return F.when(F.size(kept) > 0, F.map_from_entries(kept))
+
+
+def judge(records: DataFrame, form: LineFormat = AUTO_FORMAT) -> DataFrame:
     """Records of logs.raw (with headers) to the envelope, the columns of an event, and `reason`: null where it is good.
 
     The event's id is file@position where the collector said them, else topic-partition-offset.
     """
     lines = envelope(records)
     text = F.make_valid_utf8(F.col("value").cast("string"))
-    replaced = F.regexp_replace(text, LINE_PATTERN, PARTS_TEMPLATE)
+    # One replacement instead of one regexp_extract a part: the line is matched once.
+    template = PART_MARK.join(f"${group}" for group in range(1, len(form.parts) + 1))
+    replaced = F.regexp_replace(text, form.pattern, template)
     # A line that has the mark already could pass for one that was matched.
     unmarked = (F.col("size_bytes") <= RECORD_BYTES_MAX) & (F.locate(PART_MARK, text) == 0)
     matched = F.when(unmarked, F.split(replaced, PART_MARK))
@@ -79,30 +88,40 @@ def judge(records: DataFrame) -> DataFrame:
         ],
         [name for name in (*ENVELOPE_KEPT, "size_bytes") if name != "source"],
     )
-    whole = F.coalesce(F.size("parts") == len(PARTS), F.lit(False))
-    part = {name: F.when(whole, F.get("parts", F.lit(index))) for index, name in enumerate(PARTS)}
+    whole = F.coalesce(F.size("parts") == len(form.parts), F.lit(False))
+    absent = F.lit(None).cast("string")
+    part = dict.fromkeys(EVENT_PARTS, absent) | {
+        name: F.when(whole, F.get("parts", F.lit(index))) for index, name in enumerate(form.parts)
+    }
     words = F.split(part["request"], " ")
     proper = F.size(words) == 3
-    moment = F.try_to_timestamp(part["time"], F.lit(TIME_FORMAT))
+    moment = F.try_to_timestamp(part["time"], F.lit(form.time_format))
     columns = [
         F.unix_millis(moment).alias("event_time_ms"),
         part["client"].alias("client"),
         _absent_as_null(part["user"]).alias("user"),
-        F.when(proper, F.get(words, F.lit(0))).alias("method"),
-        F.when(proper, F.get(words, F.lit(1))).otherwise(part["request"]).alias("path"),
-        F.when(proper, F.get(words, F.lit(2))).alias("protocol"),
-        part["status"].try_cast("int").alias("status"),
-        F.coalesce(part["bytes"].try_cast("bigint"), F.lit(0)).alias("bytes"),
+        F.coalesce(part["method"], F.when(proper, F.get(words, F.lit(0)))).alias("method"),
+        F.coalesce(part["path"], F.when(proper, F.get(words, F.lit(1))).otherwise(part["request"])).alias(
+            "path"
+        ),
+        F.coalesce(part["protocol"], F.when(proper, F.get(words, F.lit(2)))).alias("protocol"),
+        F.when(part["status"].rlike(STATUS_PATTERN), part["status"].try_cast("int")).alias("status"),
+        part["bytes"].alias("bytes_text"),
         _absent_as_null(part["referrer"]).alias("referrer"),
         _absent_as_null(part["user_agent"]).alias("user_agent"),
+        _absent_as_null(part["virtual_host"]).alias("virtual_host"),
+        _extra(part, form.extra).alias("extra"),
     ]
     judged = behind_a_wall(lines, columns, [*ENVELOPE_KEPT, "size_bytes", "event_id"])
     checks = [
         (F.col("size_bytes") > RECORD_BYTES_MAX, OVERSIZED),
         (F.col("event_time_ms").isNull() | F.col("status").isNull(), MALFORMED_LINE),
+        (~F.coalesce(F.col("bytes_text"), F.lit("-")).rlike(BYTES_PATTERN), MALFORMED_LINE),
         *time_checks(F.col("event_time_ms"), F.col("received_ms")),
     ]
-    return judged.withColumn("reason", first_reason(checks)).drop("size_bytes")
+    sized = F.coalesce(F.col("bytes_text").try_cast("bigint"), F.lit(0)).alias("bytes")
+    kept = [name for name in judged.columns if name not in ("size_bytes", "bytes_text")]
+    return judged.select(*kept, sized, first_reason(checks).alias("reason"))
 
 
 def event_rows(events: DataFrame) -> DataFrame:
