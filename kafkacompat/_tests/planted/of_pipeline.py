@@ -6,6 +6,27 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a stale handle of a network file system ends the collector",
+        "pipeline/collector/disk.py",
+        "            handle = self._living(key)\n",
+        "            handle = self._handles.get(key)\n",
+        ("pipeline/_tests/test_collector_disk.py::test_a_file_whose_handle_went_stale_is_opened_anew",),
+    ),
+    PlantedBug(
+        "a line that was cut passes for the common format",
+        "pipeline/jobs/log_formats.py",
+        '|(?= [^"]|\\s*+$))((',
+        "|)((",
+        ("pipeline/_tests/test_log_formats.py::test_a_line_that_was_cut_passes_for_no_shorter_format",),
+    ),
+    PlantedBug(
+        "the clock of one host that is ahead moves everybody's watermark",
+        "pipeline/jobs/judging.py",
+        '    return records.withColumn("timestamp", F.least("timestamp", F.current_timestamp()))\n',
+        "    return records\n",
+        ("pipeline/_tests/test_jobs.py::test_a_record_from_the_future_arrived_now",),
+    ),
+    PlantedBug(
         "a checkpoint goes on with other windows than it was begun with",
         "pipeline/manifest.py",
         "        if kept.settings.get(word) != value:",

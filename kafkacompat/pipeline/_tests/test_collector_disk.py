@@ -490,6 +490,72 @@ def test_a_file_that_cannot_be_opened_now_is_followed_later(
     assert world.missing() == []
 
 
+class Stale:
+    """Descriptors that the file system knows no more, as when an NFS server removed the file or lost its table."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.descriptors: set[int] = set()
+        self._fstat, self._pread, self._close = os.fstat, os.pread, os.close
+        monkeypatch.setattr(os, "fstat", self.fstat)
+        monkeypatch.setattr(os, "pread", self.pread)
+        monkeypatch.setattr(os, "close", self.close)
+
+    def _check(self, descriptor: int) -> None:
+        if descriptor in self.descriptors:
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+    def fstat(self, descriptor: int) -> os.stat_result:
+        self._check(descriptor)
+        return self._fstat(descriptor)
+
+    def pread(self, descriptor: int, length: int, offset: int) -> bytes:
+        self._check(descriptor)
+        return self._pread(descriptor, length, offset)
+
+    def close(self, descriptor: int) -> None:
+        self._close(descriptor)
+        if descriptor in self.descriptors:
+            self.descriptors.discard(descriptor)
+            raise OSError(errno.ESTALE, "Stale file handle")
+
+
+def descriptors_of(world: World) -> set[int]:
+    return {handle.descriptor for handle in world.disk._handles.values()}
+
+
+def test_a_file_whose_handle_went_stale_is_opened_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    stale = Stale(monkeypatch)
+    world.append(3)
+    world.drain()
+    stale.descriptors = descriptors_of(world)
+    world.append(2)
+    world.drain()
+    assert world.missing() == []
+    assert len(world.values()) == 5
+
+
+def test_a_file_that_is_gone_with_its_handle_is_given_up_and_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stale = Stale(monkeypatch)
+    world.append(1)
+    world.files[-1].stream.write(b"no newline")
+    world.drain()
+    before = handles()
+    held = descriptors_of(world)
+    world.delete(0, 0.0)
+    stale.descriptors = held
+    world.turn()
+    assert "Stale file handle" in str(world.collector.figures().trouble)
+    world.wait(61.0)
+    world.wait(6.0)
+    assert world.collector.figures().given_up_bytes == len(b"no newline")
+    assert handles() <= before
+    world.append(1)
+    world.drain()
+    assert world.missing() == []
+
+
 def test_handles_are_left_for_the_state_and_the_connections(world: World) -> None:
     world.disk.max_handles = 3
     world.shipper.allowed = 0

@@ -76,7 +76,13 @@ def test_tables_wait_at_least_as_long_as_live_topics() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("nothing",), ("logs", "--log-format", "combnied"), ("logs", "--window", "0"), ("logs", "--trigger", "nan"), ("logs", "--conf", "key")],
+    [
+        ("nothing",),
+        ("logs", "--log-format", "combnied"),
+        ("logs", "--window", "0"),
+        ("logs", "--trigger", "nan"),
+        ("logs", "--conf", "key"),
+    ],
 )
 def test_a_wrong_call_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

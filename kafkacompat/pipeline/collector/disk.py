@@ -77,7 +77,7 @@ class Disk:
         looks: list[Look] = []
         for key in sorted(found, key=lambda key: key not in self._handles and key not in expected):
             path, status = found[key]
-            handle = self._handles.get(key)
+            handle = self._living(key)
             if handle is None:
                 if len(looks) >= MAX_FILES or len(self._handles) >= self.max_handles:
                     self.refused += 1
@@ -94,7 +94,17 @@ class Disk:
         crowded = len(self._handles) > MAX_FILES
         for key in [key for key in self._handles if key not in found]:
             handle = self._handles[key]
-            status = os.fstat(handle.descriptor)
+            try:
+                status = os.fstat(handle.descriptor)
+            except OSError as error:
+                # On a network file system: nothing of it can be read any more, unless its server comes back.
+                self.troubles[handle.path] = error.strerror or str(error)
+                if handle.named:
+                    handle.named, handle.used_s = False, now_s
+                elif now_s - handle.used_s > RENAMED_CLOSE_S:
+                    self.give_up(key)
+                    gone.append(key)
+                continue
             if handle.named or status.st_size != handle.size_bytes:
                 handle.named, handle.size_bytes, handle.used_s = False, status.st_size, now_s
             wait_s = RENAMED_CLOSE_S if status.st_nlink and not crowded else DELETED_CLOSE_S
@@ -158,12 +168,25 @@ class Disk:
 
     def give_up(self, key: Key) -> None:
         """Close it."""
-        os.close(self._handles.pop(key).descriptor)
+        with contextlib.suppress(OSError):  # of a network file system, whose descriptor is free all the same
+            os.close(self._handles.pop(key).descriptor)
 
     def close(self) -> None:
         """Close all handles."""
         for key in list(self._handles):
             self.give_up(key)
+
+    def _living(self, key: Key) -> _Handle | None:
+        """The open handle of a file that has a name; one that its file system knows no more is given up, to be opened anew."""
+        handle = self._handles.get(key)
+        if handle is None:
+            return None
+        try:
+            os.fstat(handle.descriptor)
+        except OSError:
+            self.give_up(key)
+            return None
+        return handle
 
     def _matching(self) -> dict[Key, tuple[str, os.stat_result]]:
         """The regular files that have a name now, each under its first."""
@@ -197,10 +220,13 @@ class Disk:
     def _open(self, key: Key, path: str, now_s: float) -> _Handle:
         """FileNotFoundError when another took its name."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        status = os.fstat(descriptor)
-        if (status.st_dev, status.st_ino) != key:
+        try:
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) != key:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        except OSError:
             os.close(descriptor)
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise
         handle = self._handles[key] = _Handle(descriptor, path, now_s)
         return handle
 
