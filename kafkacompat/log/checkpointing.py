@@ -93,7 +93,7 @@ class Checkpoints:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._waiting: list[tuple[Log, Deferred[None]]] = []
-        """At most one a log."""
+        """A few a log: whoever follows with it, and its role."""
 
     def plan(self, *files: str) -> CheckpointPlan | None:
         """Of each directory the files in which something has moved; None when nothing has."""

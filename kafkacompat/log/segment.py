@@ -371,7 +371,7 @@ class Segment:
         else:
             self.created_ms = now_ms
             self.rolling_timestamp_ms = None
-        self.write_indexes()
+        # The index files are brought up to date when they are next written: to write is what a full disk refuses, half way.
         return end
 
     def cut(self, size: int) -> None:

@@ -38,6 +38,7 @@ class PartitionCore:
         "alone",
         "epoch_start_offset",
         "followers",
+        "is_held_back",
         "is_leader",
         "isr",
         "leader",
@@ -76,6 +77,8 @@ class PartitionCore:
         self.is_leader = False
         self.alone = False
         """This node leads and nobody is to follow: what it has appended is replicated."""
+        self.is_held_back = False
+        """Its log was cut back and the checkpoints say more of it than is true: what it has does not count as replicated."""
         self.epoch_start_offset = -1
         """Log end when this node became leader of leader_epoch; -1 while it is not."""
         self.followers: dict[int, FollowerState] = {}
@@ -286,7 +289,7 @@ class PartitionCore:
         """`maybe_advance_high_watermark` of a leader that nobody follows."""
         log = self.log
         end = log.log_end_offset
-        if end <= log.high_watermark:
+        if end <= log.high_watermark or self.is_held_back:
             return False
         log.set_high_watermark(end)
         return True
@@ -295,7 +298,7 @@ class PartitionCore:
         """Move it to the smallest end in the maximal ISR, and of those about to join it. True when it moved."""
         if self.alone:
             return self.advance_alone()
-        if not self.is_leader or not self.has_min_isr():
+        if not self.is_leader or self.is_held_back or not self.has_min_isr():
             return False
         log = self.log
         end = leader_end = log.log_end_offset

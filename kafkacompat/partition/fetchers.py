@@ -271,11 +271,13 @@ class Fetcher:
                 if followed.begins_anew or not take_latest(core, offset):
                     return False
             else:
-                take_earliest(core, offset, anew=followed.begins_anew)
-                followed.begins_anew = False
+                begins_anew, followed.begins_anew = followed.begins_anew, False
+                take_earliest(core, offset, anew=begins_anew)
         except OSError as failure:
-            self.fetches.resolved(followed, later_ms)
             self._host.storage_failed(core, failure)
+            if core.log.log_end_offset != end:
+                return True  # it was cut back before the disk refused the rest
+            self.fetches.resolved(followed, later_ms)
             return False
         except LogRefused as refused:
             logger.warning("%s: %s", followed.name, refused)

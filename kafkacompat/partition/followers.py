@@ -334,6 +334,10 @@ class FollowerFetches:
             outcome.notes.append(f"{followed.name}: {refused}; fetched again later")
         except OSError as failure:
             outcome.broken.append((core, failure))
+            if core.log.log_end_offset < asked[0]:
+                # It was cut back before the disk refused the rest.
+                followed.resolving = True
+                outcome.truncated.append(followed)
         except Exception as problem:
             # As Kafka: of whatever kind it is, the other partitions go on.
             followed.failed = True

@@ -428,8 +428,10 @@ class PartitionManager:
             self._offline.add(name)
             return
         self._offline.discard(name)
-        if changed and self._replication is not None and (core.is_leader or core.log.is_anchored):
-            self._replication.role_taken(core)
+        if changed:
+            self._hold_back(core)
+            if self._replication is not None and (core.is_leader or self._may_follow(core)):
+                self._replication.role_taken(core)
         self._anchoring.add(core)
         if self.placing is not None:
             self.placing.role_taken(core, image)
@@ -442,9 +444,27 @@ class PartitionManager:
     def _serves(self, core: PartitionCore) -> bool:
         return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
 
+    def _may_follow(self, core: PartitionCore) -> bool:
+        return core.log.is_anchored and not core.is_held_back
+
+    def _hold_back(self, core: PartitionCore) -> None:
+        """While the checkpoints say more of its log than is true: what it appends or fetches from now on counts as replicated, and
+        a start would not check it."""
+        if core.is_held_back:
+            return
+        told = self._log_manager.when_true(core.log)
+        if not told.done:
+            core.is_held_back = True
+            told.on_done(lambda _: self._release(core))
+
+    def _release(self, core: PartitionCore) -> None:
+        core.is_held_back = False
+        if self._serves(core):
+            self._anchored(core)
+
     def _anchored(self, core: PartitionCore) -> None:
-        """Its new log is durable: it may follow, and what it has may be committed."""
-        if self._replication is not None and not core.is_leader:
+        """Its log is durable, and its checkpoints are true: it may follow, and what it has may be committed. Told of either."""
+        if self._replication is not None and not core.is_leader and self._may_follow(core):
             self._replication.role_taken(core)
         if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
             self.advanced(core)

@@ -186,13 +186,14 @@ class Moves:
             self._back_off(move)
             return
         if note is not None:
-            # It was cut back: what follows counts only once no checkpoint says more of it than is true.
             logger.info("the copy of %s: %s", move.topic_partition, note)
-            told = self._logs.when_true(future)
-            if not told.done:
-                move.busy = True
-                told.on_done(lambda _: self._later(move, 0))
-                return
+        # It may have been cut back, now or before the disk refused the rest of that: what follows counts only once no checkpoint
+        # says more of it than is true.
+        told = self._logs.when_true(future)
+        if not told.done:
+            move.busy = True
+            told.on_done(lambda _: self._later(move, 0))
+            return
         if not current.log_start_offset <= future.log_end_offset <= current.log_end_offset:
             # It was very long, and is cut back in several steps.
             self._later(move, 0)

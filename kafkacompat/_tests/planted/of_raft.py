@@ -41,6 +41,13 @@ BUGS = (
         ("raft/_tests/test_files.py",),
     ),
     PlantedBug(
+        "a full disk stops a truncation half way",
+        "log/segment.py",
+        "            self.rolling_timestamp_ms = None\n        # The index files",
+        "            self.rolling_timestamp_ms = None\n        self.write_indexes()\n        # The index files",
+        ("raft/_tests/test_files.py",),
+    ),
+    PlantedBug(
         "a failed sync of the quorum's log counts as a full disk",
         "raft/room.py",
         "if isinstance(error, SyncFailed) or error.errno not in NO_ROOM:",

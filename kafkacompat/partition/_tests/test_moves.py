@@ -337,6 +337,40 @@ def test_a_copy_follows_the_truncations_of_its_log(disks: Disks) -> None:
     assert disks.log().log_end_offset == 14
 
 
+def test_a_copy_that_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_refused_its_epochs(
+    disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is copied from then on is in the page cache, and a start would take it for checked up to where the copy had ended."""
+    disks.publish(A)
+    disks.append(10)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    future = disks.logs.futures.logs[NAME]
+    assert future.recovery_point == 10
+    disks.logs.checkpoint_now()
+    disks.logs.on_stale = lambda: None
+    disks.log().truncate_to(6)
+    disks.publish(A, leader_epoch=3, partition_epoch=3)
+    disks.append(8)
+    write_epochs = PartitionLog._write_epochs
+
+    def full(log: PartitionLog, *, sync: bool = False) -> None:
+        if log is future:
+            raise OSError(errno.ENOSPC, "full")
+        write_epochs(log, sync=sync)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "_write_epochs", full)
+        disks.time.advance(ASSIGNED_POLL_MS)
+        assert future.log_end_offset == 6
+    disks.time.advance(2 * disks.settings.get_int("replica.fetch.backoff.ms"))
+    disks.run()
+    assert future.log_end_offset == 6
+    disks.logs.checkpoint_now()
+    disks.accept()
+    assert (disks.home(), disks.log().log_end_offset) == ("b", 14)
+
+
 def test_a_copy_that_the_logs_start_has_overtaken_begins_anew(disks: Disks) -> None:
     disks.publish(A)
     disks.append(3)

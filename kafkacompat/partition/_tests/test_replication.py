@@ -153,6 +153,80 @@ def test_whoever_was_cut_back_fetches_once_its_checkpoints_know() -> None:
     assert values_of(former.log(), 9) == {0: b"new"}
 
 
+def cut_back(*, full: bool = False, deleted: bool = False) -> Cluster:
+    """1 led, synced and checkpointed a record that nobody else has, and was cut back; its checkpoints are not written anew yet.
+
+    `full`: the disk refused what comes last. `deleted`: 1 began behind that record, as after an unclean election.
+    """
+    cluster = Cluster()
+    cluster.settle()
+    cluster.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    former = cluster.nodes[1]
+    former.produce(b"lost")
+    former.log().flush()
+    if deleted:
+        former.log().set_high_watermark(1)
+        former.log().increment_log_start_offset(1)
+    former.logs.checkpoint_now()
+    former.logs.on_stale = lambda: None
+    cluster.change(leader=2)
+    cluster.publish()
+    cluster.drain()
+    if full:
+        former.disk.failing = "leader-epoch"
+    cluster.cut = set()
+    cluster.settle()
+    former.disk.failing = None
+    assert former.log().log_end_offset == 0
+    return cluster
+
+
+@pytest.mark.parametrize("leader", [2, 3])
+def test_whoever_was_cut_back_waits_for_its_checkpoints_under_the_next_leader_as_well(leader: int) -> None:
+    cluster = cut_back()
+    cluster.change(leader=leader)
+    cluster.publish()
+    cluster.settle()
+    cluster.nodes[leader].append(b"new", acks=1)
+    cluster.settle()
+    former = cluster.nodes[1]
+    assert former.log().log_end_offset == 0
+    former.logs.checkpoint_now()
+    cluster.settle()
+    assert values_of(former.log(), 9) == {0: b"new"}
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_whoever_was_cut_back_waits_for_its_checkpoints_also_where_the_disk_refused_its_epochs(
+    deleted: bool,
+) -> None:
+    cluster = cut_back(full=True, deleted=deleted)
+    cluster.nodes[2].append(b"new", acks=1)
+    cluster.settle()
+    former = cluster.nodes[1]
+    assert former.log().log_end_offset == 0
+    former.logs.checkpoint_now()
+    cluster.settle()
+    assert values_of(former.log(), 9) == {0: b"new"}
+
+
+@pytest.mark.parametrize("replicas", [(1, 2, 3), (1,)])
+def test_a_leader_that_was_cut_back_commits_once_its_checkpoints_know(replicas: tuple[int, ...]) -> None:
+    """What it appends counts as replicated at once."""
+    cluster = cut_back()
+    cluster.change(leader=1, replicas=replicas, isr=replicas)
+    cluster.publish()
+    cluster.settle()
+    former = cluster.nodes[1]
+    waiting = former.produce(b"new")
+    cluster.settle(1000)
+    assert {cluster.nodes[each].log().log_end_offset for each in replicas} == {1}
+    assert not waiting.done
+    assert former.log().high_watermark == 0
+    former.logs.checkpoint_now()
+    assert waiting.result() is ErrorCode.NONE
+
+
 def test_epochs_without_records_do_not_keep_a_former_leader_from_following() -> None:
     """1 leads epochs in which it appends nothing; its epoch cache must not hold it against the next leader."""
     cluster = Cluster()

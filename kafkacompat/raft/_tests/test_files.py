@@ -18,7 +18,7 @@ from kafkacompat.ids import uuid_from_text, uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
-from kafkacompat.ports import HalfDone, SyncFailed
+from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.raft import snapshot
 from kafkacompat.raft.election_state import (
     BrokenElectionState,
@@ -26,7 +26,8 @@ from kafkacompat.raft.election_state import (
     parse_election_state,
 )
 from kafkacompat.raft.lock import DirectoryLocks
-from kafkacompat.raft.metadata_log import open_metadata_log
+from kafkacompat.raft.metadata_log import PartitionMetadataLog, open_metadata_log
+from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.properties import format_properties
 from kafkacompat.raft.snapshot import (
     BrokenSnapshot,
@@ -302,3 +303,43 @@ def test_only_want_of_room_is_passed_over_where_the_log_gets_shorter(
     monkeypatch.setattr(PartitionLog, shorten, refused)
     with pytest.raises(error):
         log.drop_below(0) if shorten == "enforce_retention" else getattr(log, shorten)(0)
+
+
+@pytest.mark.parametrize("ends", ["killed", "closed", "goes on"])
+@pytest.mark.parametrize("indexed", [-1, 3, 19])
+def test_a_full_disk_does_not_stop_a_truncation_half_way(indexed: int, ends: str) -> None:
+    """A node waits for room for its metadata. To make the log shorter needs none."""
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    config = LogConfig(index_interval_bytes=0)
+    log = open_metadata_log(disk, "/data", config, HandTime(), clean=False)
+    for value in range(20):
+        epoch = 1 + value // 10
+        log.append_batch(
+            PackedValues([b"%d" % value] * 4).batch(log.log_end_offset, epoch, NOW_MS), epoch, NOW_MS
+        )
+        if value == indexed:
+            log.log.segments[-1].write_indexes()
+
+    def full(operation: str, path: str) -> OSError | None:
+        if operation in ("write", "create", "write_atomic"):
+            return OSError(errno.ENOSPC, "the disk is full", path)
+        return None
+
+    disk.refuse = full
+    log.truncate_to(30)
+    disk.refuse = None
+    assert (log.log_end_offset, log.latest_epoch()) == (28, 1)
+    if ends == "closed":
+        log.close()
+    if ends != "goes on":
+        log = open_metadata_log(disk.copy(), "/data", config, HandTime(), clean=ends == "closed")
+    assert (log.log_end_offset, log.latest_epoch()) == (28, 1)
+    log.append_batch(PackedValues([b"new"]).batch(28, 3, NOW_MS), 3, NOW_MS)
+    assert [header.base_offset for header in iterate_batches(_all_of(log))] == [*range(0, 28, 4), 28]
+
+
+def _all_of(log: PartitionMetadataLog) -> bytes:
+    records = log.read(0, 1 << 20, log.log_end_offset, True).records
+    assert isinstance(records, FileSlice)
+    return records.read()
