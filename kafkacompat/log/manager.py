@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkacompat.ids import NO_EPOCH, TopicPartition, Uuid
@@ -90,6 +90,7 @@ class LogManager:
         """Partitions that lie here and cannot be opened, or are withheld, with the paths of their files."""
         self._rivals: list[tuple[PartitionLog, LogDirectory]] = []
         """Found at the start beside a log of the same name and another topic id."""
+        self._rival_futures: list[tuple[PartitionLog, LogDirectory]] = []
         self.preferred: dict[TopicPartition, LogDirectory] = {}
         """Where logs that are yet to be made were asked to lie (AlterReplicaLogDirs). In memory only, as in Kafka."""
         self.cordoned: frozenset[Uuid] = frozenset()
@@ -138,13 +139,13 @@ class LogManager:
         for task in tasks:
             if isinstance(task.result, PartitionLog) and task.directory.online:
                 if task.is_future:
-                    self._take_future(task, task.result)
+                    self._take_future(task.result, task.directory)
                     continue
                 if task.has_lost:
                     self.previous_broker_epoch = NO_EPOCH
                 if task.cleaned_to <= task.result.log_end_offset:
                     task.result.cleaned_to = task.cleaned_to
-                self._take_current(task, task.result)
+                self._take_current(task.result, task.directory)
             elif isinstance(task.result, TopicUnknown):
                 self._set_unknown_aside(task, task.result)
             elif isinstance(task.result, Exception):
@@ -154,25 +155,26 @@ class LogManager:
                     self._refuse(task, task.result)
         self._carry_out(self.checkpoints.after_load())
 
-    def _take_current(self, task: LoadTask, log: PartitionLog) -> None:
+    def _take_current(self, log: PartitionLog, directory: LogDirectory) -> None:
         """Two of one topic are left by a crash in a change of places, or by a directory that came back. Kafka does not start then.
         Each holds what it has said it holds, so the one that has come further is the partition's. What the other one has alone is
         kept: it may be asked for."""
-        other, home = self.logs.get(task.name), self._home.get(task.name)
+        name = log.topic_partition
+        other, home = self.logs.get(name), self._home.get(name)
         if other is None or home is None:
-            self._adopt(log, task.directory)
+            self._adopt(log, directory)
         elif log.topic_id != other.topic_id:
-            self._rivals.append((log, task.directory))
+            self._rivals.append((log, directory))
         else:
-            loser, origin = log, task.directory
+            loser, origin = log, directory
             if age_of(log) > age_of(other):
                 loser, origin = other, home
-                self._adopt(log, task.directory)
+                self._adopt(log, directory)
             self._note(
-                f"{task.name} lies in both {home.path} and {task.directory.path}: {self.logs[task.name].directory} is taken, "
+                f"{name} lies in both {home.path} and {directory.path}: {self.logs[name].directory} is taken, "
                 f"{loser.directory} ends at offset {loser.log_end_offset} in epoch {loser.latest_epoch()}"
             )
-            self._settle_on(self.logs[task.name], self._home[task.name], loser, origin)
+            self._settle_on(self.logs[name], self._home[name], loser, origin)
 
     def _settle_on(
         self, log: PartitionLog, home: LogDirectory, other: PartitionLog, origin: LogDirectory
@@ -188,12 +190,15 @@ class LogManager:
         else:
             self._let_go(other, origin, suffix)
 
-    def _take_future(self, task: LoadTask, log: PartitionLog) -> None:
+    def _take_future(self, log: PartitionLog, directory: LogDirectory) -> None:
         """A second one was not wanted any more when its directory failed, or the power went."""
-        name, directory = task.name, task.directory
+        name = log.topic_partition
         other, home = self.futures.logs.get(name), self.futures.home(name)
         if other is None or home is None:
             self.futures.adopt(log, directory)
+            return
+        if log.topic_id != other.topic_id:
+            self._rival_futures.append((log, directory))
             return
         winner, loser, origin = other, log, directory
         if age_of(log) > age_of(other):
@@ -236,18 +241,35 @@ class LogManager:
             plan.finish()
 
     def settle_rivals(self, topic_ids: Callable[[str], Uuid | None]) -> None:
-        """Two directories have a log of one name: one of them could not let go of a deleted topic's. The metadata's topic stays."""
-        rivals, self._rivals = self._rivals, []
-        for log, directory in rivals:
+        """Directories have logs of one name: one of them could not let go of a deleted topic's. The metadata's topic stays, and of
+        two logs of it the one that has come further."""
+        for log, directory in self._of_present_topics(self._rivals, topic_ids):
             name = log.topic_partition
+            if name in self.logs and self.logs[name].topic_id != log.topic_id:
+                self.mark_stray(name)
+            self._take_current(log, directory)
+        for log, directory in self._of_present_topics(self._rival_futures, topic_ids):
+            name, home = log.topic_partition, self.futures.home(log.topic_partition)
+            if home is not None and self.futures.logs[name].topic_id != log.topic_id:
+                try:
+                    self.futures.set_aside(name)
+                except OSError as error:
+                    self.directory_failed(home, error)
+            self._take_future(log, directory)
+
+    def _of_present_topics(
+        self, rivals: list[tuple[PartitionLog, LogDirectory]], topic_ids: Callable[[str], Uuid | None]
+    ) -> Iterator[tuple[PartitionLog, LogDirectory]]:
+        """The others are strays."""
+        found = list(rivals)
+        rivals.clear()
+        for log, directory in found:
             if not directory.online:
                 continue
-            if topic_ids(name.topic) == log.topic_id:
-                self.mark_stray(name)
-                self._adopt(log, directory)
-                continue
-            log.release()
-            self._set_aside(directory, log.directory, name, STRAY_SUFFIX)
+            if topic_ids(log.topic_partition.topic) == log.topic_id:
+                yield log, directory
+            else:
+                self._let_go(log, directory, STRAY_SUFFIX)
 
     def _open_found(self, task: LoadTask) -> PartitionLog:
         return self._opener.open_log(

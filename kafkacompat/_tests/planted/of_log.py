@@ -6,6 +6,20 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "of two logs of a topic made anew the last one found counts beside one of the former topic",
+        "log/manager.py",
+        "            if name in self.logs and self.logs[name].topic_id != log.topic_id:",
+        "            if name in self.logs:",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a copy of a log of a former topic counts for one of the topic made anew",
+        "log/manager.py",
+        "        if log.topic_id != other.topic_id:\n            self._rival_futures",
+        "        if False:\n            self._rival_futures",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
         "a name is given again while checkpoints speak of its last log",
         "log/checkpointing.py",
         "if said > 0 and (log is None or said > offset_of(log)):",

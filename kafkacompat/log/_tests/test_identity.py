@@ -539,3 +539,41 @@ def test_a_checkpoint_whose_worker_was_refused_is_written_with_the_next_plan() -
     assert parse_offsets(disk.read_bytes(f"/a/{HIGH_WATERMARK_FILE}")) == {NAME: 5}
     assert manager.checkpoints.plan(HIGH_WATERMARK_FILE) is None
     assert not manager.directories[0]._begun[HIGH_WATERMARK_FILE]
+
+
+C = ("/c", b"\3" * 16)
+
+
+def lies_thrice(disk: MemoryDisk, *, future: bool) -> None:
+    """What a directory that was away has of a deleted topic, in /a, and two logs of the one that was made anew, in /b and /c.
+
+    The one in /b had all records, and the one in /c was to take its place when the power went, which left it the first few.
+    """
+    for (path, directory_id), topic_id, records in ((A, OLD, 70), (B, NEW, 60), (C, NEW, 20)):
+        own = MemoryDisk()
+        fill(new_log(manager_on(own, (path, directory_id)), topic_id, directory_id), 0, records)
+        target = f"{path}/t-0.{'0' * 32}-future" if future else f"{path}/t-0"
+        disk.make_directory(path)
+        disk.make_directory(target)
+        for file, content in own.files.items():
+            if file.startswith(f"{path}/t-0/"):
+                disk.files[target + file.removeprefix(f"{path}/t-0")] = content
+
+
+@pytest.mark.parametrize("order", [(A, B, C), (B, A, C), (C, B, A), (A, C, B)])
+@pytest.mark.parametrize("future", [False, True])
+def test_of_two_logs_of_a_topic_made_anew_the_one_that_has_more_counts_beside_one_of_the_former_topic(
+    order: tuple[tuple[str, Uuid], ...], future: bool
+) -> None:
+    disk = MemoryDisk()
+    lies_thrice(disk, future=future)
+    manager = manager_on(disk, *order)
+    manager.settle_rivals(lambda name: NEW)
+    log = manager.futures.logs[NAME] if future else manager.logs[NAME]
+    assert (log.topic_id, numbers(log)) == (NEW, list(range(60)))
+    assert log.directory.startswith("/b/")
+    assert sorted(path for path in disk.directories if path.startswith("/a/") and path.endswith("-stray"))
+    again = manager_on(disk.copy(), *order)
+    again.settle_rivals(lambda name: NEW)
+    log = again.futures.logs[NAME] if future else again.logs[NAME]
+    assert (log.topic_id, numbers(log)) == (NEW, list(range(60)))
