@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
-from kafkacompat.controller.partition_change import Election
-from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.leader_and_isr import partition_change
+from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import UNCLEAN_LEADER_ELECTION, ControllerSettings
@@ -87,7 +87,9 @@ def _elect(
         indexes = [index for index in sorted(topic.partitions) if concerned(topic.partitions[index])]
         if indexes and allowed(topic):
             for index in indexes:
-                record = change_of(image, settings, topic, index, election=election)
+                builder = partition_change(image, settings, topic, index)
+                builder.election = election
+                record = builder.build()
                 cost += RECORD_COST
                 if record is not None:
                     records.append(record)

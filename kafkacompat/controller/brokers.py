@@ -6,33 +6,26 @@ partitions that lose the broker before its registration, its unfencing before th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
+from kafkacompat.controller.cluster_control import check_broker_epoch
 from kafkacompat.controller.features import (
     METADATA_VERSION,
     directories_supported,
-    elr_enabled,
     metadata_version,
-    partition_version,
     register_broker_version,
 )
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
-from kafkacompat.controller.partition_change import Election, PartitionChange
+from kafkacompat.controller.leader_and_isr import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.refusals import BrokerRefused as BrokerRefused
+from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import (
-    DIRECTORY_LOST,
-    DIRECTORY_MIGRATING,
-    DIRECTORY_UNASSIGNED,
     NO_LEADER,
     Uuid,
     is_reserved_uuid,
     uuid_to_text,
 )
-from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -43,101 +36,6 @@ from kafkacompat.wire.messages.register_broker_record import (
 )
 
 FENCE = 1
-
-
-def is_active(image: MetadataImage, broker_id: int) -> bool:
-    """Registered, unfenced and not in controlled shutdown."""
-    broker = image.brokers.get(broker_id)
-    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
-
-
-def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """The one directory of a broker that has one; UNASSIGNED when it has several or is unknown."""
-    broker = image.brokers.get(broker_id)
-    if broker is None:
-        return DIRECTORY_UNASSIGNED
-    if not broker.directories:
-        return DIRECTORY_MIGRATING
-    if len(broker.directories) == 1:
-        return broker.directories[0]
-    return DIRECTORY_UNASSIGNED
-
-
-def is_directory_online(broker: BrokerImage, directory: Uuid) -> bool:
-    if directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):
-        return True
-    return directory != DIRECTORY_LOST and directory in broker.directories
-
-
-@dataclass(slots=True)
-class ElectionScope:
-    """Who may lead while records for one broker are made: the image does not show the change yet."""
-
-    removed: int = NO_LEADER
-    added: int = NO_LEADER
-    unclean: int = NO_LEADER
-    added_directories: tuple[Uuid, ...] = ()
-
-
-@Stepped
-def change_partitions(
-    image: MetadataImage,
-    settings: ControllerSettings,
-    scope: ElectionScope,
-    concerned: Callable[[PartitionImage], bool],
-) -> Steps[list[MetadataRecord]]:
-    """ISR, eligible leaders and leader of every partition concerned, in order of topic name and index."""
-    level = metadata_version(image.features)
-    version, elr = partition_version(level), elr_enabled(image.features)
-    gone = {scope.removed, scope.unclean} - {NO_LEADER}
-    unclean = frozenset({scope.unclean} - {NO_LEADER})
-    records: list[MetadataRecord] = []
-    cost = 0
-    for name in sorted(image.topics):
-        topic = image.topics[name]
-        min_insync_replicas = -1
-        election = Election.ONLINE
-        for index in sorted(topic.partitions):
-            cost += 1
-            if cost >= SCANNED_A_STEP:
-                cost = 0
-                yield
-            partition = topic.partitions[index]
-            if not concerned(partition):
-                continue
-            cost += RECORD_COST
-            if min_insync_replicas < 0:
-                min_insync_replicas = settings.min_insync_replicas(image, name)
-                if settings.unclean_election(image, name):
-                    election = Election.UNCLEAN
-
-            def is_acceptable(replica: int, partition: PartitionImage = partition) -> bool:
-                broker = image.brokers.get(replica)
-                if broker is None or replica in gone or broker.in_controlled_shutdown:
-                    return False
-                if broker.fenced and replica != scope.added:
-                    return False
-                if replica not in partition.replicas:
-                    return True
-                directory = partition.directories[partition.replicas.index(replica)]
-                return is_directory_online(broker, directory)
-
-            change = PartitionChange(
-                partition=partition,
-                topic_id=topic.id,
-                index=index,
-                is_acceptable=is_acceptable,
-                metadata_version=level,
-                min_insync_replicas=min_insync_replicas,
-                elr_enabled=elr,
-                target_isr=tuple(replica for replica in partition.isr if replica not in gone),
-                election=election,
-                unclean_replicas=unclean,
-            )
-            record = change.record()
-            if record is not None:
-                records.append(MetadataRecord(record, version))
-    return records
 
 
 @Stepped
@@ -256,15 +154,15 @@ def _forget_incarnation(
     broker_id = request.broker_id
     clean = existing is not None and request.previous_broker_epoch == existing.epoch
     if not clean:
-        scope = ElectionScope(unclean=broker_id)
+        scope = BrokerChange(unclean_shutdown=broker_id)
 
         def concerned(partition: PartitionImage) -> bool:
             return broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
 
-        return (yield from change_partitions.in_steps(image, settings, scope, concerned))
-    scope = ElectionScope(removed=broker_id)
+        return (yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, concerned))
+    scope = BrokerChange(to_remove=broker_id)
     return (
-        yield from change_partitions.in_steps(
+        yield from generate_leader_and_isr_updates.in_steps(
             image, settings, scope, lambda partition: broker_id in partition.isr
         )
     )
@@ -275,7 +173,7 @@ def fence_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Steps[ControllerResult[MetadataRecord, None]]:
     """Partitions leave the broker first, then it is fenced."""
-    broker = current_broker(image, broker_id, broker_epoch)
+    broker = check_broker_epoch(image, broker_id, broker_epoch)
     if broker.fenced:
         return ControllerResult((), None)
     records = yield from _leave(image, settings, broker_id)
@@ -288,7 +186,7 @@ def leave_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Steps[ControllerResult[MetadataRecord, None]]:
     """Nobody counts on the broker any more, though it is not fenced yet: others lead, and none of them waits for it."""
-    broker = current_broker(image, broker_id, broker_epoch)
+    broker = check_broker_epoch(image, broker_id, broker_epoch)
     records: list[MetadataRecord] = []
     if not broker.in_controlled_shutdown:
         records.append(registration_change(broker, in_controlled_shutdown=1))
@@ -297,9 +195,9 @@ def leave_broker(
 
 
 def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -> Steps[list[MetadataRecord]]:
-    scope = ElectionScope(removed=broker_id)
+    scope = BrokerChange(to_remove=broker_id)
     return (
-        yield from change_partitions.in_steps(
+        yield from generate_leader_and_isr_updates.in_steps(
             image, settings, scope, lambda partition: broker_id in partition.isr
         )
     )
@@ -309,22 +207,12 @@ def return_to_broker(
     image: MetadataImage, settings: ControllerSettings, broker_id: int
 ) -> Steps[list[MetadataRecord]]:
     """What has no leader and can be led by the broker has one again."""
-    added = ElectionScope(added=broker_id)
+    added = BrokerChange(to_add=broker_id)
     return (
-        yield from change_partitions.in_steps(
+        yield from generate_leader_and_isr_updates.in_steps(
             image, settings, added, lambda partition: partition.leader == NO_LEADER
         )
     )
-
-
-def current_broker(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
-    broker = image.brokers.get(broker_id)
-    if broker is None or broker.epoch != broker_epoch:
-        raise BrokerRefused(
-            ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {broker_id} is not registered in epoch {broker_epoch}",
-        )
-    return broker
 
 
 def registration_change(

@@ -1,6 +1,6 @@
 """ControllerRegistration (KIP-919): a controller says where it listens and which feature levels it understands.
 
-Pure: image and request give record and response. Must not know versions, raft or replies in flight.
+Pure: image and request give record and response.
 """
 
 from __future__ import annotations

@@ -2,22 +2,22 @@
 
 A replica in a directory that is not online counts as lost: it leaves the ISR and another leader is elected. One that moves
 from there to a directory that is online may lead again at once (Kafka 4.3.0 waits for the next occasion). Pure: image and request
-give records and response. Codes are those of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
+give records and response. Codes are those of Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
 
-from kafkacompat.controller.brokers import (
-    ElectionScope,
-    change_partitions,
-    current_broker,
-    is_directory_online,
-)
+from kafkacompat.controller.cluster_control import check_broker_epoch, has_online_dir
 from kafkacompat.controller.features import directories_supported, metadata_version
 from kafkacompat.controller.image import MetadataImage, PartitionImage
-from kafkacompat.controller.partition_scope import change_of, replayed
+from kafkacompat.controller.leader_and_isr import (
+    BrokerChange,
+    generate_leader_and_isr_updates,
+    partition_change,
+)
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
+from kafkacompat.controller.replayer import replayed
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
@@ -39,13 +39,13 @@ def assign_replicas_to_dirs(
     """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNSUPPORTED_VERSION below metadata.version 17)."""
     if not directories_supported(metadata_version(image.features)):
         raise BrokerRefused(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
-    broker = current_broker(image, request.broker_id, request.broker_epoch)
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     assigned: dict[tuple[bytes, int], MetadataRecord] = {}
     lost: set[tuple[bytes, int]] = set()
     answers: list[DirectoryData] = []
     count = 0
     for directory in request.directories:
-        is_online = is_directory_online(broker, directory.id)
+        is_online = has_online_dir(broker, directory.id)
         topics: list[TopicData] = []
         for wanted in directory.topics:
             topic = image.topics_by_id.get(wanted.topic_id)
@@ -61,9 +61,9 @@ def assign_replicas_to_dirs(
                     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 else:
                     key = (topic.id, index)
-                    record = change_of(
-                        image, settings, topic, index, target_directories={broker.id: directory.id}
-                    )
+                    change = partition_change(image, settings, topic, index)
+                    change.target_directories = {broker.id: directory.id}
+                    record = change.build()
                     # Of several directories named for one replica the last counts.
                     assigned.pop(key, None)
                     lost.discard(key)
@@ -86,7 +86,7 @@ def assign_replicas_to_dirs(
             yield
         topic = with_directories.topics_by_id[topic_id]
         if topic.partitions[index].leader == NO_LEADER:
-            election = change_of(with_directories, settings, topic, index)
+            election = partition_change(with_directories, settings, topic, index).build()
             if election is not None:
                 records.append(election)
     return ControllerResult(tuple(records), AssignReplicasToDirsResponse(directories=answers))
@@ -100,5 +100,5 @@ def _lose(
     def is_lost(partition: PartitionImage) -> bool:
         return id(partition) in concerned
 
-    scope = ElectionScope(removed=broker_id)
-    return (yield from change_partitions.in_steps(image, settings, scope, is_lost))
+    scope = BrokerChange(to_remove=broker_id)
+    return (yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, is_lost))

@@ -1,14 +1,14 @@
 """ElectLeaders (KIP-183, KIP-460): leaders that an administrator asks for: the preferred ones or, in need, any live one.
 
-Pure: image and request give records and response. Election itself is partition_change.py's. Codes and texts are those of Apache
-Kafka 4.3.0. Must not know versions, raft or replies in flight.
+Pure: image and request give records and response. Election itself is the PartitionChangeBuilder's. Codes and texts are those of
+Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
 
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.partition_change import Election
-from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.leader_and_isr import partition_change
+from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
@@ -98,7 +98,9 @@ def _elect(
     preferred = election is Election.PREFERRED
     if partition.leader == partition.replicas[0] if preferred else partition.leader != NO_LEADER:
         return result(ErrorCode.ELECTION_NOT_NEEDED, NOT_NEEDED_TEXT)
-    record = change_of(image, settings, topic, index, election=election)
+    builder = partition_change(image, settings, topic, index)
+    builder.election = election
+    record = builder.build()
     if record is None:
         if preferred:
             return result(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, NO_PREFERRED_TEXT)

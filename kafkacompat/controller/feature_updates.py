@@ -2,7 +2,7 @@
 
 Pure: image and request give records and response. Codes and texts are those of Apache Kafka 4.3.0. A level is taken only when
 every broker and every controller understands it. kraft.version lives in the quorum's own records: `wanted_kraft_version` says
-what the quorum has to write once the request is accepted. Must not know versions, raft or replies in flight.
+what the quorum has to write once the request is accepted.
 """
 
 from __future__ import annotations

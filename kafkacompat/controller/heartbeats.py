@@ -2,7 +2,7 @@
 
 Image, sessions and request give records and response; the sessions are touched, which is all that changes before the records are
 committed. The moves between fenced, unfenced, controlled shutdown and stopped are those of Apache Kafka 4.3.0's
-BrokerHeartbeatManager. Must not know versions, raft or replies in flight.
+BrokerHeartbeatManager.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from dataclasses import replace
 from enum import Enum
 
 from kafkacompat.controller.brokers import (
-    ElectionScope,
-    change_partitions,
-    current_broker,
     fence_broker,
     leave_broker,
     registration_change,
     return_to_broker,
 )
+from kafkacompat.controller.cluster_control import check_broker_epoch
 from kafkacompat.controller.features import (
     cordoned_directories_supported,
     directories_supported,
@@ -27,8 +25,9 @@ from kafkacompat.controller.features import (
     register_broker_version,
 )
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
-from kafkacompat.controller.partition_scope import replayed
+from kafkacompat.controller.leader_and_isr import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.replayer import replayed
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
@@ -61,7 +60,7 @@ def broker_heartbeat(
     """`image` shows this broker as it is registered, and others that are known to be gone as fenced; `next_offset`: where the
     first of the records would go. Raises BrokerRefused (STALE_BROKER_EPOCH).
     """
-    broker = current_broker(image, request.broker_id, request.broker_epoch)
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= sessions.registration_offset(broker.id)
     state = current_state(sessions, broker)
     following = next_state(image, sessions, broker, request, caught_up)
@@ -164,8 +163,8 @@ def _directories_offline(
             return False
         return partition.directories[partition.replicas.index(broker_id)] in lost
 
-    scope = ElectionScope(removed=broker_id)
-    records = yield from change_partitions.in_steps(image, settings, scope, is_lost)
+    scope = BrokerChange(to_remove=broker_id)
+    records = yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, is_lost)
     remaining = [directory for directory in broker.directories if directory not in lost]
     records.append(registration_change(broker, directories=remaining))
     return records

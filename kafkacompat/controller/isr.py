@@ -1,19 +1,19 @@
 """AlterPartition (KIP-497, KIP-841, KIP-903): a leader says who is in sync; the controller agrees or says why not.
 
-A change that completes a reassignment is completed in the same record (partition_change.py), and when that moves the leadership the
+A change that completes a reassignment is completed in the same record, and when that moves the leadership the
 sender is told with an error that its change was nevertheless made. Pure: image and request give records and response. Codes are
-those of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
+those of Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkacompat.controller.brokers import current_broker
+from kafkacompat.controller.cluster_control import check_broker_epoch
 from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.merge import merge_partition_change
-from kafkacompat.controller.partition_change import NO_LEADER_CHANGE, Election
-from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.partition_change_builder import NO_LEADER_CHANGE, Election
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
@@ -38,7 +38,7 @@ def alter_partition(
     image: MetadataImage, settings: ControllerSettings, request: AlterPartitionRequest
 ) -> Steps[ControllerResult[MetadataRecord, AlterPartitionResponse]]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH)."""
-    current_broker(image, request.broker_id, request.broker_epoch)
+    check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     changed: dict[tuple[bytes, int], PartitionImage] = {}
     topics: list[TopicData] = []
@@ -81,16 +81,12 @@ def _alter(
     answer.error_code = _refusal(image, sender, partition, wanted, members)
     if answer.error_code != ErrorCode.NONE:
         return
-    unclean = settings.unclean_election(image, topic.name)
-    record = change_of(
-        image,
-        settings,
-        topic,
-        wanted.partition_index,
-        target_isr=tuple(broker_id for broker_id, _ in members),
-        target_recovering=wanted.leader_recovery_state == RECOVERING,
-        election=Election.UNCLEAN if unclean else Election.ONLINE,
-    )
+    builder = partition_change(image, settings, topic, wanted.partition_index)
+    builder.target_isr = tuple(broker_id for broker_id, _ in members)
+    builder.target_recovering = wanted.leader_recovery_state == RECOVERING
+    if settings.unclean_election(image, topic.name):
+        builder.election = Election.UNCLEAN
+    record = builder.build()
     if record is not None:
         change = record.message
         assert isinstance(change, PartitionChangeRecord)

@@ -1,6 +1,6 @@
 """What a PartitionChangeRecord makes of a partition.
 
-Pure; the inverse of partition_change.py, which decides what such a record must say.
+Pure; the inverse of partition_change_builder.py, which decides what such a record must say.
 """
 
 from __future__ import annotations

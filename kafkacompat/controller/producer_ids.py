@@ -1,11 +1,11 @@
 """AllocateProducerIds (KIP-730): a block of producer ids that no other broker gets.
 
-Pure: image and request give record and response. Must not know versions, raft or replies in flight.
+Pure: image and request give record and response.
 """
 
 from __future__ import annotations
 
-from kafkacompat.controller.brokers import current_broker
+from kafkacompat.controller.cluster_control import check_broker_epoch
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
@@ -23,7 +23,7 @@ def allocate_producer_ids(
     image: MetadataImage, request: AllocateProducerIdsRequest
 ) -> ControllerResult[MetadataRecord, AllocateProducerIdsResponse]:
     """Raises BrokerRefused (STALE_BROKER_EPOCH, or UNKNOWN_SERVER_ERROR when every id is given out)."""
-    broker = current_broker(image, request.broker_id, request.broker_epoch)
+    broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     first = image.next_producer_id
     if first > MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE:
         raise BrokerRefused(

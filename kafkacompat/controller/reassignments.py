@@ -1,8 +1,8 @@
 """AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860): moving a partition to other brokers.
 
 A reassignment starts by putting the target first and whoever must leave behind it, with lists of who comes and who goes; any later
-change of the ISR completes it (partition_change.py). Pure: image and request give records and response. Codes and texts are those
-of Apache Kafka 4.3.0. Must not know versions, raft or replies in flight.
+change of the ISR completes it. Pure: image and request give records and response. Codes and texts are those
+of Apache Kafka 4.3.0.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
-from kafkacompat.controller.partition_change import Election
-from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.leader_and_isr import partition_change
+from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
@@ -156,17 +156,13 @@ def _cancel(
             f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
             "leader election.",
         )
-    return change_of(
-        image,
-        settings,
-        topic,
-        index,
-        target_isr=isr,
-        target_replicas=replicas,
-        target_removing=(),
-        target_adding=(),
-        election=Election.UNCLEAN if may_be_unclean else Election.ONLINE,
-    )
+    builder = partition_change(image, settings, topic, index)
+    builder.target_isr = isr
+    builder.target_replicas = replicas
+    builder.target_removing = builder.target_adding = ()
+    if may_be_unclean:
+        builder.election = Election.UNCLEAN
+    return builder.build()
 
 
 def _reassign(
@@ -186,16 +182,12 @@ def _reassign(
             f"The replication factor is changed from {factor} to {len(target)}",
         )
     plan = planned(partition.replicas, target)
-    return change_of(
-        image,
-        settings,
-        topic,
-        index,
-        target_replicas=plan.replicas,
-        # A list that the new plan leaves empty keeps what a running reassignment has in it.
-        target_removing=plan.removing or None,
-        target_adding=plan.adding or None,
-    )
+    builder = partition_change(image, settings, topic, index)
+    builder.target_replicas = plan.replicas
+    # A list that the new plan leaves empty keeps what a running reassignment has in it.
+    builder.target_removing = plan.removing or None
+    builder.target_adding = plan.adding or None
+    return builder.build()
 
 
 def _check_target(image: MetadataImage, target: Sequence[int]) -> None:

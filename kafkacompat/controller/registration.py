@@ -1,6 +1,6 @@
 """BrokerRegistration (KIP-631) of a cluster: registration with the sessions that say whether another incarnation is alive.
 
-Image, sessions and request give records and response; brokers.py has the checks. Must not know versions, raft or replies in flight.
+Image, sessions and request give records and response; brokers.py has the checks.
 """
 
 from __future__ import annotations

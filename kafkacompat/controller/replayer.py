@@ -5,12 +5,13 @@ One image after the other. What a record does to an image is replay.py's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.replay import ImageBuilder, ReplayError
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 
 if TYPE_CHECKING:
     from kafkacompat.controller.records import MetadataRecord
@@ -83,3 +84,17 @@ class Replayer:
         if api_key == END_TRANSACTION:
             for each in held:
                 self._builder.apply(*each)
+
+
+@Stepped
+def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Steps[MetadataImage]:
+    """The image as it will be with these records, for a command whose second step must see its first."""
+    if not records:
+        return image
+    builder = ImageBuilder(image)
+    for number, record in enumerate(records, 1):
+        assert record.message.API_KEY is not None
+        builder.apply(record.message.API_KEY, record.message)
+        if number % RECORDS_A_STEP == 0:
+            yield
+    return builder.build(image.offset, image.epoch)

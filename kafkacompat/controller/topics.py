@@ -1,7 +1,7 @@
 """CreateTopics and CreatePartitions: image and request -> records and response.
 
 Pure. Checks, their order, codes and texts are those of Kafka's controller; authorisation is the caller's. Ids and placement
-take chance from outside. Must not know versions, raft or replies in flight.
+take chance from outside.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkacompat.controller.brokers import default_directory, is_active
+from kafkacompat.controller.cluster_control import default_dir, is_active
 from kafkacompat.controller.configs import ConfigRefused, check_topic_configs, describe_new_topic
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
@@ -304,7 +304,7 @@ def _partition_records(
             leader=each.isr[0],
             leader_epoch=0,
             partition_epoch=0,
-            directories=[default_directory(image, broker) for broker in each.replicas] if version else [],
+            directories=[default_dir(image, broker) for broker in each.replicas] if version else [],
         )
         records.append(MetadataRecord(record, version))
         if len(records) % RECORDS_A_STEP == 0:

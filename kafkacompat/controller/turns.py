@@ -1,7 +1,7 @@
 """The controller's commands one after another: one that takes several steps is not overtaken by the next.
 
 The shell around commands in steps: as in Kafka's event queue every command sees all that was decided before it, while the loop
-serves others in between. Must not know what a command decides.
+serves others in between.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """UnregisterBroker (KIP-631): a broker that will not come back is taken out of every ISR and forgotten.
 
 Pure: image and request give records and response; the caller forgets the session once the records are accepted. Replicas stay in
-assignments, as in Apache Kafka. Must not know versions, raft or replies in flight.
+assignments, as in Apache Kafka.
 """
 
 from __future__ import annotations
 
-from kafkacompat.controller.brokers import ElectionScope, change_partitions
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.leader_and_isr import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.result import ControllerResult
@@ -30,8 +30,8 @@ def unregister_broker(
         raise BrokerRefused(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
-    scope = ElectionScope(removed=broker_id)
-    records = yield from change_partitions.in_steps(
+    scope = BrokerChange(to_remove=broker_id)
+    records = yield from generate_leader_and_isr_updates.in_steps(
         image, settings, scope, lambda partition: broker_id in partition.isr
     )
     records.append(MetadataRecord(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch), 0))

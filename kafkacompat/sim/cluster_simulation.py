@@ -165,7 +165,7 @@ class ClusterSimulation:
                 raise Breach("liveness", f"events beget events without end, at {scheduler.now_us} us")
 
     def _is_stuck_as_in_kafka(self) -> bool:
-        """Nobody that is assigned may lead; see `PartitionChange`."""
+        """Nobody that is assigned may lead; see `PartitionChangeBuilder`."""
         return any(
             partition.leader == NO_LEADER
             and not partition.isr

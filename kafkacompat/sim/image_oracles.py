@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.brokers import is_directory_online
+from kafkacompat.controller.cluster_control import has_online_dir
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
 from kafkacompat.ids import NO_LEADER, Uuid
@@ -162,7 +162,7 @@ class ImageOracles:
             and not broker.fenced
             and not broker.in_controlled_shutdown
             and (broker_id, broker.epoch) not in self._gone
-            and is_directory_online(broker, partition.directory(broker_id))
+            and has_online_dir(broker, partition.directory(broker_id))
         )
 
     def _check_leader(self, key: Key, now: PartitionImage, image: MetadataImage) -> None:

@@ -7,7 +7,7 @@ from kafkacompat._tests.planted.bug import PlantedBug
 BUGS = (
     PlantedBug(
         "the last of an ISR without a leader is forgotten by an unclean restart",
-        "controller/partition_change.py",
+        "controller/partition_change_builder.py",
         "elif record.isr == [] and len(partition.isr) == 1:",
         "elif False:",
         ("controller/_tests/test_broker_requests.py",),
@@ -65,7 +65,7 @@ BUGS = (
     ),
     PlantedBug(
         "who was eligible before the feature was switched off is elected",
-        "controller/partition_change.py",
+        "controller/partition_change_builder.py",
         "return () if partition.isr else self._staying(partition.eligible_leader_replicas)",
         "return partition.eligible_leader_replicas",
         ("controller/_tests/test_eligible.py",),
@@ -79,7 +79,7 @@ BUGS = (
     ),
     PlantedBug(
         "a last known leader leads a partition that was moved away from it",
-        "controller/partition_change.py",
+        "controller/partition_change_builder.py",
         "            and last_known[0] in replicas\n",
         "",
         ("controller/_tests/test_balance.py",),

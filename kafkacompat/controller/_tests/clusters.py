@@ -7,6 +7,8 @@ from typing import Any
 
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.leader_and_isr import partition_change
+from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
@@ -81,6 +83,13 @@ def cluster(
         topics_by_id={TOPIC_ID: topic},
         configs=configs,
     )
+
+
+def isr_change(image: MetadataImage, *isr: int) -> MetadataRecord | None:
+    """What the controller writes when the leader of the first partition reports this ISR."""
+    builder = partition_change(image, settings(), image.topics["t"], 0)
+    builder.target_isr = isr
+    return builder.build()
 
 
 def after(image: MetadataImage, result: ControllerResult[Any, Any]) -> MetadataImage:

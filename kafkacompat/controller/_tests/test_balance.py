@@ -11,7 +11,7 @@ from kafkacompat.controller.balance import (
     unclean_elections,
     unclean_interval_ms,
 )
-from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
@@ -106,6 +106,6 @@ def test_a_last_known_leader_that_was_moved_away_does_not_lead_again() -> None:
     for replicas, leader in (((1, 2), -1), ((1, 3), 3)):
         lost = partition(*replicas, isr=(), leader=-1, last_known_elr=(3,))
         image = cluster(lost, brokers=(broker(1, fenced=True), broker(2), broker(3)), configs=configs)
-        change = change_of(image, settings(), image.topics["t"], 0)
+        change = partition_change(image, settings(), image.topics["t"], 0).build()
         elected = -1 if change is None else change.message.leader
         assert elected == leader

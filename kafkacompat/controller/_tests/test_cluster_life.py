@@ -16,7 +16,8 @@ from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests import clusters
 from kafkacompat.controller._tests.harness import registration
 from kafkacompat.controller.balance import preferred_elections, unclean_elections
-from kafkacompat.controller.brokers import fence_broker, is_active, leave_broker
+from kafkacompat.controller.brokers import fence_broker, leave_broker
+from kafkacompat.controller.cluster_control import is_active
 from kafkacompat.controller.configs import incremental_alter_configs
 from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 from kafkacompat.controller.elections import elect_leaders

@@ -231,15 +231,16 @@ def leaders(harness: Harness) -> set[bool]:
 
 def joined(harness: Harness) -> None:
     """The ISRs as replication would make them."""
-    from kafkacompat.controller.partition_scope import change_of
+    from kafkacompat.controller.leader_and_isr import partition_change
 
     image = harness.machine.core.image
     topic = image.topics["t"]
     settings = harness.machine.core.settings
-    records = [
-        change_of(image, settings, topic, index, target_isr=tuple(sorted(partition.replicas)))
-        for index, partition in topic.partitions.items()
-    ]
+    records = []
+    for index, partition in topic.partitions.items():
+        builder = partition_change(image, settings, topic, index)
+        builder.target_isr = tuple(sorted(partition.replicas))
+        records.append(builder.build())
     harness.machine.append([each for each in records if each is not None])
     harness.workers.run_all()
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from kafkacompat.controller._tests.clusters import after, broker, cluster, partition, settings
+from kafkacompat.controller._tests.clusters import after, broker, cluster, isr_change, partition, settings
 from kafkacompat.controller.brokers import return_to_broker
 from kafkacompat.controller.configs import incremental_alter_configs
 from kafkacompat.controller.feature_updates import update_features
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import MetadataImage, PartitionImage
-from kafkacompat.controller.partition_scope import change_of
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
@@ -61,7 +60,7 @@ def with_feature(image: MetadataImage, level: int) -> MetadataImage:
 def is_fenced(image: MetadataImage, broker_id: int, *isr: int) -> MetadataImage:
     """And this is what is left of the ISR."""
     image = replace(image, brokers={**image.brokers, broker_id: broker(broker_id, fenced=True)})
-    record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
+    record = isr_change(image, *isr)
     return image if record is None else after(image, ControllerResult((record,), None))
 
 

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
+from kafkacompat.controller._tests.clusters import (
+    after,
+    broker,
+    cluster,
+    directory,
+    isr_change,
+    partition,
+    settings,
+)
 from kafkacompat.controller.image import MetadataImage, PartitionImage
-from kafkacompat.controller.partition_change import Election
-from kafkacompat.controller.partition_scope import change_of
+from kafkacompat.controller.leader_and_isr import partition_change
+from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
@@ -57,7 +65,7 @@ def of(image: MetadataImage, index: int = 0) -> PartitionImage:
 
 def in_sync(image: MetadataImage, *isr: int) -> MetadataImage:
     """The leader reports a new ISR."""
-    record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
+    record = isr_change(image, *isr)
     return after(image, ControllerResult(() if record is None else (record,), None))
 
 
@@ -277,7 +285,7 @@ def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
 
     def reported(*isr: int) -> dict[str, Any]:
         nonlocal image
-        record = change_of(image, settings(), image.topics["t"], 0, target_isr=isr)
+        record = isr_change(image, *isr)
         assert record is not None
         image = after(image, ControllerResult((record,), None))
         return stated(record.message)
@@ -314,7 +322,9 @@ def test_the_records_of_moves_are_those_that_apache_kafka_wrote() -> None:
         "directories": [2, 3],
     }
     assert asked([3, 2]) == {"replicas": [3, 2], "directories": [3, 2]}
-    elected = change_of(image, settings(), image.topics["t"], 0, election=Election.PREFERRED)
+    election = partition_change(image, settings(), image.topics["t"], 0)
+    election.election = Election.PREFERRED
+    elected = election.build()
     assert elected is not None
     assert stated(elected.message) == {"leader": 3}
     image = after(image, ControllerResult((elected,), None))

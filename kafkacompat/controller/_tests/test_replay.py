@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.controller.merge import merge_partition_change
-from kafkacompat.controller.partition_change import Election, PartitionChange
+from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, frame, unframe
 from kafkacompat.controller.replay import ReplayError
 from kafkacompat.controller.replayer import Replayer
 from kafkacompat.controller.snapshot_records import image_records
+from kafkacompat.ids import DIRECTORY_UNASSIGNED
 from kafkacompat.raft.snapshot import batch_records
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.message import Message
@@ -321,19 +322,22 @@ def test_a_change_never_leaves_an_impossible_partition(
     election: Election,
     min_isr: int,
 ) -> None:
-    change = PartitionChange(
+    change = PartitionChangeBuilder(
         partition=partition,
         topic_id=ID,
         index=0,
-        is_acceptable=lambda replica: replica in alive and replica not in unclean,
+        is_acceptable_leader=lambda replica: replica in alive and replica not in unclean,
         metadata_version=30,
-        min_insync_replicas=min_isr,
+        min_isr=min_isr,
         elr_enabled=True,
+        default_dir=lambda replica: DIRECTORY_UNASSIGNED,
         target_isr=tuple(each for each in partition.isr if each in alive and each not in unclean),
         election=election,
-        unclean_replicas=unclean,
+        unclean_shutdown_replicas=unclean,
     )
-    record = change.record()
+    written = change.build()
+    record = None if written is None else written.message
+    assert record is None or isinstance(record, PartitionChangeRecord)
     after = partition if record is None else merge_partition_change(partition, record)
     assert after.leader == -1 or after.leader in after.isr
     assert after.leader == -1 or (after.leader in alive and after.leader not in unclean)
@@ -343,5 +347,7 @@ def test_a_change_never_leaves_an_impossible_partition(
     if record is not None:
         assert after.partition_epoch == partition.partition_epoch + 1
         assert (after.leader_epoch > partition.leader_epoch) == (record.leader != -2)
-        again = replace(change, partition=after, target_isr=after.isr, election=Election.ONLINE).record()
-        assert again is None or again.leader in (-2, -1) or election is not Election.ONLINE
+        again = replace(change, partition=after, target_isr=after.isr, election=Election.ONLINE).build()
+        if again is not None and election is Election.ONLINE:
+            assert isinstance(again.message, PartitionChangeRecord)
+            assert again.message.leader in (-2, -1)

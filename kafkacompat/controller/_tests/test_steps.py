@@ -11,7 +11,7 @@ import pytest
 from kafkacompat.api.request_context import NotController
 from kafkacompat.controller import configs, records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
-from kafkacompat.controller.partition_change import PartitionChange
+from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
 from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.replay import ImageBuilder
@@ -50,7 +50,7 @@ class Turn:
         self.most: dict[str, int] = {}
         self.totals: dict[str, int] = {}
         for name, owner, method in (
-            ("changes", PartitionChange, "record"),
+            ("changes", PartitionChangeBuilder, "build"),
             ("replayed", ImageBuilder, "apply"),
             ("framed", records, "frame"),
             ("placed", StripedPlacer, "place"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import isr, partition_change, replay
+from kafkacompat.controller import isr, partition_change_builder, replay
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -156,9 +156,9 @@ class _EpochOfAnybody(int):
 def any_live_replica_may_lead(patch: pytest.MonkeyPatch) -> None:
     """Unclean elections although nobody allowed them."""
     patch.setattr(
-        partition_change.PartitionChange,
+        partition_change_builder.PartitionChangeBuilder,
         "_is_valid",
-        lambda self, replica: self.is_acceptable(replica),
+        lambda self, replica: self.is_acceptable_leader(replica),
     )
 
 

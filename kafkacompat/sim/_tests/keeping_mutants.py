@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import partition_change
-from kafkacompat.controller.partition_change import Election
+from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.log import log
 from kafkacompat.log.cleaner.filtering import BatchFilter
@@ -75,17 +74,17 @@ def every_topic_elects_unclean_leaders(patch: pytest.MonkeyPatch) -> None:
 
 def an_unclean_leader_is_elected_before_those_in_sync(patch: pytest.MonkeyPatch) -> None:
     """Where it is allowed, the first replica that is live leads."""
-    original = partition_change.PartitionChange._new_leader
+    original = PartitionChangeBuilder._new_leader
 
-    def new_leader(self: partition_change.PartitionChange) -> tuple[int, bool]:
+    def new_leader(self: PartitionChangeBuilder) -> tuple[int, bool]:
         leader, unclean = original(self)
         if self.election is Election.UNCLEAN and leader != self.partition.leader:
             for replica in reversed(self._replicas):
-                if self.is_acceptable(replica):
+                if self.is_acceptable_leader(replica):
                     return replica, replica not in self.target_isr
         return leader, unclean
 
-    patch.setattr(partition_change.PartitionChange, "_new_leader", new_leader)
+    patch.setattr(PartitionChangeBuilder, "_new_leader", new_leader)
 
 
 def logs_are_cleaned_in_the_loop(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""One partition's change record: assignment, target ISR, eligible leaders (KIP-966) and election, in Kafka's builder's order.
+"""One partition's change record: assignment, ISR, eligible leader replicas (KIP-966), election, leader recovery state.
 
-A reassignment that the target ISR completes is completed in the same record, whatever the change was asked for. Pure. Knows a
-partition and who is acceptable as its leader, not why the change is asked.
+A reassignment that the target ISR completes is completed in the same record, whatever the change was asked for. The steps are
+those of Kafka's PartitionChangeBuilder, in its order. Pure.
 """
 
 from __future__ import annotations
@@ -10,8 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kafkacompat.controller.features import directories_supported, leader_epoch_bump_on_isr_shrink
+from kafkacompat.controller.features import (
+    directories_supported,
+    leader_epoch_bump_on_isr_shrink,
+    partition_version,
+)
 from kafkacompat.controller.image import PartitionImage
+from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
 
@@ -45,34 +50,35 @@ def completed_reassignment(
 
 
 @dataclass(slots=True)
-class PartitionChange:
-    """What is wanted of a partition; `record` says what must be written for it, None for nothing."""
+class PartitionChangeBuilder:
+    """What is wanted of a partition: fields are set, then `build` says once what must be written for it."""
 
     partition: PartitionImage
     topic_id: Uuid
     index: int
-    is_acceptable: Callable[[int], bool]
+    is_acceptable_leader: Callable[[int], bool]
     metadata_version: int
-    min_insync_replicas: int
+    min_isr: int
     """Effective: not above the number of replicas."""
     elr_enabled: bool
+    default_dir: Callable[[int], Uuid]
+    """Where the partition lies on a broker that comes to it."""
     target_isr: tuple[int, ...]
     election: Election = Election.ONLINE
-    unclean_replicas: frozenset[int] = frozenset()
+    unclean_shutdown_replicas: frozenset[int] = frozenset()
     """Replicas that lost their page cache: never eligible."""
     target_replicas: tuple[int, ...] | None = None
     """None keeps the partition's; so with the next two."""
     target_removing: tuple[int, ...] | None = None
     target_adding: tuple[int, ...] | None = None
-    default_directory: Callable[[int], Uuid] | None = None
-    """Of a broker that comes to the partition; needed with target_replicas."""
     target_directories: Mapping[int, Uuid] | None = None
     """Directories by broker id that replace what the partition has."""
     target_recovering: bool | None = None
     """Whether the leader recovers from an unclean election; None keeps the partition's."""
     _target_elr: tuple[int, ...] = field(default=(), init=False)
 
-    def record(self) -> PartitionChangeRecord | None:
+    def build(self) -> MetadataRecord | None:
+        """None when nothing is to be written."""
         partition = self.partition
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
         self._complete_reassignment()
@@ -98,7 +104,9 @@ class PartitionChange:
             and self.target_recovering is not self.partition.leader_recovering
         ):
             record.leader_recovery_state = RECOVERING if self.target_recovering else RECOVERED
-        return None if self._is_nothing(record) else record
+        if self._is_nothing(record):
+            return None
+        return MetadataRecord(record, partition_version(self.metadata_version))
 
     @property
     def _replicas(self) -> tuple[int, ...]:
@@ -123,18 +131,18 @@ class PartitionChange:
         if not self.elr_enabled:
             # From when it was enabled. Only where the ISR is still empty has nothing been committed without them.
             return () if partition.isr else self._staying(partition.eligible_leader_replicas)
-        if len(self.target_isr) >= self.min_insync_replicas:
+        if len(self.target_isr) >= self.min_isr:
             return ()
         # Apache Kafka 4.3.0 keeps who is moved away among them. It would be elected as soon as it is moved back, with an empty log.
         candidates = {*partition.eligible_leader_replicas, *partition.isr} - set(self.target_isr)
         return self._staying(candidates)
 
     def _staying(self, candidates: Iterable[int]) -> tuple[int, ...]:
-        return tuple(sorted(set(candidates) & set(self._replicas) - self.unclean_replicas))
+        return tuple(sorted(set(candidates) & set(self._replicas) - self.unclean_shutdown_replicas))
 
     def _is_valid(self, replica: int) -> bool:
         in_reach = replica in self.target_isr or (not self.target_isr and replica in self._target_elr)
-        return in_reach and self.is_acceptable(replica)
+        return in_reach and self.is_acceptable_leader(replica)
 
     def _new_leader(self) -> tuple[int, bool]:
         """(replica or NO_LEADER, whether the election is unclean)."""
@@ -155,12 +163,12 @@ class PartitionChange:
             and len(last_known) == 1
             # Apache Kafka 4.3.0 does not ask. It would lead a partition of which it has no log any more.
             and last_known[0] in replicas
-            and self.is_acceptable(last_known[0])
+            and self.is_acceptable_leader(last_known[0])
         ):
             return last_known[0], True
         if self.election is Election.UNCLEAN:
             for replica in replicas:
-                if self.is_acceptable(replica):
+                if self.is_acceptable_leader(replica):
                     return replica, True
         return NO_LEADER, False
 
@@ -202,7 +210,7 @@ class PartitionChange:
             known = dict(zip(partition.replicas, partition.directories, strict=True))
             known.update(self.target_directories or {})
             directories = [
-                known[replica] if replica in known else self._default_directory(replica)
+                known[replica] if replica in known else self.default_dir(replica)
                 for replica in self._replicas
             ]
             if directories_supported(self.metadata_version) and tuple(directories) != partition.directories:
@@ -213,10 +221,6 @@ class PartitionChange:
             record.removing_replicas = list(self._removing)
         if self._adding != partition.adding_replicas:
             record.adding_replicas = list(self._adding)
-
-    def _default_directory(self, replica: int) -> Uuid:
-        assert self.default_directory is not None
-        return self.default_directory(replica)
 
     @staticmethod
     def _is_nothing(record: PartitionChangeRecord) -> bool:

@@ -1,0 +1,107 @@
+"""Leaders and ISRs anew where one broker's state changes (generateLeaderAndIsrUpdates), and the builder of any partition's change.
+
+The image does not show yet what happens to the broker: whoever asks says so. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kafkacompat.controller.cluster_control import default_dir, has_online_dir
+from kafkacompat.controller.features import elr_enabled, metadata_version
+from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
+from kafkacompat.controller.records import MetadataRecord
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.ids import NO_LEADER
+from kafkacompat.stepping.stepped import RECORD_COST, SCANNED_A_STEP, Stepped, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """What happens to one broker, NO_LEADER for none: only one of them is set."""
+
+    to_remove: int = NO_LEADER
+    """Leads no more, and leaves ISRs."""
+    to_add: int = NO_LEADER
+    """May lead, fenced as the image shows it."""
+    unclean_shutdown: int = NO_LEADER
+    """As `to_remove`, and it may have lost what its page cache held."""
+
+
+NO_CHANGE = BrokerChange()
+
+
+def partition_change(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    topic: TopicImage,
+    index: int,
+    brokers: BrokerChange = NO_CHANGE,
+) -> PartitionChangeBuilder:
+    """A builder that keeps the partition as it is, its ISR without brokers that go; what else is wanted is set on it."""
+    partition = topic.partitions[index]
+    gone = {brokers.to_remove, brokers.unclean_shutdown} - {NO_LEADER}
+    isr = partition.isr
+    return PartitionChangeBuilder(
+        partition=partition,
+        topic_id=topic.id,
+        index=index,
+        is_acceptable_leader=_leader_acceptor(image, partition, brokers),
+        metadata_version=metadata_version(image.features),
+        min_isr=settings.min_insync_replicas(image, topic.name),
+        elr_enabled=elr_enabled(image.features),
+        target_isr=tuple(replica for replica in isr if replica not in gone) if gone else isr,
+        unclean_shutdown_replicas=frozenset({brokers.unclean_shutdown} - {NO_LEADER}),
+        default_dir=lambda broker_id: default_dir(image, broker_id),
+    )
+
+
+def _leader_acceptor(
+    image: MetadataImage, partition: PartitionImage, brokers: BrokerChange
+) -> Callable[[int], bool]:
+    """True for a broker that is unfenced, not shutting down, and has its directory of the partition online."""
+
+    def is_acceptable(replica: int) -> bool:
+        broker = image.brokers.get(replica)
+        if broker is None or replica in (brokers.to_remove, brokers.unclean_shutdown):
+            return False
+        if broker.in_controlled_shutdown or (broker.fenced and replica != brokers.to_add):
+            return False
+        if replica not in partition.replicas:
+            return True
+        return has_online_dir(broker, partition.directories[partition.replicas.index(replica)])
+
+    return is_acceptable
+
+
+@Stepped
+def generate_leader_and_isr_updates(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    brokers: BrokerChange,
+    concerned: Callable[[PartitionImage], bool],
+) -> Steps[list[MetadataRecord]]:
+    """ISR, eligible leaders and leader of every partition concerned, in order of topic name and index."""
+    records: list[MetadataRecord] = []
+    cost = 0
+    for name in sorted(image.topics):
+        topic = image.topics[name]
+        election: Election | None = None
+        for index in sorted(topic.partitions):
+            cost += 1
+            if cost >= SCANNED_A_STEP:
+                cost = 0
+                yield
+            if not concerned(topic.partitions[index]):
+                continue
+            cost += RECORD_COST
+            if election is None:
+                election = Election.UNCLEAN if settings.unclean_election(image, name) else Election.ONLINE
+            builder = partition_change(image, settings, topic, index, brokers)
+            builder.election = election
+            record = builder.build()
+            if record is not None:
+                records.append(record)
+    return records
