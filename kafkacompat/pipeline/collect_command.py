@@ -17,8 +17,8 @@ from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.quantities import positive
 from kafkacompat.pipeline.saying import Voice
 from kafkacompat.pipeline.topics import DEFAULT_BOOTSTRAP, DEFAULT_TIMEOUT_S, LOGS_RAW, create_missing, plans
+from kafkacompat.pipeline.user_data import user_data
 
-DEFAULT_STATE: Final = "kafkacompat-collector"
 TELL_INTERVAL_S: Final = 5.0
 TOPICS_AGAIN_TIMEOUT_S: Final = 3.0
 """For asking the broker while files are followed: nobody looks at them meanwhile."""
@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="the broker")
     parser.add_argument(
-        "--state", default=DEFAULT_STATE, metavar="DIR", help=f"where positions are kept; {DEFAULT_STATE}"
+        "--state",
+        default=str(user_data() / "collector"),
+        metavar="DIR",
+        help="where positions are kept, of one collector ($XDG_DATA_HOME/kafkacompat/collector)",
     )
     parser.add_argument(
         "--host", default=socket.gethostname(), help="what the source of a line begins with; this host's name"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafkacompat.pipeline.options import RunOptions
 
 FORMAT: Final = 1
-STATE_VERSIONS: Final = {"logs": 1, "activity": 2, "metrics": 1}
+STATE_VERSIONS: Final = {"logs": 1, "activity": 2, "metrics": 2}
 """Raised when a job's state or tables change so that older ones cannot go on."""
 
 SETTINGS: Final = {

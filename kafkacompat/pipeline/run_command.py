@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import tempfile
-from pathlib import Path
 from typing import IO, Final
 
 from kafkacompat.pipeline import options as defaults
@@ -33,9 +31,10 @@ from kafkacompat.pipeline.topics import (
     identity_of,
     plans,
 )
+from kafkacompat.pipeline.user_data import user_data
 
+IN_USER_DATA: Final = "$XDG_DATA_HOME/kafkacompat/pipeline"
 ALL: Final = "all"
-DEFAULT_FOLDER: Final = Path(tempfile.gettempdir()) / "kafkacompat-pipeline"
 
 
 def _seconds(text: str) -> float:
@@ -62,6 +61,7 @@ def _log_format(text: str) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The jobs, where they run, and their bounds."""
+    folder = user_data() / "pipeline"
     parser.add_argument("job", choices=[*INPUTS, ALL], metavar="JOB", help=f"{', '.join(INPUTS)} or {ALL}")
     parser.add_argument(
         "--master", default="local[*]", help="local[N], spark://..., yarn or k8s://... (%(default)s)"
@@ -69,12 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bootstrap", default=DEFAULT_BOOTSTRAP, metavar="HOST:PORT", help="(%(default)s)")
     parser.add_argument(
         "--checkpoint",
-        default=str(DEFAULT_FOLDER / "checkpoint"),
+        default=str(folder / "checkpoint"),
         metavar="DIR",
-        help="where a run goes on after a stop or crash; belongs to one output folder, cluster and set of windows (%(default)s)",
+        help="where a run goes on after a stop or crash; belongs to one output folder, cluster and set of windows "
+        f"({IN_USER_DATA}/checkpoint)",
     )
     parser.add_argument(
-        "--output", default=str(DEFAULT_FOLDER / "tables"), metavar="DIR", help="of the tables (%(default)s)"
+        "--output",
+        default=str(folder / "tables"),
+        metavar="DIR",
+        help=f"of the tables ({IN_USER_DATA}/tables)",
     )
     parser.add_argument(
         "--trigger",

@@ -134,6 +134,7 @@ RESULT_TOPICS: dict[str, ResultTopic] = {
                 "error": FLAG,
                 "cpu_percent": NUMBER,
                 "memory_bytes": NUMBER,
+                "cpu_cores": NUMBER,
             },
         ),
         ResultTopic(

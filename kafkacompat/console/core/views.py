@@ -210,7 +210,7 @@ def _service_view(service: str, rows: list[Fields], sample: Fields | None) -> Vi
         }
         for row in newest_windows(rows, MAX_SERVICE_POINTS)
     ]
-    shown = ("host", "event_time_ms", "latency_ms", "error", "cpu_percent", "memory_bytes")
+    shown = ("host", "event_time_ms", "latency_ms", "error", "cpu_percent", "memory_bytes", "cpu_cores")
     return {
         "service": service,
         "windows": points,

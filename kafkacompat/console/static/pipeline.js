@@ -159,7 +159,7 @@ export class PipelineView {
         { title: "p95", number: true, cell: (row) => milliseconds(row.last?.p95_ms) },
         { title: "p99", number: true, class: "hide-small", cell: (row) => milliseconds(row.last?.p99_ms) },
         { title: "Errors", number: true, cell: (row) => percent(row.last?.error_rate) },
-        { title: "CPU", number: true, cell: (row) => percent((row.sample?.cpu_percent ?? row.last?.cpu_percent ?? NaN) / 100) },
+        { title: "CPU", number: true, cell: (row) => percent(cpuShare(row.sample ?? row.last)) },
         { title: "Memory", number: true, cell: (row) => bytes(row.sample?.memory_bytes) },
         { title: "p95 over time", number: true, class: "hide-small", cell: (row) => spark(row.windows.map((each) => each.p95_ms), row.tone, { width: 96, height: 22, stretched: false }) },
       ], rows));
@@ -203,6 +203,11 @@ function serviceState(row, alarmed) {
   if (!row.last) return h("span", { class: "tag", title: "no window has been counted yet" }, "waiting");
   const mood = level(row.last.error_rate);
   return mood ? h("span", { class: `tag ${mood}` }, "errors") : h("span", { class: "tag good" }, "ok");
+}
+
+// Of all the cores of a host: a sample tells how many it has, a window has divided by them already.
+function cpuShare(row) {
+  return (row?.cpu_percent ?? NaN) / (row?.cpu_cores ?? 1) / 100;
 }
 
 function measured(rule, value) {

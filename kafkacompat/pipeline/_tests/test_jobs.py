@@ -461,6 +461,27 @@ def test_alerts_are_raised_by_threshold_and_not_for_few_samples(records: Records
     }
 
 
+def test_cpu_is_judged_by_the_cores_there_are(records: Records) -> None:
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.judging import good, rejected
+
+    busy = [
+        encoded(SAMPLE, event_id=f"b-{n}", service="busy", cpu_percent=720, cpu_cores=8) for n in range(20)
+    ]
+    idle = [
+        encoded(SAMPLE, event_id=f"i-{n}", service="idle", cpu_percent=240, cpu_cores=8) for n in range(20)
+    ]
+    judged = metrics.judge(records("metrics.raw", *busy, *idle, encoded(SAMPLE, cpu_cores=0)))
+    assert [row["reason"] for row in rows(rejected(judged))] == ["out of range: cpu_cores"]
+    for made in (metrics.window_rows, metrics.live_windows):
+        found = rows(metrics.with_alerts(made(good(judged), 60)))
+        assert {row["service"]: row["cpu_mean_percent"] for row in found} == {"busy": 90.0, "idle": 30.0}
+        assert {row["service"]: [each["severity"] for each in row["alerts"]] for row in found} == {
+            "busy": ["warning"],
+            "idle": [],
+        }
+
+
 def test_the_latest_sample_goes_by_event_time(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
     from kafkacompat.pipeline.jobs.judging import good

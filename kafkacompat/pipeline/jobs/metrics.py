@@ -16,6 +16,7 @@ from kafkacompat.pipeline.jobs.judging import Field, Kind, date_of, judge_json, 
 
 LATENCY_MS_MAX: Final = 24 * 3600 * 1000.0
 CPU_PERCENT_MAX: Final = 100_000.0
+CPU_CORES_MAX: Final = 1 << 16
 MEMORY_BYTES_MAX: Final = 1 << 50
 
 FIELDS: Final = (
@@ -27,6 +28,7 @@ FIELDS: Final = (
     Field("error", Kind.BOOLEAN),
     Field("cpu_percent", Kind.NUMBER, least=0.0, most=CPU_PERCENT_MAX),
     Field("memory_bytes", Kind.INTEGER, least=0, most=MEMORY_BYTES_MAX),
+    Field("cpu_cores", Kind.INTEGER, required=False, least=1, most=CPU_CORES_MAX),
 )
 SAMPLE_COLUMNS: Final = tuple(field.name for field in FIELDS)
 
@@ -71,6 +73,11 @@ def _thousandths(column: str) -> Column:
     return F.round(F.col(column) * 1000).cast("bigint")
 
 
+def _cpu_thousandths() -> Column:
+    """Of the cores a sample's host has, one where it does not say: 100 percent is all of them."""
+    return F.round(F.col("cpu_percent") * 1000 / F.coalesce("cpu_cores", F.lit(1))).cast("bigint")
+
+
 def three_digits(whole: Column) -> Column:
     """A whole number that is not negative, rounded half up to three significant digits."""
     unit = F.pow(F.lit(10), F.greatest(F.length(whole.cast("string")) - 3, F.lit(0))).cast("bigint")
@@ -102,7 +109,7 @@ def window_rows(samples: DataFrame, window_s: int) -> DataFrame:
         F.count("*").alias("samples"),
         F.sum(_thousandths("latency_ms")).alias("total_us"),
         F.count_if("error").alias("errors"),
-        F.sum(_thousandths("cpu_percent")).alias("cpu_total"),
+        F.sum(_cpu_thousandths()).alias("cpu_total"),
     )
     gathered = latencies.groupBy("window", "service").agg(
         F.sum("samples").alias("count"),
@@ -136,7 +143,7 @@ def live_windows(samples: DataFrame, window_s: int) -> DataFrame:
         F.sum(_thousandths("latency_ms")).alias("total_us"),
         F.percentile_approx("latency_ms", shares, LIVE_PERCENTILE_ACCURACY).alias("percentiles"),
         F.count_if("error").alias("errors"),
-        F.sum(_thousandths("cpu_percent")).alias("cpu_total"),
+        F.sum(_cpu_thousandths()).alias("cpu_total"),
     )
     count = F.col("count")
     percentiles = [
