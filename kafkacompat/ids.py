@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+from operator import mul
+from struct import unpack
 from typing import NamedTuple
 
 Uuid = bytes
@@ -65,12 +67,21 @@ def is_reserved_uuid(uuid: Uuid) -> bool:
     return int.from_bytes(uuid, "big") < RESERVED_UUID_COUNT
 
 
+HASHED_AT_ONCE = 32
+"""Characters."""
+_POWERS_OF_31 = [31**power for power in reversed(range(HASHED_AT_ONCE))]
+
+
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode over UTF-16 code units, as a signed 32-bit integer."""
-    units = text.encode("utf-16-be", "surrogatepass")
+    data = text.encode("utf-16-be", "surrogatepass")
+    units = unpack(f">{len(data) // 2}H", data)
     result = 0
-    for position in range(0, len(units), 2):
-        result = (31 * result + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    # A name may have 32,000 characters: each is a multiplication in C, and the powers are those of a piece.
+    for start in range(0, len(units), HASHED_AT_ONCE):
+        piece = units[start : start + HASHED_AT_ONCE]
+        powers = _POWERS_OF_31[HASHED_AT_ONCE - len(piece) :]
+        result = (result * 31 ** len(piece) + sum(map(mul, piece, powers))) & 0xFFFFFFFF
     return result - (1 << 32) if result >= 1 << 31 else result
 
 

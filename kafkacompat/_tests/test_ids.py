@@ -52,6 +52,15 @@ def test_the_hash_counts_utf_16_units_and_its_lowest_value_is_zero() -> None:
     assert partition_for_key("polygenelubricants", 50) == 0
 
 
+@pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 64, 65, 32_767])
+def test_the_hash_of_a_long_name_is_that_of_its_characters_one_by_one(length: int) -> None:
+    name = "".join(chr(97 + position * position % 26) for position in range(length))
+    expected = 0
+    for character in name:
+        expected = (31 * expected + ord(character)) & 0xFFFFFFFF
+    assert java_string_hash(name) & 0xFFFFFFFF == expected
+
+
 def test_a_deferred_value_reaches_those_who_asked_before_and_after() -> None:
     seen: list[int] = []
     deferred: Deferred[int] = Deferred()

@@ -39,9 +39,18 @@ EPOCH_BUMP_VERSION = 2
 PARTITIONS_A_STEP = 1000
 TOPIC_COST, TRANSACTION_COST = 1, 10
 """As so many partitions, for there may be hundreds of thousands that name none."""
+CHARACTERS_LIKE_A_TRANSACTION = 640
+"""Of a transactional id, which is hashed."""
 Codes = Mapping[TopicPartition, ErrorCode]
 Answer = Deferred[Any]
 """Codes, where partitions were looked at one by one, or an ErrorCode of all."""
+
+
+class _NotAttempted(dict[TopicPartition, ErrorCode]):
+    """Of a transaction of which some partitions are refused: what each is answered. Of the others nothing need be kept."""
+
+    def __missing__(self, partition: TopicPartition) -> ErrorCode:
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
 def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[Any]:
@@ -51,7 +60,8 @@ def handle(node: Node, context: RequestContext, request: AddPartitionsToTxnReque
         answers = []
         for each in request.transactions:
             answers.append((yield from _asked(node, each, True, pace)))
-            if pace.is_over(TRANSACTION_COST):
+            names = 1 + len(each.transactional_id) // CHARACTERS_LIKE_A_TRANSACTION
+            if pace.is_over(names * TRANSACTION_COST):
                 yield None
         results = []
         for each, answer in zip(request.transactions, answers, strict=True):
@@ -86,7 +96,7 @@ def _asked(
     node: Node, transaction: AddPartitionsToTxnTransaction, batched: bool, pace: Pace
 ) -> Steps[Answer]:
     named: set[TopicPartition] = set()
-    refused: dict[TopicPartition, ErrorCode] = {}
+    refused = _NotAttempted()
     for topic in transaction.topics:
         for start in range(0, len(topic.partitions), PARTITIONS_A_STEP):
             indexes = topic.partitions[start : start + PARTITIONS_A_STEP]
@@ -100,10 +110,9 @@ def _asked(
                 yield None
         if pace.is_over(TOPIC_COST):
             yield None
-    partitions = frozenset(named)
     if refused:
-        codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED) | refused
-        return Deferred.of(codes)
+        return Deferred.of(refused)
+    partitions = frozenset(named)
     coordinator = node.transactions.coordinator
     who = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:

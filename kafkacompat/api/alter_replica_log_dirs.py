@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import TopicPartition
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
@@ -19,40 +20,54 @@ from kafkacompat.wire.messages.alter_replica_log_dirs_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
+
+ASKED_A_STEP = 20
+"""Replicas, of which each may get a directory and files."""
+WALKED_A_STEP = 2_000
+"""What is only named, or told."""
 
 
 def handle(
     node: Node, context: RequestContext, request: AlterReplicaLogDirsRequest
-) -> AlterReplicaLogDirsResponse:
+) -> Steps[AlterReplicaLogDirsResponse]:
     results: dict[TopicPartition, ErrorCode] = {}
+    asked, walked = Pace(ASKED_A_STEP), Pace(WALKED_A_STEP)
     for directory in request.dirs:
+        if walked.is_over():
+            yield None
         for topic in directory.topics:
+            if walked.is_over():
+                yield None
             for index in topic.partitions:
+                if asked.is_over():
+                    yield None
                 name = TopicPartition(topic.name, index)
                 if node.directories is None:
                     results[name] = ErrorCode.LOG_DIR_NOT_FOUND
                 else:
                     results[name] = node.directories.alter(name, directory.path)
-    return _response(results)
+    return (yield from _response(results, walked))
 
 
 def error_response(
     request: AlterReplicaLogDirsRequest, error: ErrorCode, version: int
 ) -> AlterReplicaLogDirsResponse:
-    return _response(
-        {
-            TopicPartition(topic.name, index): error
-            for directory in request.dirs
-            for topic in directory.topics
-            for index in topic.partitions
-        }
-    )
+    results = {
+        TopicPartition(topic.name, index): error
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    return all_steps(_response(results, Pace(WALKED_A_STEP)))
 
 
-def _response(results: dict[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResponse:
+def _response(results: dict[TopicPartition, ErrorCode], walked: Pace) -> Steps[AlterReplicaLogDirsResponse]:
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for name, error in results.items():
+        if walked.is_over():
+            yield None
         topic = topics.setdefault(name.topic, AlterReplicaLogDirTopicResult(topic_name=name.topic))
         topic.partitions.append(
             AlterReplicaLogDirPartitionResult(partition_index=name.partition, error_code=error)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.long_requests import partitions_asked
 from kafkacompat.ids import TopicPartition
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_response import (
     DeleteRecordsPartitionResult,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 NO_LOW_WATERMARK = -1
 DELETED_A_STEP = 200
+NAMED_A_STEP = 5_000
+"""Topics and partitions, half a microsecond each."""
 Answers = Mapping[TopicPartition, tuple[ErrorCode, int]]
 
 
@@ -39,14 +42,14 @@ def handle(
         _add(topics, answers)
         return DeleteRecordsResponse(topics=list(topics.values()))
 
-    return node.partitions.delete_records(_offsets(request), request.timeout_ms).then(respond)
+    return node.partitions.delete_records(all_steps(_offsets(request)), request.timeout_ms).then(respond)
 
 
 def in_steps(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Steps[DeleteRecordsResponse]:
     """Each step's partitions wait for their followers by themselves, all of them at once."""
-    asked = list(_offsets(request).items())
+    asked = list((yield from _offsets(request)).items())
     waits = []
     for start in range(0, len(asked), DELETED_A_STEP):
         yield None
@@ -59,12 +62,17 @@ def in_steps(
     return DeleteRecordsResponse(topics=list(topics.values()))
 
 
-def _offsets(request: DeleteRecordsRequest) -> dict[TopicPartition, int]:
-    return {
-        TopicPartition(topic.name, one.partition_index): one.offset
-        for topic in request.topics
-        for one in topic.partitions
-    }
+def _offsets(request: DeleteRecordsRequest) -> Steps[dict[TopicPartition, int]]:
+    offsets: dict[TopicPartition, int] = {}
+    pace = Pace(NAMED_A_STEP)
+    for topic in request.topics:
+        for one in topic.partitions:
+            offsets[TopicPartition(topic.name, one.partition_index)] = one.offset
+            if pace.is_over():
+                yield None
+        if pace.is_over():  # many may name no partition
+            yield None
+    return offsets
 
 
 def _add(topics: dict[str, DeleteRecordsTopicResult], answers: Answers) -> None:

@@ -14,6 +14,7 @@ from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.node_names import wrong_node
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
@@ -25,6 +26,7 @@ from kafkacompat.wire.messages.describe_configs_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_configs_request import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -42,6 +44,10 @@ CLIENT_METRICS = (
 DESCRIBED = frozenset(ConfigResourceType) - {ConfigResourceType.UNKNOWN}
 
 
+REFUSED_A_STEP = 2_000
+"""Resources."""
+
+
 class _Refused(Exception):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -51,9 +57,9 @@ class _Refused(Exception):
 
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
-) -> DescribeConfigsResponse:
+) -> DescribeConfigsResponse | Steps[DescribeConfigsResponse]:
     if _names_unknown_types(request):
-        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)  # all of it
+        return _refused(request, ErrorCode.INVALID_REQUEST)  # all of it
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
 
 
@@ -165,17 +171,25 @@ def _shaped(
 
 
 def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: int) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[
+    return all_steps(_refused(request, code))
+
+
+def _refused(request: DescribeConfigsRequest, code: ErrorCode) -> Steps[DescribeConfigsResponse]:
+    response = DescribeConfigsResponse()
+    message = f"The request failed: {code.name}"
+    for start in range(0, len(request.resources), REFUSED_A_STEP):
+        if start:
+            yield None
+        response.results += [
             DescribeConfigsResult(
                 error_code=code,
-                error_message=f"The request failed: {code.name}",
+                error_message=message,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource in request.resources
+            for resource in request.resources[start : start + REFUSED_A_STEP]
         ]
-    )
+    return response
 
 
 HANDLER = Handler(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -20,21 +21,45 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.ids import TopicPartition
     from kafkacompat.ports import Log, LogDirStatus
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_log_dirs_request import DescribeLogDirsRequest
 
 
-def handle(node: Node, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    asked: set[tuple[str, int]] | None = None  # all of them
-    if request.topics is not None:
-        asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+NAMED_A_STEP = 5_000
+"""Topics, and partitions of one, that are asked for."""
+DESCRIBED_A_STEP = 1_000
+"""Logs, a microsecond or two each."""
+
+
+def handle(
+    node: Node, context: RequestContext, request: DescribeLogDirsRequest
+) -> Steps[DescribeLogDirsResponse]:
+    asked = yield from _asked(request)
     own = node.image.brokers.get(node.node_id)
     cordoned = () if own is None else own.cordoned_directories or ()
-    return DescribeLogDirsResponse(
-        results=[
-            _directory(status, asked, status.directory_id in cordoned, node.log_manager.get)
-            for status in node.log_manager.log_dirs()
-        ]
-    )
+    pace = Pace(DESCRIBED_A_STEP)
+    results = []
+    for status in node.log_manager.log_dirs():
+        is_cordoned = status.directory_id in cordoned
+        results.append((yield from _directory(status, asked, is_cordoned, node.log_manager.get, pace)))
+    return DescribeLogDirsResponse(results=results)
+
+
+def _asked(request: DescribeLogDirsRequest) -> Steps[set[tuple[str, int]] | None]:
+    """None for all of them."""
+    if request.topics is None:
+        return None
+    asked: set[tuple[str, int]] = set()
+    pace = Pace(NAMED_A_STEP)
+    for topic in request.topics:
+        for start in range(0, len(topic.partitions), NAMED_A_STEP):
+            some = topic.partitions[start : start + NAMED_A_STEP]
+            asked.update([(topic.topic, index) for index in some])
+            if pace.is_over(len(some)):
+                yield None
+        if pace.is_over():  # many may name no partition
+            yield None
+    return asked
 
 
 def _directory(
@@ -42,11 +67,14 @@ def _directory(
     asked: set[tuple[str, int]] | None,
     cordoned: bool,
     current_of: Callable[[TopicPartition], Log | None],
-) -> DescribeLogDirsResult:
+    pace: Pace,
+) -> Steps[DescribeLogDirsResult]:
     if not status.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=status.path)
     topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for partition, log in sorted(status.logs.items()):
+        if pace.is_over():
+            yield None
         if asked is None or partition in asked:
             topics[partition.topic].append(_partition(partition.partition, log))
     for partition, log in sorted(status.futures.items()):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.handler import Handler
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import TopicPartition
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_producers_response import (
     DescribeProducersResponse,
@@ -18,27 +19,34 @@ from kafkacompat.wire.messages.describe_producers_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest
+
+DESCRIBED_A_STEP = 500
+"""Topics, partitions and producers, one to three microseconds each."""
 
 
 def handle(
     node: Node, context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _describe(node, TopicPartition(topic.name, index))
-                    for index in dict.fromkeys(topic.partition_indexes)
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Steps[DescribeProducersResponse]:
+    """A topic that is named twice with the same partitions is answered once."""
+    pace = Pace(DESCRIBED_A_STEP)
+    topics: dict[tuple[str, tuple[int, ...]], TopicResponse] = {}
+    for topic in request.topics:
+        key = topic.name, tuple(topic.partition_indexes)
+        if key not in topics:
+            told = topics[key] = TopicResponse(name=topic.name)
+            for index in dict.fromkeys(topic.partition_indexes):
+                described = yield from _describe(node, TopicPartition(topic.name, index), pace)
+                told.partitions.append(described)
+        if pace.is_over():
+            yield None
+    return DescribeProducersResponse(topics=list(topics.values()))
 
 
-def _describe(node: Node, partition: TopicPartition) -> PartitionResponse:
+def _describe(node: Node, partition: TopicPartition, pace: Pace) -> Steps[PartitionResponse]:
+    if pace.is_over():
+        yield None
     if not is_legal_topic_name(partition.topic):
         return PartitionResponse(
             partition_index=partition.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -47,9 +55,9 @@ def _describe(node: Node, partition: TopicPartition) -> PartitionResponse:
     if log is None:
         error = node.partitions.leader_error(partition)
         return PartitionResponse(partition_index=partition.partition, error_code=error)
-    return PartitionResponse(
-        partition_index=partition.partition,
-        active_producers=[
+    producers: list[ProducerState] = []
+    for producer in log.active_producers():
+        producers.append(
             ProducerState(
                 producer_id=producer.producer_id,
                 producer_epoch=producer.producer_epoch,
@@ -58,9 +66,10 @@ def _describe(node: Node, partition: TopicPartition) -> PartitionResponse:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.current_transaction_first_offset,
             )
-            for producer in log.active_producers()
-        ],
-    )
+        )
+        if pace.is_over():
+            yield None
+    return PartitionResponse(partition_index=partition.partition, active_producers=producers)
 
 
 def error_response(
@@ -80,8 +89,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(
-    handle,
-    error_response,
-    slices=Slices("topics", "topics", 10, lambda topic: (topic.name, tuple(topic.partition_indexes))),
-)
+HANDLER = Handler(handle, error_response)

@@ -14,6 +14,7 @@ from kafkacompat.api.operations import TOPIC_OPERATIONS
 from kafkacompat.api.partition_state import leader_for, offline_replicas
 from kafkacompat.api.topic_names import is_legal_topic_name
 from kafkacompat.ids import INTERNAL_TOPICS
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_topic_partitions_response import (
     Cursor,
@@ -42,7 +43,7 @@ def handle(
     left = max(min(request.response_partition_limit, node.dynamic.get_int(LIMIT)), 1)
     missing_left = node.dynamic.get_int(LIMIT)
     if cursor is not None and cursor.partition_index < 0:
-        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)
+        return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
     begin = "" if cursor is None else cursor.topic_name
     is_named = every or cursor is None
     asked = list(image.topics) if every else request.topics
@@ -58,7 +59,7 @@ def handle(
             some.union(names) if begin == "" else {name for name in some.union(names) if name >= begin},
         )
     if not is_named:
-        return error_response(request, ErrorCode.INVALID_REQUEST, context.api_version)
+        return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
     first_partition = 0
     if cursor is not None and names and names[0] == begin:
         first_partition = cursor.partition_index
@@ -126,11 +127,21 @@ def _partition(
 def error_response(
     request: DescribeTopicPartitionsRequest, code: ErrorCode, version: int
 ) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name) for topic in request.topics
+    return all_steps(_refused(request, code))
+
+
+def _refused(
+    request: DescribeTopicPartitionsRequest, code: ErrorCode
+) -> Steps[DescribeTopicPartitionsResponse]:
+    response = DescribeTopicPartitionsResponse()
+    for start in range(0, len(request.topics), NAMED_A_STEP):
+        if start:
+            yield None
+        response.topics += [
+            DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name)
+            for topic in request.topics[start : start + NAMED_A_STEP]
         ]
-    )
+    return response
 
 
 HANDLER = Handler(handle, error_response, waits_for_opening=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.partition_services import FetchParameters, FetchRequestPartition
 from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.stepping.jobs import Pace, all_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 
@@ -29,7 +30,7 @@ NO_EPOCH = -1
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 NAMED_AT_ONCE = 500
-"""Partitions of a fetch that are taken from the request in one step, and forgotten ones."""
+"""Topics and partitions of a fetch that are taken from the request in one step, and forgotten ones."""
 
 Forgotten = tuple[Uuid, str | None, int]
 
@@ -39,7 +40,9 @@ def handle(
 ) -> FetchResponse | Deferred[FetchResponse] | Steps[Any]:
     # Kafka has no better code for a level that does not exist.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
+        return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
+    if len(request.topics) + len(request.forgotten_topics_data) > NAMED_AT_ONCE:
+        return _in_steps(node, context, request)
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: list[FetchRequestPartition] = []
     for topic in request.topics:
@@ -60,25 +63,25 @@ def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Ste
     """As `handle`. A partition that is named twice is read once, as its last mention has it."""
     uses_topic_ids = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
     asked: dict[tuple[bytes, str | None, int], FetchRequestPartition] = {}
-    made = 0
+    pace = Pace(NAMED_AT_ONCE)
     for topic in request.topics:
         for start in range(0, len(topic.partitions), NAMED_AT_ONCE):
             some = topic.partitions[start : start + NAMED_AT_ONCE]
             for one in _asked(node.image, topic, some, uses_topic_ids):
                 asked[one.topic_id, one.topic, one.partition] = one
-            made += len(some)
-            if made >= NAMED_AT_ONCE:
-                made = 0
+            if pace.is_over(len(some)):
                 yield None
+        if pace.is_over():  # many may name no partition
+            yield None
     forgotten: list[Forgotten] = []
     for each in request.forgotten_topics_data:
         for start in range(0, len(each.partitions), NAMED_AT_ONCE):
             indexes = each.partitions[start : start + NAMED_AT_ONCE]
             forgotten += [(each.topic_id, each.topic, partition) for partition in indexes]
-            made += len(indexes)
-            if made >= NAMED_AT_ONCE:
-                made = 0
+            if pace.is_over(len(indexes)):
                 yield None
+        if pace.is_over():
+            yield None
     answer: Any = _fetched(node, context, request, list(asked.values()), forgotten)
     return (yield from answer) if isinstance(answer, Generator) else answer
 
@@ -140,28 +143,26 @@ def _fetched(
 
 
 def error_response(request: FetchRequest, code: ErrorCode, version: int) -> FetchResponse:
+    return all_steps(_refused(request, code, version))
+
+
+def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Steps[FetchResponse]:
+    response = FetchResponse(error_code=code, session_id=request.session_id)
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:  # the error stands for all, as in Kafka
-        return FetchResponse(error_code=code, session_id=request.session_id)
-    return FetchResponse(
-        error_code=code,
-        session_id=request.session_id,
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=one.partition,
-                        error_code=code,
-                        high_watermark=-1,
-                        records=b"",
-                    )
-                    for one in topic.partitions
-                ],
+        return response
+    pace = Pace(NAMED_AT_ONCE)
+    for topic in request.topics:
+        told = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+        response.responses.append(told)
+        for one in topic.partitions:
+            told.partitions.append(
+                PartitionData(partition_index=one.partition, error_code=code, high_watermark=-1, records=b"")
             )
-            for topic in request.topics
-        ],
-    )
+            if pace.is_over():
+                yield None
+        if pace.is_over():
+            yield None
+    return response
 
 
 HANDLER = Handler(handle, error_response, ends_with_connection=True, waits_at_will=True)

@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, partition_for_key
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 
 FIRST_BATCHED_VERSION = 4
 TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 """By the kind of key: groups, transactional ids."""
 NO_NODE = (-1, "", -1)
+LOCATED_A_STEP = 500
+"""Keys, some microseconds each."""
+CHARACTERS_LIKE_A_KEY = 64
+"""So many take as long as a key, for each is hashed."""
 SUCCESS_MESSAGE = "NONE"
 """What the single-key versions carry as the message of a success."""
 MESSAGES = {
@@ -34,11 +40,15 @@ MESSAGES = {
 
 def find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse:
+) -> Steps[FindCoordinatorResponse]:
     if context.api_version >= FIRST_BATCHED_VERSION:
-        return FindCoordinatorResponse(
-            coordinators=[_batched(node, context, request.key_type, key) for key in request.coordinator_keys]
-        )
+        coordinators: list[Coordinator] = []
+        pace = Pace(LOCATED_A_STEP)
+        for key in request.coordinator_keys:
+            coordinators.append(_batched(node, context, request.key_type, key))
+            if pace.is_over(1 + len(key) // CHARACTERS_LIKE_A_KEY):
+                yield None
+        return FindCoordinatorResponse(coordinators=coordinators)
     error, (node_id, host, port) = _locate(node, context, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=error, error_message=MESSAGES[error], node_id=node_id, host=host, port=port

@@ -9,23 +9,43 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
+from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
 
 FIRST_BATCHED_VERSION = 3
+PIECE = 500
+"""Members who leave in one step, up to ten microseconds each."""
 
 
-def leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Deferred[Any]:
+def leave_group(
+    node: Node, context: RequestContext, request: LeaveGroupRequest
+) -> Deferred[Any] | Steps[LeaveGroupResponse]:
     if context.api_version >= FIRST_BATCHED_VERSION:
+        if len(request.members) > PIECE:
+            return _in_pieces(node, context, request)
         return node.groups.leave_group(request, context)
     batched = LeaveGroupRequest(
         group_id=request.group_id, members=[MemberIdentity(member_id=request.member_id)]
     )
     return node.groups.leave_group(batched, context).then(_single)
+
+
+def _in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Steps[LeaveGroupResponse]:
+    """As so many small requests, one after another; an error of the whole group is the answer."""
+    members: list[MemberResponse] = []
+    for start in range(0, len(request.members), PIECE):
+        part = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + PIECE])
+        answer = yield node.groups.leave_group(part, context)
+        if answer.error_code:
+            return LeaveGroupResponse(error_code=answer.error_code)
+        members += answer.members
+        yield None
+    return LeaveGroupResponse(members=members)
 
 
 def _single(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -51,7 +51,7 @@ def in_steps(
 ) -> Steps[ListOffsetsResponse | Deferred[ListOffsetsResponse]]:
     version = context.api_version
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)
+        return (yield from _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
     mentions: Counter[tuple[str, int]] = Counter()
     pace = Pace(COUNTED_A_STEP)
     for topic in request.topics:
@@ -63,7 +63,8 @@ def in_steps(
         if pace.is_over():  # many may name no partition
             yield None
     # A topic that is named twice is answered once, and one without partitions is not.
-    answers: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    topics: dict[str, ListOffsetsTopicResponse] = {}
+    answered: set[tuple[str, int]] = set()
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
     lookups = Pace(LOOKED_UP_A_STEP)
@@ -83,17 +84,22 @@ def in_steps(
         if pace.is_over():
             yield from pause(None)
         for one in topic.partitions:
-            of_topic = answers.setdefault(topic.name, {})
             # A partition named twice is refused, and in the answer once.
-            if one.partition_index in of_topic:
+            if (topic.name, one.partition_index) in answered:
+                if pace.is_over():
+                    yield from pause(None)
                 continue
+            answered.add((topic.name, one.partition_index))
             found: OffsetLookup | Deferred[OffsetLookup]
             if mentions[topic.name, one.partition_index] > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
             else:
                 found = _look_up(node, TopicPartition(topic.name, one.partition_index), one, request, version)
             answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
-            of_topic[one.partition_index] = answer
+            of_topic = topics.get(topic.name)
+            if of_topic is None:
+                of_topic = topics[topic.name] = ListOffsetsTopicResponse(name=topic.name)
+            of_topic.partitions.append(answer)
             if isinstance(found, OffsetLookup):
                 _fill(answer, version, found)
             else:
@@ -102,17 +108,12 @@ def in_steps(
                 waits.append(found.then(partial(_fill, answer, version)))
             if lookups.is_over():
                 yield from pause(node.partitions.search_room() if is_paced else None)
-    response = ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=name, partitions=list(of_topic.values()))
-            for name, of_topic in answers.items()
-        ]
-    )
+    response = ListOffsetsResponse(topics=list(topics.values()))
     if not waits:
         return response
-    answered = gather(waits).then(lambda _: response)
-    answered.when_abandoned = abandon
-    return answered
+    found_all = gather(waits).then(lambda _: response)
+    found_all.when_abandoned = abandon
+    return found_all
 
 
 def _fill(answer: ListOffsetsPartitionResponse, version: int, found: OffsetLookup) -> None:
@@ -145,18 +146,24 @@ def _look_up(
 
 
 def error_response(request: ListOffsetsRequest, code: ErrorCode, version: int) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
-                    for one in topic.partitions
-                ],
+    return all_steps(_refused(request, code))
+
+
+def _refused(request: ListOffsetsRequest, code: ErrorCode) -> Steps[ListOffsetsResponse]:
+    topics: list[ListOffsetsTopicResponse] = []
+    pace = Pace(COUNTED_A_STEP)
+    for topic in request.topics:
+        told = ListOffsetsTopicResponse(name=topic.name)
+        topics.append(told)
+        for one in topic.partitions:
+            told.partitions.append(
+                ListOffsetsPartitionResponse(partition_index=one.partition_index, error_code=code)
             )
-            for topic in request.topics
-        ]
-    )
+            if pace.is_over():
+                yield None
+        if pace.is_over():
+            yield None
+    return ListOffsetsResponse(topics=topics)
 
 
 HANDLER = Handler(

@@ -18,7 +18,7 @@ from kafkacompat.wire.errors import EncodeError
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkacompat.api.handler import Message
     from kafkacompat.api.request_context import RequestContext
@@ -29,6 +29,8 @@ LARGE_REQUESTS_AT_ONCE = 2
 """From where they are decoded to where they are answered. Request and answer take some hundred bytes for an element each."""
 NAMED_A_STEP = 10_000
 """Elements of which it is seen in one step whether they are there already; a third of a microsecond each."""
+CHARACTERS_A_STEP = 16_000
+"""Of names, each of which is hashed: some tens of nanoseconds for a character."""
 FREED_A_STEP = 5_000
 """Elements, up to half a microsecond each."""
 FREED_WITH_ARRAYS_COST = 5
@@ -219,8 +221,7 @@ def _told(later: LongAnswer, route: Route, answer: Any) -> Steps[EncodedAnswer |
         later.wait_for(None)
     if isinstance(answer, NoResponse):
         return answer
-    if later.held:
-        later.held.append(answer)
+    later.held.append(answer)
     return (yield from encoded_in_steps(route, answer))
 
 
@@ -271,7 +272,7 @@ def is_long(route: Route, node: Any, request: Any) -> bool:
         return True  # which of them are there once is found in steps
     elements = all_steps(_each_once(slices, elements))
     setattr(request, slices.request_field, elements)
-    return len(elements) > slices.step
+    return is_cut(elements, slices.step)
 
 
 def _each_once(slices: Slices, elements: list[Any]) -> Steps[list[Any]]:
@@ -287,20 +288,37 @@ def _each_once(slices: Slices, elements: list[Any]) -> Steps[list[Any]]:
     return list(found.values())
 
 
+def slice_bounds(elements: list[Any], step: int) -> Iterator[tuple[int, int]]:
+    """Where slices begin and end: so many elements at most, and of names no more than one that have so many characters."""
+    start = characters = 0
+    for at, each in enumerate(elements):
+        length = len(each) if type(each) is str else 0
+        if at > start and (at - start == step or characters + length > CHARACTERS_A_STEP):
+            yield start, at
+            start, characters = at, 0
+        characters += length
+    yield start, len(elements)
+
+
+def is_cut(elements: list[Any], step: int) -> bool:
+    """Whether there is more than one slice."""
+    return len(elements) > step or len(list(slice_bounds(elements, step))) > 1
+
+
 def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext, request: Any) -> Steps[Any]:
     """The response, its elements encoded already where they are structs."""
     elements = getattr(request, slices.request_field)
     if elements is not None and len(elements) > NAMED_A_STEP:
         elements = yield from _each_once(slices, elements)
         setattr(request, slices.request_field, elements)
-    if elements is None or len(elements) <= slices.step or (slices.at_once and slices.at_once(request)):
+    if elements is None or (slices.at_once and slices.at_once(request)) or not is_cut(elements, slices.step):
         return route.function(node, context, request)
     function: HandlerFunction = route.function
     part = copy(request)
     whole: Any = None
     answers: list[Any] = []
-    for start in range(0, len(elements), slices.step):
-        setattr(part, slices.request_field, elements[start : start + slices.step])
+    for start, end in slice_bounds(elements, slices.step):
+        setattr(part, slices.request_field, elements[start:end])
         answer: Any = function(node, context, part)
         if isinstance(answer, Deferred):
             answer = yield answer

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 FIRST_VERSION_WITH_NULL_FOR_ALL = 1
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 FIRST_VERSION_BY_ID = 12
+NAMED_A_STEP = 5_000
+"""Topics of a request that are looked at, less than a microsecond each."""
 DESCRIBED_A_STEP = 500
 """Topics and their partitions, some ten microseconds each; those told before take less."""
 
@@ -56,21 +58,25 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
         all_topics = [topic for _, topic in sorted(image.topics.items())]
         topics = yield from _described(node, image, all_topics, variant)
     else:
-        if version < FIRST_VERSION_BY_ID and any(
-            one.name is None or one.topic_id != ZERO_UUID for one in asked
-        ):
-            return error_response(request, ErrorCode.INVALID_REQUEST, version)
-        ids = list(dict.fromkeys(one.topic_id for one in asked if one.topic_id != ZERO_UUID))
+        ids: dict[Uuid, None] = {}
+        names: dict[str | None, None] = {}
+        for start in range(0, len(asked), NAMED_A_STEP):
+            if start:
+                yield None
+            some = asked[start : start + NAMED_A_STEP]
+            ids.update(dict.fromkeys([one.topic_id for one in some]))
+            names.update(dict.fromkeys([one.name for one in some]))
+        ids.pop(ZERO_UUID, None)
+        if version < FIRST_VERSION_BY_ID and (ids or None in names):
+            return (yield from _refused(request, ErrorCode.INVALID_REQUEST))
         if ids:
             topics = yield from _described(node, image, _by_id(image, ids), variant)
         else:
-            names = list(dict.fromkeys(one.name for one in asked))
             # Neither a name nor an id: no client asks so, and Kafka has no better code for it.
             if None in names:
-                return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, version)
+                return (yield from _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR))
             missing: list[str] = []
-            named = _by_name(image, [name for name in names if name is not None], missing)
-            topics = yield from _described(node, image, named, variant)
+            topics = yield from _described(node, image, _by_name(image, names, missing), variant)
             if (
                 missing
                 and request.allow_auto_topic_creation
@@ -97,7 +103,7 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> S
     )
 
 
-def _by_id(image: MetadataImage, ids: list[Uuid]) -> Iterator[TopicImage | MetadataResponseTopic]:
+def _by_id(image: MetadataImage, ids: Iterable[Uuid]) -> Iterator[TopicImage | MetadataResponseTopic]:
     for topic_id in ids:
         yield image.topics_by_id.get(topic_id) or MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
@@ -105,10 +111,11 @@ def _by_id(image: MetadataImage, ids: list[Uuid]) -> Iterator[TopicImage | Metad
 
 
 def _by_name(
-    image: MetadataImage, names: list[str], missing: list[str]
+    image: MetadataImage, names: Iterable[str | None], missing: list[str]
 ) -> Iterator[TopicImage | MetadataResponseTopic]:
     """`missing` is given those that could be made."""
     for name in names:
+        assert name is not None
         topic = image.topics.get(name)
         if topic is not None:
             yield topic
@@ -222,13 +229,18 @@ def _name_living_replicas_only(partitions: list[MetadataResponsePartition], aliv
 
 
 def error_response(request: MetadataRequest, code: ErrorCode, version: int) -> MetadataResponse:
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(error_code=code, name=one.name or "", topic_id=one.topic_id)
-            for one in request.topics or ()
-        ],
-        error_code=code,
-    )
+    return all_steps(_refused(request, code))
+
+
+def _refused(request: MetadataRequest, code: ErrorCode) -> Steps[MetadataResponse]:
+    topics: list[MetadataResponseTopic] = []
+    asked = request.topics or []
+    for start in range(0, len(asked), NAMED_A_STEP):
+        if start:
+            yield None
+        for one in asked[start : start + NAMED_A_STEP]:
+            topics.append(MetadataResponseTopic(error_code=code, name=one.name or "", topic_id=one.topic_id))
+    return MetadataResponse(topics=topics, error_code=code)
 
 
 def _size(node: Node, request: MetadataRequest) -> int:

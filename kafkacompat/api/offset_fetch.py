@@ -38,6 +38,8 @@ FIRST_VERSION_WITH_TOPIC_IDS = 10
 STEP = 4000
 """Units of work; one is about a microsecond."""
 GROUP_UNITS = 20
+CHARACTERS_A_UNIT = 16
+"""Of a group's name, which is hashed."""
 INDEXES_AT_ONCE = 500
 
 
@@ -53,7 +55,7 @@ def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchReques
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]  # type: ignore[arg-type]  # both have a name and partitions
     answers: list[OffsetFetchResponseGroup] = []
     for group in groups:
-        if pace.is_over(GROUP_UNITS):
+        if pace.is_over(GROUP_UNITS + len(group.group_id) // CHARACTERS_A_UNIT):
             yield None
         asked, unknown = yield from _asked(image, group, by_id, pace)
         part = OffsetFetchRequest(groups=[asked], require_stable=request.require_stable)

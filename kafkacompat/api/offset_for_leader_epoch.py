@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.handler import Handler
 from kafkacompat.ids import TopicPartition
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -18,30 +19,36 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
-    from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
-        OffsetForLeaderEpochRequest,
-        OffsetForLeaderTopic,
-    )
+    from kafkacompat.wire.messages.offset_for_leader_epoch_request import OffsetForLeaderEpochRequest
+
+LOOKED_UP_A_STEP = 200
+"""Partitions, and topics, some microseconds each."""
 
 
 def handle(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    topics = []
+) -> Steps[OffsetForLeaderEpochResponse]:
+    """A topic that is named twice is answered once, for the partitions of both."""
+    pace = Pace(LOOKED_UP_A_STEP)
+    results: dict[str, OffsetForLeaderTopicResult] = {}
     for topic in request.topics:
-        answers = []
+        result = results.setdefault(topic.topic, OffsetForLeaderTopicResult(topic=topic.topic))
         for one in topic.partitions:
             error, epoch, end_offset = node.partitions.end_offset_for_epoch(
                 TopicPartition(topic.topic, one.partition), one.current_leader_epoch, one.leader_epoch
             )
-            answers.append(
+            result.partitions.append(
                 EpochEndOffset(
                     error_code=error, partition=one.partition, leader_epoch=epoch, end_offset=end_offset
                 )
             )
-        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
-    return OffsetForLeaderEpochResponse(topics=topics)
+            if pace.is_over():
+                yield None
+        if pace.is_over():  # many may name no partition
+            yield None
+    return OffsetForLeaderEpochResponse(topics=list(results.values()))
 
 
 def error_response(
@@ -60,14 +67,4 @@ def error_response(
     )
 
 
-def _of_both(one: OffsetForLeaderTopic, other: OffsetForLeaderTopic) -> OffsetForLeaderTopic:
-    """A topic that is named twice, for the partitions of both."""
-    one.partitions.extend(other.partitions)
-    return one
-
-
-HANDLER = Handler(
-    handle,
-    error_response,
-    slices=Slices("topics", "topics", 200, lambda topic: topic.topic, of_both=_of_both),
-)
+HANDLER = Handler(handle, error_response)

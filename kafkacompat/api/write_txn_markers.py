@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE
 from kafkacompat.deferred import Deferred, gather
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -29,21 +30,35 @@ if TYPE_CHECKING:
     from kafkacompat.wire.errors import ErrorCode
 
 
+WALKED_A_STEP = 5_000
+"""Markers and topics, less than a microsecond each."""
+
+
 def handle(
     node: Node, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Deferred[Any] | Steps[Any]:
-    named = sum([len(topic.partition_indexes) for marker in request.markers for topic in marker.topics])
-    if named > COMMITTED_PIECE:
+    if _is_long(request.markers):
         return _in_steps(node, request)
     return node.transactions.markers.write(request)
+
+
+def _is_long(markers: Sequence[WritableTxnMarker]) -> bool:
+    """What names no partition counts as one, for there may be hundreds of thousands."""
+    return (
+        len(markers) > COMMITTED_PIECE
+        or sum([len(marker.topics) for marker in markers]) > COMMITTED_PIECE
+        or sum([len(topic.partition_indexes) for marker in markers for topic in marker.topics])
+        > COMMITTED_PIECE
+    )
 
 
 def _in_steps(node: Node, request: WriteTxnMarkersRequest) -> Steps[Any]:
     """The answers as one. No piece waits for another one's replicas."""
     asked: list[tuple[list[int], Deferred[WriteTxnMarkersResponse]]] = []
     for piece in _pieces(request.markers):
-        part = WriteTxnMarkersRequest(markers=[marker for _, marker in piece])
-        asked.append(([position for position, _ in piece], node.transactions.markers.write(part)))
+        if piece:
+            part = WriteTxnMarkersRequest(markers=[marker for _, marker in piece])
+            asked.append(([position for position, _ in piece], node.transactions.markers.write(part)))
         yield None
     answers = yield gather([answer for _, answer in asked])
     results: dict[int, WritableTxnMarkerResult] = {}
@@ -66,11 +81,16 @@ Piece: TypeAlias = list[tuple[int, WritableTxnMarker]]
 
 
 def _pieces(markers: Sequence[WritableTxnMarker]) -> Iterator[Piece]:
-    """With COMMITTED_PIECE partitions at most."""
+    """With COMMITTED_PIECE partitions at most; an empty one after every WALKED_A_STEP markers and topics."""
     piece: Piece = []
     left = COMMITTED_PIECE
+    walked = Pace(WALKED_A_STEP)
     for position, marker in enumerate(markers):
+        if walked.is_over():
+            yield []
         for topic in marker.topics:
+            if walked.is_over():
+                yield []
             indexes, start = topic.partition_indexes, 0
             while start < len(indexes):
                 part = copy(marker)

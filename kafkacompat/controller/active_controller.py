@@ -196,8 +196,8 @@ class ActiveController:
     def list_partition_reassignments(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.reassignments import list_partition_reassignments
 
-        return self._turns.take(
-            lambda: self._submit(ControllerResult((), list_partition_reassignments(self._image, request)))
+        return self._turns.take_steps(
+            lambda: self._in_steps(list_partition_reassignments.in_steps(self._image, request))
         )
 
     def create_acls(self, request: Any, context: RequestContext) -> Deferred[Any]:
@@ -262,7 +262,12 @@ class ActiveController:
         from kafkacompat.raft.describe import describe_quorum
 
         newer = context.api_version >= QUORUM_IDENTITIES_SINCE
-        return Deferred.of(describe_quorum(request, self._driver.report(), with_identities=newer))
+
+        def describing() -> Steps[Deferred[Any]]:
+            report = self._driver.report()
+            return Deferred.of((yield from describe_quorum.in_steps(request, report, with_identities=newer)))
+
+        return self._turns.take_steps(describing)
 
     def add_raft_voter(self, request: Any, context: RequestContext) -> Deferred[Any]:
         return self._driver.handle(request, context.api_version)

@@ -8,9 +8,10 @@ default, and changing it anywhere clears the eligible leaders it concerns (KIP-9
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, TypeAlias, TypeVar
 
 from kafkacompat.config import (
     ConfigError,
@@ -33,6 +34,7 @@ from kafkacompat.controller.refusals import told
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.controller.topic_name import topic_name_flaw
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -48,9 +50,15 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
     IncrementalAlterConfigsResponse,
 )
 
+T = TypeVar("T")
+
 MAX_VALUE_LENGTH = 32767
-RESOURCES_A_STEP = 50
-"""Up to 100 us each, with a few settings."""
+STEP = 5_000
+"""Units of work of a microsecond or two."""
+RESOURCE_UNITS = 100
+"""Of one that is named, with a few settings."""
+CHARACTERS_A_UNIT = 32
+"""Of a value."""
 TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
 CLIENT_METRICS, BROKER_LOGGER = ConfigResourceType.CLIENT_METRICS, ConfigResourceType.BROKER_LOGGER
 
@@ -60,6 +68,9 @@ class Operation(IntEnum):
     DELETE = 1
     APPEND = 2
     SUBTRACT = 3
+
+
+OPERATIONS = frozenset(Operation)
 
 
 class ConfigRefused(Exception):
@@ -82,7 +93,7 @@ class Change:
 class ResourceChange:
     type: int
     name: str
-    changes: Sequence[Change]
+    changes: list[Change]
 
 
 def check_topic_configs(
@@ -119,23 +130,10 @@ def describe_new_topic(
 def incremental_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: IncrementalAlterConfigsRequest
 ) -> Steps[ControllerResult[MetadataRecord, IncrementalAlterConfigsResponse]]:
-    resources = [
-        ResourceChange(
-            each.resource_type,
-            each.resource_name,
-            [Change(config.name, config.config_operation, config.value) for config in each.configs],
-        )
-        for each in request.resources
-    ]
-    records, outcomes = yield from _alter(image, settings, resources, incremental=True)
-    response = IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=each.type, resource_name=each.name
-            )
-            for each, (code, message) in zip(resources, outcomes, strict=True)
-        ]
+    records, responses = yield from _alter_all(
+        image, settings, request.resources, AlterConfigsResourceResponse, incremental=True
     )
+    response = IncrementalAlterConfigsResponse(responses=responses)
     return ControllerResult(() if request.validate_only else records, response)
 
 
@@ -144,49 +142,92 @@ def alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
 ) -> Steps[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
     """The old call: what is not named is removed."""
-    resources = [
-        ResourceChange(
-            each.resource_type,
-            each.resource_name,
-            [Change(config.name, Operation.SET, config.value) for config in each.configs],
-        )
-        for each in request.resources
-    ]
-    records, outcomes = yield from _alter(image, settings, resources, incremental=False)
-    response = AlterConfigsResponse(
-        responses=[
-            OldResourceResponse(
-                error_code=code, error_message=message, resource_type=each.type, resource_name=each.name
-            )
-            for each, (code, message) in zip(resources, outcomes, strict=True)
-        ]
+    records, responses = yield from _alter_all(
+        image, settings, request.resources, OldResourceResponse, incremental=False
     )
+    response = AlterConfigsResponse(responses=responses)
     return ControllerResult(() if request.validate_only else records, response)
 
 
-def _alter(
-    image: MetadataImage, settings: ControllerSettings, resources: Sequence[ResourceChange], incremental: bool
-) -> Steps[tuple[tuple[MetadataRecord, ...], list[tuple[ErrorCode, str | None]]]]:
+def _alter_all(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    resources: Sequence[Any],
+    answer_of: Callable[..., T],
+    *,
+    incremental: bool,
+) -> Steps[tuple[tuple[MetadataRecord, ...], list[T]]]:
+    pace = Pace(STEP)
+    named = yield from _named(resources, pace)
     records: list[MetadataRecord] = []
-    outcomes: list[tuple[ErrorCode, str | None]] = []
-    named = Counter((each.type, each.name) for each in resources)
-    for position, resource in enumerate(resources, 1):
-        if position % RESOURCES_A_STEP == 0:
+    answers: list[T] = []
+    for each in resources:
+        resource = ResourceChange(each.resource_type, each.resource_name, [])
+        for config in each.configs:
+            operation = config.config_operation if incremental else Operation.SET
+            resource.changes.append(Change(config.name, operation, config.value))
+            if pace.is_over(cost_of(config.value)):
+                yield
+        code, message = yield from _alter(image, settings, resource, named, records, pace, incremental)
+        answers.append(
+            answer_of(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.type,
+                resource_name=resource.name,
+            )
+        )
+    return tuple(records), answers
+
+
+Named: TypeAlias = Counter[tuple[int, str]]
+"""How often each resource is named, by type and name."""
+
+
+def _named(resources: Sequence[Any], pace: Pace) -> Steps[Named]:
+    named: Named = Counter()
+    for each in resources:
+        named[each.resource_type, each.resource_name] += 1
+        if pace.is_over():
             yield
-        try:
-            if named[resource.type, resource.name] > 1:
-                raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            records.extend(_alter_one(image, settings, resource, incremental))
-            outcomes.append((ErrorCode.NONE, None))
-        except ConfigRefused as refusal:
-            outcomes.append((refusal.code, refusal.message))
-    return tuple(records), outcomes
+    return named
+
+
+def cost_of(value: str | None) -> int:
+    """In units of a step."""
+    return 1 if value is None else 1 + len(value) // CHARACTERS_A_UNIT
+
+
+def _alter(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    resource: ResourceChange,
+    named: Named,
+    records: list[MetadataRecord],
+    pace: Pace,
+    incremental: bool,
+) -> Steps[tuple[ErrorCode, str | None]]:
+    """The outcome of one; what it writes is added to the records."""
+    try:
+        if named[resource.type, resource.name] > 1:
+            raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        records.extend((yield from _alter_one(image, settings, resource, incremental, pace)))
+    except ConfigRefused as refusal:
+        return refusal.code, refusal.message
+    finally:
+        if pace.is_over(RESOURCE_UNITS):
+            yield
+    return ErrorCode.NONE, None
 
 
 def _alter_one(
-    image: MetadataImage, settings: ControllerSettings, resource: ResourceChange, incremental: bool
-) -> list[MetadataRecord]:
-    _check_shape(image, settings, resource)
+    image: MetadataImage,
+    settings: ControllerSettings,
+    resource: ResourceChange,
+    incremental: bool,
+    pace: Pace,
+) -> Steps[list[MetadataRecord]]:
+    yield from _check_shape(image, settings, resource, pace)
     current = image.config(resource.type, resource.name)
     wanted = dict(current) if incremental else {}
     written: dict[str, str | None] = {}
@@ -199,6 +240,8 @@ def _alter_one(
         if value != current.get(change.name) or resource.type == BROKER:
             # A broker's settings are stated again even when equal: brokers reload files by it (KAFKA-14136).
             written[change.name] = value
+        if pace.is_over(cost_of(change.value)):
+            yield
     if not incremental:
         written.update({name: None for name in current if name not in wanted})
     _check_resource(image, settings, resource, wanted, current)
@@ -221,25 +264,36 @@ def _alter_one(
     return records
 
 
-def _check_shape(image: MetadataImage, settings: ControllerSettings, resource: ResourceChange) -> None:
-    names = [change.name for change in resource.changes]
-    if len(set(names)) < len(names):
+def _check_shape(
+    image: MetadataImage, settings: ControllerSettings, resource: ResourceChange, pace: Pace
+) -> Steps[None]:
+    names: set[str] = set()
+    nulls: list[str] = []
+    unknown: int | None = None
+    is_too_long = False
+    for change in resource.changes:
+        names.add(change.name)
+        if change.value is None:
+            if change.operation != Operation.DELETE:
+                nulls.append(change.name)
+        elif len(change.value) > MAX_VALUE_LENGTH:
+            is_too_long = True
+        if unknown is None and change.operation not in OPERATIONS:
+            unknown = change.operation
+        if pace.is_over():
+            yield
+    if len(names) < len(resource.changes):
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    nulls = [
-        change.name
-        for change in resource.changes
-        if change.value is None and change.operation != Operation.DELETE
-    ]
     if nulls:
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Null value not supported for : " + ", ".join(nulls))
-    for change in resource.changes:
-        if change.operation not in Operation.__members__.values():
-            raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {change.operation}")
+    if unknown is not None:
+        raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown operations type {unknown}")
     if resource.type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
     if resource.type == BROKER and resource.name:
         _check_node(image, settings, resource.name)
-    _check_lengths(change.value for change in resource.changes if change.value is not None)
+    if is_too_long:
+        raise too_long()
 
 
 def _check_node(image: MetadataImage, settings: ControllerSettings, name: str) -> None:
@@ -254,11 +308,15 @@ def _check_node(image: MetadataImage, settings: ControllerSettings, name: str) -
 
 def _check_lengths(values: Iterable[str]) -> None:
     if any(len(value) > MAX_VALUE_LENGTH for value in values):
-        raise ConfigRefused(
-            ErrorCode.INVALID_CONFIG,
-            "The configuration value cannot be added because it exceeds the maximum value size of "
-            f"{MAX_VALUE_LENGTH} bytes.",
-        )
+        raise too_long()
+
+
+def too_long() -> ConfigRefused:
+    return ConfigRefused(
+        ErrorCode.INVALID_CONFIG,
+        "The configuration value cannot be added because it exceeds the maximum value size of "
+        f"{MAX_VALUE_LENGTH} bytes.",
+    )
 
 
 def _new_value(
@@ -285,9 +343,11 @@ def _new_value(
             current = render_value(key, key.default)
     entries = [entry for entry in (current or "").split(",") if entry]
     assert change.value is not None
-    operands = change.value.split(",")
+    # Of either there may be 16,000.
+    operands = dict.fromkeys(change.value.split(","))
     if operation is Operation.APPEND:
-        entries.extend(entry for entry in dict.fromkeys(operands) if entry not in entries)
+        present = set(entries)
+        entries.extend(entry for entry in operands if entry not in present)
     else:
         entries = [entry for entry in entries if entry not in operands]
     return ",".join(entries)

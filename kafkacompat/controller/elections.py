@@ -13,6 +13,7 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.ids import NO_LEADER
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
@@ -22,6 +23,7 @@ from kafkacompat.wire.messages.elect_leaders_response import (
     ReplicaElectionResult,
 )
 
+REFUSED_A_STEP = 5_000
 RECORDS_LIKE_COST = 10
 """What an election costs, against a partition that needs none."""
 ELECTIONS = {0: Election.PREFERRED, 1: Election.UNCLEAN}
@@ -49,7 +51,7 @@ def elect_leaders(
     election = ELECTIONS.get(request.election_type)
     if election is None:
         text = f"Unknown election type {request.election_type}"
-        return ControllerResult((), refused_elections(request, ErrorCode.INVALID_REQUEST, text))
+        return ControllerResult((), (yield from _refused(request, ErrorCode.INVALID_REQUEST, text)))
     named = request.topic_partitions is not None
     if request.topic_partitions is None:
         wanted = [(name, sorted(image.topics[name].partitions)) for name in sorted(image.topics)]
@@ -57,21 +59,21 @@ def elect_leaders(
         wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
     records: dict[tuple[str, int], MetadataRecord] = {}
     results: list[ReplicaElectionResult] = []
-    cost = 0
+    pace = Pace(RECORDS_A_STEP * RECORDS_LIKE_COST)
     for name, indexes in wanted:
         found: list[PartitionResult] = []
         for index in indexes:
             result = _elect(image, settings, name, index, election, records)
             # Most partitions are led as they should be, which is seen at once.
-            cost += 1 if result.error_code == ErrorCode.ELECTION_NOT_NEEDED else RECORDS_LIKE_COST
-            if cost >= RECORDS_A_STEP * RECORDS_LIKE_COST:
-                cost = 0
+            if pace.is_over(1 if result.error_code == ErrorCode.ELECTION_NOT_NEEDED else RECORDS_LIKE_COST):
                 yield
             if named or result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
                 found.append(result)
         results.append(ReplicaElectionResult(topic=name, partition_result=found))
+        if pace.is_over():  # many may name no partition
+            yield
     if len(records) > MAX_RECORDS_PER_OPERATION:
-        refused = refused_elections(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
+        refused = yield from _refused(request, ErrorCode.POLICY_VIOLATION, TOO_LARGE_TEXT)
         if not with_request_error:
             refused.error_code = ErrorCode.NONE
         return ControllerResult((), refused)
@@ -110,20 +112,19 @@ def _elect(
     return result(ErrorCode.NONE, None)
 
 
-def refused_elections(
-    request: ElectLeadersRequest, code: ErrorCode, text: str | None
-) -> ElectLeadersResponse:
+def _refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None) -> Steps[ElectLeadersResponse]:
     """The error of the whole request, and at every partition that it names."""
-    return ElectLeadersResponse(
-        error_code=code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=code, error_message=text)
-                    for index in topic.partitions
-                ],
+    results: list[ReplicaElectionResult] = []
+    pace = Pace(REFUSED_A_STEP)
+    for topic in request.topic_partitions or ():
+        result = ReplicaElectionResult(topic=topic.topic)
+        results.append(result)
+        for index in topic.partitions:
+            result.partition_result.append(
+                PartitionResult(partition_id=index, error_code=code, error_message=text)
             )
-            for topic in request.topic_partitions or ()
-        ],
-    )
+            if pace.is_over():
+                yield
+        if pace.is_over():
+            yield
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)

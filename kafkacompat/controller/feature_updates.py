@@ -64,7 +64,9 @@ def update_features(
     Of a feature named twice the last counts.
     """
     updates = {update.feature: update for update in request.feature_updates}
-    proposed = {**image.features, **{name: update.max_version_level for name, update in updates.items()}}
+    # Half a million may be named, of which the first that nobody knows is refused.
+    known = {name: updates[name].max_version_level for name in SUPPORTED_FEATURES if name in updates}
+    proposed = {**image.features, **known}
     records: list[MetadataRecord] = []
     for update in updates.values():
         try:

@@ -16,7 +16,8 @@ from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
-from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.stepping.stepped import RECORD_COST, RECORDS_A_STEP, SCANNED_A_STEP, Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -91,7 +92,7 @@ def alter_partition_reassignments(
         return ControllerResult((), AlterPartitionReassignmentsResponse(error_message=""))
     records: dict[tuple[str, int], MetadataRecord] = {}
     responses: list[ReassignableTopicResponse] = []
-    count = 0
+    pace = Pace(RECORDS_A_STEP)
     for topic in request.topics:
         answers: list[ReassignablePartitionResponse] = []
         for partition in topic.partitions:
@@ -110,10 +111,11 @@ def alter_partition_reassignments(
             except ReassignmentRefused as refusal:
                 answer.error_code, answer.error_message = refusal.code, refusal.message
             answers.append(answer)
-            count += 1
-            if count % RECORDS_A_STEP == 0:
+            if pace.is_over():
                 yield
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+        if pace.is_over():  # many may name no partition
+            yield
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
@@ -204,9 +206,10 @@ def _check_target(image: MetadataImage, target: Sequence[int]) -> None:
         previous = broker
 
 
+@Stepped
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ControllerResult[MetadataRecord, ListPartitionReassignmentsResponse]]:
     """Of those asked for, or of all, the partitions that are moving; topics without any are left out."""
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topics is None:
@@ -214,18 +217,25 @@ def list_partition_reassignments(
     else:
         wanted = [(topic.name, topic.partition_indexes) for topic in request.topics]
     found: list[OngoingTopicReassignment] = []
+    pace = Pace(SCANNED_A_STEP)
     for name, indexes in wanted:
-        if name not in image.topics:
+        if pace.is_over():
+            yield
+        topic = image.topics.get(name)
+        if topic is None:
             continue
-        partitions = image.topics[name].partitions
-        moving = [
-            _ongoing(index, partitions[index])
-            for index in indexes
-            if index in partitions and is_reassigning(partitions[index])
-        ]
+        moving: list[OngoingPartitionReassignment] = []
+        for index in indexes:
+            partition = topic.partitions.get(index)
+            if partition is not None and is_reassigning(partition):
+                moving.append(_ongoing(index, partition))
+                if pace.is_over(RECORD_COST):
+                    yield
+            elif pace.is_over():
+                yield
         if moving:
             found.append(OngoingTopicReassignment(name=name, partitions=moving))
-    return ListPartitionReassignmentsResponse(error_message=None, topics=found)
+    return ControllerResult((), ListPartitionReassignmentsResponse(error_message=None, topics=found))
 
 
 def _ongoing(index: int, partition: PartitionImage) -> OngoingPartitionReassignment:

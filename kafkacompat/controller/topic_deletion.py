@@ -17,6 +17,8 @@ from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResul
 from kafkacompat.wire.messages.remove_topic_record import RemoveTopicRecord
 
 TOPICS_A_STEP = 1_000
+NAMED_A_STEP = 5_000
+"""Of a request, of which it is only noted who is named."""
 _UNKNOWN_ID = "This server does not host this topic ID."
 
 
@@ -35,9 +37,13 @@ def delete_topics(
 
     names: dict[str, int] = {}
     ids: dict[Uuid, int] = {}
-    for name in request.topic_names:
+    for position, name in enumerate(request.topic_names, 1):
+        if position % NAMED_A_STEP == 0:
+            yield
         names[name] = names.get(name, 0) + 1
-    for each in request.topics:
+    for position, each in enumerate(request.topics, 1):
+        if position % NAMED_A_STEP == 0:
+            yield
         if each.name is None and each.topic_id == ZERO_UUID:
             answer(None, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
         elif each.name is None:

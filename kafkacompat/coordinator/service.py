@@ -22,7 +22,7 @@ from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
-from kafkacompat.group.describe import describe_group, list_groups
+from kafkacompat.group.describe import describe_group, list_groups, lowered
 from kafkacompat.group.environment import GroupResult, GroupSettings
 from kafkacompat.group.heartbeat import heartbeat
 from kafkacompat.group.join import JoinCaller, join
@@ -65,6 +65,8 @@ KNOWN_MEMBER_ID_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
 ABSENT_GROUP_ON_DESCRIBE_SINCE = 6
+PROTOCOLS_MAX = 100
+"""Of one member: every rebalance goes through those of all members. Clients name one to five."""
 GROUPS_AT_ONCE = 200
 """Of all shards together, in which the offsets of deleted topics are looked for at once."""
 GROUP_COST = 20
@@ -207,6 +209,8 @@ class GroupCoordinator:
         shortest, longest = settings.min_session_timeout_ms, settings.max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             return ErrorCode.INVALID_SESSION_TIMEOUT
+        if len(request.protocols) > PROTOCOLS_MAX:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
     def sync_group(self, request: SyncGroupRequest, context: RequestContext) -> Deferred[Any]:
@@ -346,18 +350,16 @@ class GroupCoordinator:
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
         if not self._active:
             return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        states = frozenset(state.lower() for state in request.states_filter)
-        types = frozenset(kind.lower() for kind in request.types_filter)
         return or_refused(
-            self._steps.value("listing groups", self._list(states, types))
+            self._steps.value("listing groups", self._list(request))
             .and_then(gather)
             .then(lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])),
             lambda refusal: ListGroupsResponse(error_code=refusal.code),
         )
 
-    def _list(
-        self, states: frozenset[str], types: frozenset[str]
-    ) -> Generator[int, None, list[Deferred[list[ListedGroup]]]]:
+    def _list(self, request: ListGroupsRequest) -> Generator[int, None, list[Deferred[list[ListedGroup]]]]:
+        states = yield from lowered(request.states_filter)
+        types = yield from lowered(request.types_filter)
         answers: list[Deferred[list[ListedGroup]]] = []
         for shard in list(self._shards.started()):
             if shard.state is ShardState.LOADING:

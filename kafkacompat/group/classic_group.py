@@ -252,7 +252,9 @@ class ClassicGroup:
 
     def select_protocol(self) -> str:
         """By vote among the protocols that all members speak; a tie goes to the one first voted for."""
-        candidates = {name for name, count in self._supported.items() if count == len(self.members)}
+        # What all speak the first one speaks: of the others' there may be any number.
+        first = next(iter(self.members.values()))
+        candidates = {name for name, _ in first.protocols if self._supported[name] == len(self.members)}
         votes: dict[str, int] = {}
         for member in self.members.values():
             name = member.vote(candidates)

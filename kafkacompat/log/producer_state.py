@@ -306,9 +306,11 @@ class ProducerState:
         self._refresh_unstable()
 
     def active(self) -> Iterator[ProducerStateEntry]:
-        """Every known producer, by id."""
-        for producer_id in sorted(self.producers):
-            producer = self.producers[producer_id]
+        """Every producer that is known by now and still known when its turn comes: between two of them anything may change."""
+        for producer_id in list(self.producers):
+            producer = self.producers.get(producer_id)
+            if producer is None:
+                continue
             yield ProducerStateEntry(
                 producer_id,
                 producer.epoch,

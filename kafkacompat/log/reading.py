@@ -189,8 +189,9 @@ class ReadableLog:
     ) -> VerificationGuard | None:
         return self._state.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
-    def active_producers(self) -> list[ProducerStateEntry]:
-        return list(self._state.active())
+    def active_producers(self) -> Iterator[ProducerStateEntry]:
+        """As `ProducerState.active`."""
+        return self._state.active()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> Iterator[None]:
         """As `ProducerState.expire`."""

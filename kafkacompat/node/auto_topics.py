@@ -7,6 +7,7 @@ that the next request tries again. Follows Kafka's AutoTopicCreationManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from kafkacompat.config import ServerConfig
@@ -83,8 +84,12 @@ class OnDemandTopics:
         self._in_flight: set[str] = set()
 
     def request(self, topics: Sequence[str]) -> None:
-        wanted = [name for name in dict.fromkeys(topics) if name not in self._in_flight]
-        wanted = wanted[: MAX_IN_FLIGHT - len(self._in_flight)]
+        room = MAX_IN_FLIGHT - len(self._in_flight)
+        if room <= 0:
+            return
+        # Half a million may be named: no more are looked at than there is room for.
+        new = (name for name in topics if name not in self._in_flight)
+        wanted = list(dict.fromkeys(islice(new, room)))
         if not wanted:
             return
         self._in_flight.update(wanted)

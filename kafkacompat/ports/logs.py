@@ -5,7 +5,7 @@ Protocols, the values that cross them, and nothing that acts. The package log im
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -215,7 +215,7 @@ class Log(Protocol):
         """Base of the segment that holds offset (a parked fetch is due when this changes)."""
         ...
 
-    def active_producers(self) -> list[ProducerStateEntry]: ...
+    def active_producers(self) -> Iterator[ProducerStateEntry]: ...
 
     def begin_anchoring(self) -> Any:
         """What makes a new log durable, for log.flush.anchor in a worker, and `finish_flush` after it."""

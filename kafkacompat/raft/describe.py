@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.raft.quorum_report import QuorumReport, ReplicaReport
+from kafkacompat.stepping.jobs import Pace
+from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from kafkacompat.wire.messages.describe_quorum_response import (
@@ -21,6 +23,8 @@ from kafkacompat.wire.messages.describe_quorum_response import (
     TopicData,
 )
 
+REFUSED_A_STEP = 2_000
+"""Topics and partitions that are asked for."""
 UNKNOWN_PARTITION_TEXT = "This server does not host this topic-partition."
 NOT_LEADER_TEXT = (
     "For requests intended only for the leader, this error indicates that the broker is not the current leader. For requests "
@@ -28,23 +32,19 @@ NOT_LEADER_TEXT = (
 )
 
 
+@Stepped
 def describe_quorum(
     request: DescribeQuorumRequest, report: QuorumReport | None, *, with_identities: bool = True
-) -> DescribeQuorumResponse:
+) -> Steps[DescribeQuorumResponse]:
     """`report` is None where this node does not lead, or does not know its high watermark yet.
 
     `with_identities`: directory ids and the voters' addresses, for which old clients have no fields.
     """
-    asked = [
-        (topic.topic_name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    if len(request.topics) != 1 or asked != [(METADATA_TOPIC, 0)]:
+    if not _asks_for_the_metadata(request):
         code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION_TEXT
-        return refused_partitions(request, code, text)
+        return (yield from refused_partitions(request, code, text))
     if report is None:
-        return refused_partitions(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADER_TEXT)
+        return (yield from refused_partitions(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, NOT_LEADER_TEXT))
     partition = PartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
@@ -69,6 +69,13 @@ def describe_quorum(
     )
 
 
+def _asks_for_the_metadata(request: DescribeQuorumRequest) -> bool:
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    (topic,) = request.topics
+    return topic.topic_name == METADATA_TOPIC and topic.partitions[0].partition_index == 0
+
+
 def _states(replicas: Iterable[ReplicaReport], with_identities: bool) -> list[ReplicaState]:
     return [
         ReplicaState(
@@ -84,20 +91,19 @@ def _states(replicas: Iterable[ReplicaReport], with_identities: bool) -> list[Re
 
 def refused_partitions(
     request: DescribeQuorumRequest, code: ErrorCode, text: str | None
-) -> DescribeQuorumResponse:
+) -> Steps[DescribeQuorumResponse]:
     """The error at every partition asked for."""
-    return DescribeQuorumResponse(
-        error_message="",
-        topics=[
-            TopicData(
-                topic_name=topic.topic_name,
-                partitions=[
-                    PartitionData(
-                        partition_index=partition.partition_index, error_code=code, error_message=text
-                    )
-                    for partition in topic.partitions
-                ],
+    response = DescribeQuorumResponse(error_message="")
+    pace = Pace(REFUSED_A_STEP)
+    for topic in request.topics:
+        told = TopicData(topic_name=topic.topic_name)
+        response.topics.append(told)
+        for partition in topic.partitions:
+            told.partitions.append(
+                PartitionData(partition_index=partition.partition_index, error_code=code, error_message=text)
             )
-            for topic in request.topics
-        ],
-    )
+            if pace.is_over():
+                yield
+        if pace.is_over():  # many may name no partition
+            yield
+    return response

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkacompat._tests.planted import (
     of_answers,
     of_controller,
+    of_giants,
     of_groups,
     of_limits,
     of_log,
@@ -16,6 +17,7 @@ from kafkacompat._tests.planted import (
 
 AREAS = (
     of_limits,
+    of_giants,
     of_pipeline,
     of_log,
     of_raft,

@@ -77,7 +77,7 @@ def listed(image: MetadataImage, topics: list[tuple[str, list[int]]] | None = No
             ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes) for name, indexes in topics
         ]
     )
-    response = list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=named))
+    response = list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=named)).response
     return [
         (topic.name, each.partition_index, each.replicas, each.adding_replicas, each.removing_replicas)
         for topic in response.topics

@@ -186,7 +186,7 @@ def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest
     codes = [each.error_code for each in answer.result().responses]
     assert codes == [ErrorCode.INVALID_REQUEST] * 2 + [ErrorCode.NONE] * 500
     assert turn.totals["altered"] == 500
-    assert turn.most["altered"] <= configs.RESOURCES_A_STEP
+    assert turn.most["altered"] <= configs.STEP // configs.RESOURCE_UNITS
     assert harness.image.config(32, "g499") == {"consumer.session.timeout.ms": "46000"}
 
 

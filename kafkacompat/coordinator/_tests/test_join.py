@@ -15,6 +15,7 @@ from kafkacompat.coordinator._tests.clients import (
     sync,
 )
 from kafkacompat.coordinator._tests.harness import World
+from kafkacompat.coordinator.service import PROTOCOLS_MAX
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.wire.errors import ErrorCode as E
@@ -85,6 +86,9 @@ def test_a_protocol_nobody_else_speaks_or_another_type_is_refused() -> None:
     world = World()
     form_group(world)
     assert join(world, protocols=(("sticky", b""),)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    many = tuple((f"p{index}", b"") for index in range(PROTOCOLS_MAX)) + RANGE
+    assert join(world, protocols=many).error_code == E.INCONSISTENT_GROUP_PROTOCOL
+    assert join(world, protocols=many[1:]).error_code == E.MEMBER_ID_REQUIRED
     assert join(world, kind="connect").error_code == E.INCONSISTENT_GROUP_PROTOCOL
     assert join(world, "client-x", protocols=(("sticky", b""),)).error_code == E.INCONSISTENT_GROUP_PROTOCOL
 

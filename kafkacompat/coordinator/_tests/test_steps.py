@@ -34,7 +34,7 @@ from kafkacompat.group import retention
 from kafkacompat.group import subscription as subscriptions
 from kafkacompat.group.classic_group import ClassicGroupState
 from kafkacompat.group.classic_member import ClassicMember
-from kafkacompat.group.describe import TOLD_COST
+from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.machine import GroupMachine
 from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.subscription import MalformedSubscription, topics_of_all
@@ -323,6 +323,18 @@ def test_many_groups_are_listed_in_steps(version: int) -> None:
     names = [group.group_id for group in listed.result().groups]
     assert len(names) == 5_001
     assert turns >= 5_001 * TOLD_COST // TURN_COST
+
+
+@pytest.mark.parametrize("field", ["states_filter", "types_filter"])
+def test_a_filter_of_many_names_is_read_in_steps(field: str) -> None:
+    world = stored(1, 10)
+    names = [f"x{index}" for index in range(20 * LOWERED_A_STEP)]
+    listed = world.call(LIST, ListGroupsRequest(**{field: [*names, "EMPTY", "Classic"]}), 5)
+    turns = 0
+    while world.time.step():
+        turns += 1
+    assert turns >= 20 * LOWERED_A_STEP // 4 // TURN_COST
+    assert len(listed.result().groups) == 10
 
 
 def test_groups_listed_while_their_partition_goes_are_left_out() -> None:

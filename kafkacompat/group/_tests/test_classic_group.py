@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,28 @@ def test_the_protocol_is_common_to_all_and_chosen_by_vote() -> None:
     assert group.supports_protocols("consumer", (("range", b""),))
     assert not group.supports_protocols("consumer", (("only-a", b""),))
     assert not group.supports_protocols("connect", (("range", b""),))
+
+
+def test_a_protocol_is_selected_without_a_look_at_what_one_member_alone_speaks() -> None:
+    """Every other member may name as many as it likes."""
+    group = ClassicGroup("g")
+    group.add(member("a", (("range", b""),)))
+    for index in range(5):
+        own = tuple((f"only-{index}-{each}", b"") for each in range(50))
+        group.add(member(f"b{index}", (*own, ("range", b""))))
+    looked: list[str] = []
+
+    class Counts(dict[str, int]):
+        def __getitem__(self, name: str) -> int:
+            looked.append(name)
+            return super().__getitem__(name)
+
+        def items(self) -> Any:
+            raise AssertionError("every protocol of every member is looked at")
+
+    group._supported = Counts(group._supported)
+    assert group.select_protocol() == "range"
+    assert looked == ["range"]
 
 
 def test_an_empty_group_takes_any_protocol_but_none() -> None:

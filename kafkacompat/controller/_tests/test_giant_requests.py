@@ -1,0 +1,186 @@
+"""Requests to the controller of as many elements as one may hold: none is gone through between two turns of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkacompat.controller import configs, elections, reassignments, topic_deletion
+from kafkacompat.controller._tests.harness import Harness, context
+from kafkacompat.controller._tests.test_steps import pauses, settle, with_partitions
+from kafkacompat.raft import describe
+from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_configs_request import AlterableConfig as OldConfig
+from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
+from kafkacompat.wire.messages.alter_configs_request import AlterConfigsResource as OldResource
+from kafkacompat.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignableTopic,
+)
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
+from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from kafkacompat.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkacompat.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+
+MANY = 20_000
+SCANNED = 5 * SCANNED_A_STEP
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture(scope="module")
+def harness() -> Harness:
+    return with_partitions(2)
+
+
+def altered(harness: Harness, *resources: AlterConfigsResource) -> tuple[Any, int]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources))
+    settings = harness.controller._settings
+    return pauses(configs.incremental_alter_configs.in_steps(harness.image, settings, request))
+
+
+def resource(name: str, *changes: tuple[str, int, str | None], kind: int = TOPIC) -> AlterConfigsResource:
+    found = [AlterableConfig(name=key, config_operation=what, value=value) for key, what, value in changes]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=found)
+
+
+def test_the_settings_of_one_resource_are_changed_in_steps(harness: Harness) -> None:
+    many = [(f"x{index}", 0, "1") for index in range(MANY)]
+    made, paused = altered(harness, resource("t", *many))
+    assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+    # Taken from the request, looked at, and put beside what there is.
+    assert paused >= 3 * MANY // configs.STEP
+    assert made.records == ()
+
+
+def test_resources_without_settings_are_looked_at_in_steps(harness: Harness) -> None:
+    made, paused = altered(harness, *[resource("x")] * MANY)
+    assert {each.error_code for each in made.response.responses} == {ErrorCode.INVALID_REQUEST}
+    assert paused >= MANY * configs.RESOURCE_UNITS // configs.STEP
+
+
+def test_settings_of_the_old_call_are_changed_in_steps(harness: Harness) -> None:
+    found = [OldConfig(name=f"x{index}", value="1") for index in range(MANY)]
+    request = AlterConfigsRequest(
+        resources=[OldResource(resource_type=TOPIC, resource_name="t", configs=found)]
+    )
+    settings = harness.controller._settings
+    made, paused = pauses(configs.alter_configs.in_steps(harness.image, settings, request))
+    assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+    assert paused >= 3 * MANY // configs.STEP
+
+
+def test_long_values_count_by_their_characters(harness: Harness) -> None:
+    long = ",".join(["a"] * 16_000)
+    one = resource("t", ("cleanup.policy", 3, long))
+    made, paused = altered(
+        harness, *[resource(f"x{index}", ("cleanup.policy", 3, long)) for index in range(20)]
+    )
+    assert {each.error_code for each in made.response.responses} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert paused >= 20 * len(long) // configs.CHARACTERS_A_UNIT // configs.STEP
+    assert altered(harness, one)[0].response.responses[0].error_code == ErrorCode.NONE
+
+
+def test_the_first_fault_of_a_resource_is_told_in_kafkas_order(harness: Harness) -> None:
+    """Names that are repeated, then nulls, then operations, then lengths."""
+    long = "1" * (configs.MAX_VALUE_LENGTH + 1)
+    faults = [("a", 0, "1"), ("a", 0, "1"), ("b", 0, None), ("c", 9, "1"), ("d", 0, long)]
+    texts = []
+    while len(faults) > 1:
+        made, _ = altered(harness, resource("t", *faults))
+        (refused,) = made.response.responses
+        texts.append(refused.error_message)
+        del faults[1]
+    assert [str(text).split(" : ")[0][:40] for text in texts] == [
+        "Error due to duplicate config keys",
+        "Null value not supported for",
+        "Unknown operations type 9",
+        "The configuration value cannot be added ",
+    ]
+
+
+def elected(harness: Harness, kind: int, topics: int, partitions: int) -> tuple[Any, int]:
+    named = [
+        TopicPartitions(topic=f"x{index}", partitions=list(range(partitions))) for index in range(topics)
+    ]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=named)
+    settings = harness.controller._settings
+    return pauses(elections.elect_leaders.in_steps(harness.image, settings, request))
+
+
+@pytest.mark.parametrize(
+    ("kind", "topics", "partitions", "least"),
+    [
+        (0, MANY, 0, MANY // (RECORDS_A_STEP * elections.RECORDS_LIKE_COST)),
+        (0, 1, MANY, MANY // RECORDS_A_STEP),
+        (7, 1, MANY, MANY // elections.REFUSED_A_STEP),
+        (7, MANY, 0, MANY // elections.REFUSED_A_STEP),
+    ],
+)
+def test_elections_that_come_to_nothing_take_steps(
+    harness: Harness, kind: int, topics: int, partitions: int, least: int
+) -> None:
+    made, paused = elected(harness, kind, topics, partitions)
+    assert paused >= least
+    results = made.response.replica_election_results
+    assert [len(each.partition_result) for each in results] == [partitions] * topics
+
+
+def test_topics_of_which_nothing_is_reassigned_take_steps(harness: Harness) -> None:
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t")] * MANY)
+    settings = harness.controller._settings
+    made, paused = pauses(
+        reassignments.alter_partition_reassignments.in_steps(harness.image, settings, request)
+    )
+    assert paused >= MANY // RECORDS_A_STEP
+    assert len(made.response.responses) == MANY
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(SCANNED, 0), (1, SCANNED)])
+def test_reassignments_are_listed_in_steps(harness: Harness, topics: int, partitions: int) -> None:
+    asked = ListPartitionReassignmentsTopics(name="t", partition_indexes=[0] * partitions)
+    request = ListPartitionReassignmentsRequest(topics=[asked] * topics)
+    made, paused = pauses(reassignments.list_partition_reassignments.in_steps(harness.image, request))
+    assert paused >= SCANNED // SCANNED_A_STEP
+    assert made.response.topics == []
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: DeleteTopicsRequest(topic_names=["x"] * SCANNED),
+        lambda: DeleteTopicsRequest(topics=[DeleteTopicState(name="x")] * SCANNED),
+        lambda: DeleteTopicsRequest(topics=[DeleteTopicState(name=None)] * SCANNED),
+    ],
+    ids=["names", "named", "neither"],
+)
+def test_topics_that_are_to_go_are_counted_in_steps(
+    harness: Harness, make: Callable[[], DeleteTopicsRequest]
+) -> None:
+    _, paused = pauses(topic_deletion.delete_topics.in_steps(harness.image, make()))
+    assert paused >= SCANNED // topic_deletion.NAMED_A_STEP
+
+
+@pytest.mark.parametrize(("topics", "partitions"), [(MANY, 0), (1, MANY)])
+def test_a_description_of_other_quorums_is_refused_in_steps(
+    harness: Harness, topics: int, partitions: int
+) -> None:
+    asked = TopicData(topic_name="x", partitions=[PartitionData(partition_index=0)] * partitions)
+    request = DescribeQuorumRequest(topics=[asked] * topics)
+    response, paused = pauses(describe.describe_quorum.in_steps(request, None))
+    assert paused >= MANY // describe.REFUSED_A_STEP
+    assert [len(topic.partitions) for topic in response.topics] == [partitions] * topics
+    answer = harness.controller.describe_quorum(request, context())
+    assert not answer.done
+    settle(harness)
+    assert len(answer.result().topics) == topics
