@@ -280,7 +280,7 @@ def test_a_truncation_reads_little_of_a_log_without_producers() -> None:
     log.truncate_to(1501)
     assert [(each.producer_id, each.last_sequence) for each in log.active_producers()] == [(7, 0)]
     log.truncate_to(1500)
-    assert log.active_producers() == []
+    assert list(log.active_producers()) == []
 
 
 def test_a_log_of_many_segments_starts_anew_in_steps() -> None:

@@ -316,7 +316,7 @@ def test_open_transactions_and_sequences_come_back() -> None:
         if i == 5:
             log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
-    expected = log.active_producers()
+    expected = list(log.active_producers())
     stable = log.last_stable_offset
     aborted = log.aborted_transactions(0, log.log_end_offset)
     assert stable == 13
@@ -327,7 +327,7 @@ def test_open_transactions_and_sequences_come_back() -> None:
             log.close()
             found = disk
         again = open_log(found, config(segment_bytes=600), clean=clean, high_watermark=log.log_end_offset)
-        assert again.active_producers() == expected
+        assert list(again.active_producers()) == expected
         assert again.last_stable_offset == stable
         assert again.aborted_transactions(0, 999) == aborted
 
@@ -373,12 +373,12 @@ def test_a_damaged_snapshot_is_replaced_by_replay() -> None:
         log.append_as_leader(
             batch_of([b"b" * 50], producer_id=2, producer_epoch=0, base_sequence=i), 0, NOW_MS
         )
-    expected = log.active_producers()
+    expected = list(log.active_producers())
     log.close()
     for path in disk.files:
         if path.endswith(".snapshot"):
             disk.files[path][-1] ^= 1
-    assert open_log(disk, clean=True).active_producers() == expected
+    assert list(open_log(disk, clean=True).active_producers()) == expected
 
 
 def test_a_log_that_a_truncation_left_without_a_batch_below_its_end_begins_at_its_start() -> None:
