@@ -24,6 +24,7 @@ from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 if TYPE_CHECKING:
     from kafkacompat.api.dispatch import ApiDispatcher
+    from kafkacompat.api.registry import ApiTable
     from kafkacompat.config import EndPoint, ServerConfig
     from kafkacompat.net.dispatcher import Dispatcher
     from kafkacompat.sim.cluster_life import Life
@@ -139,7 +140,7 @@ class SimulatedSocketServer:
             return
         life = self._life
         dispatcher = cast("ApiDispatcher", self.dispatcher)
-        context = context_of(message, connection.info)
+        context = context_of(message, connection.info, dispatcher.table)
         oracles = life.simulation.partition_oracles
 
         def done(answer: Deferred[Any]) -> None:
@@ -171,10 +172,11 @@ class SimulatedSocketServer:
         dispatcher.call(context, message).on_done(done)
 
 
-def context_of(message: Any, connection: ConnectionInfo) -> RequestContext:
+def context_of(message: Any, connection: ConnectionInfo, table: ApiTable) -> RequestContext:
+    """At the highest version that is served: of some APIs Kafka has defined one that it does not serve yet."""
     return RequestContext(
         message.API_KEY,
-        message.MAX_VERSION,
+        min(message.MAX_VERSION, table.by_key[message.API_KEY].max_version),
         0,
         None,
         connection.connection_id,
