@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController
 from kafkacompat.controller.balance import allows_unclean_elections
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.own_decisions import OwnDecisions
+from kafkacompat.controller.periodic_tasks import PeriodicTasks
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.result import ControllerResult
@@ -24,7 +26,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_EPOCH
 from kafkacompat.ports import Random
 from kafkacompat.stepping.jobs import all_steps
-from kafkacompat.stepping.stepped import Steps
+from kafkacompat.stepping.stepped import Steps, whole
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 TOPIC_DELETION_DISABLED_SINCE = 3
@@ -60,6 +61,8 @@ class ActiveController:
         driver: QuorumDriver,
         random: Random,
         liveness: Liveness,
+        periodic_tasks: PeriodicTasks,
+        own_decisions: OwnDecisions,
         turns: Turns,
         bootstrap_values: Sequence[bytes],
     ) -> None:
@@ -69,12 +72,14 @@ class ActiveController:
         self._driver = driver
         self._random = random
         self._liveness = liveness
+        self._periodic_tasks = periodic_tasks
+        self._own_decisions = own_decisions
         self._turns = turns
         self._bootstrap_values = bootstrap_values
         self._activated_epoch = NO_EPOCH
         """The last epoch of this node's whose first records are written."""
         machine.when_active = self._activate
-        machine.when_deposed = liveness.stop
+        machine.when_deposed = self._resign
 
     @property
     def is_active(self) -> bool:
@@ -116,10 +121,15 @@ class ActiveController:
         activation = machine.core.activation_records(machine.core.decode(self._bootstrap_values))
         if activation and not all_steps(machine.append_or_resign(activation)):
             # A sole voter whose disk is full: nothing may come before these records.
-            self._liveness.try_again(self._activate)
+            self._own_decisions.try_again(self._activate)
             return
         self._activated_epoch = machine.active_epoch
         self._liveness.start()
+        self._periodic_tasks.start()
+
+    def _resign(self) -> None:
+        self._liveness.stop()
+        self._periodic_tasks.stop()
 
     # Clients' requests.
 
@@ -168,7 +178,7 @@ class ActiveController:
 
             answer = yield from self._in_steps(deciding())
             if allows_unclean_elections(decided[0].records):
-                self._liveness.elect_uncleanly()
+                self._periodic_tasks.elect_uncleanly()
             return answer
 
         return self._turns.take_steps(configure)
@@ -390,9 +400,3 @@ class ActiveController:
                 refused.message,
             )
             return Deferred.of(refused_response(request, refused.code, refused.message))
-
-
-def whole(command: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Steps[T]:
-    """A command that needs no steps."""
-    return command(*arguments, **options)
-    yield

@@ -1,52 +1,34 @@
-"""Brokers' sessions on the active controller: who still heartbeats, who is fenced because it does not, who leads too much.
+"""Brokers' sessions on the active controller: who still heartbeats, and who is fenced because it does not.
 
 The shell around sessions.py: it sets timers and asks commands for records. A broker is fenced when its session has expired. It
 is known to be gone sooner, when the connection that carried its heartbeats was closed and a new one to the broker's own listener
 is refused, at once or within a few tries: then no process is there. Others lead from then on, and it stays unfenced until its
 session is over, because clients know it so: some never come back to a coordinator that vanished from the metadata. A close alone
-says nothing, and an address that does not answer, or that this controller never reached (reach.py), neither. Must not know
-how a broker fetches.
-Settings: broker.session.timeout.ms, auto.leader.rebalance.enable, leader.imbalance.check.interval.seconds,
-unclean.leader.election.interval.ms.
+says nothing, and an address that does not answer, or that this controller never reached (reach.py), neither.
+Setting: broker.session.timeout.ms.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.request_context import ControllerTimedOut
-from kafkacompat.controller.balance import (
-    balance_interval_ms,
-    preferred_elections,
-    unclean_elections,
-    unclean_interval_ms,
-)
 from kafkacompat.controller.brokers import fence_broker, leave_broker
+from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed, Reach
-from kafkacompat.controller.sessions import BrokerSessions
-from kafkacompat.deferred import Deferred
-from kafkacompat.faults import report
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import BrokerImage, MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
-    from kafkacompat.controller.records import MetadataRecord
-    from kafkacompat.controller.result import ControllerResult
+    from kafkacompat.controller.own_decisions import OwnDecisions
+    from kafkacompat.controller.sessions import BrokerSessions
     from kafkacompat.controller.settings import ControllerSettings
-    from kafkacompat.controller.turns import Turns
+    from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers
-    from kafkacompat.stepping.stepped import Stepped, Steps
-
-    Round = Stepped[[MetadataImage, ControllerSettings], ControllerResult[MetadataRecord, bool]]
+    from kafkacompat.stepping.stepped import Steps
 
 logger = logging.getLogger(__name__)
 
-TRY_AGAIN_MS = 1_000
-"""After a decision that could not be written."""
-AT_ONCE_MS = 0
-"""Until the next round of elections when one was not enough: others come in between."""
 PROBE_AGAIN_MS = (20, 50, 100, 200, 400, 800)
 """Waits between connection attempts to a broker whose own connection was closed: a process that is killed loses its sockets one
 by one, and may lose the listener last. Their sum is far below a session."""
@@ -63,7 +45,7 @@ class Liveness:
         clock: Clock,
         timers: Timers,
         reach: Reach,
-        turns: Turns,
+        own_decisions: OwnDecisions,
     ) -> None:
         self.sessions = sessions
         self._machine = machine
@@ -71,13 +53,11 @@ class Liveness:
         self._clock = clock
         self._timers = timers
         self._reach = reach
-        self._turns = turns
+        self._own_decisions = own_decisions
         self._expiry: TimerHandle | None = None
         self._expiry_ms = 0
         self._not_before_ms = 0
         """A fencing that could not be written is tried again then."""
-        self._rounds: dict[Round, TimerHandle] = {}
-        """What is looked at in intervals, with its next timer."""
         self._heard_on: dict[int, int] = {}
         """Connection -> broker whose heartbeats it carried last; bounded by the listener's connections."""
         self._hosts: dict[int, str] = {}
@@ -93,16 +73,11 @@ class Liveness:
         self.sessions.reset(image, self.now_ms())
         self._not_before_ms = 0
         self.schedule()
-        self._repeat(preferred_elections, balance_interval_ms(self._settings))
-        self._repeat(unclean_elections, unclean_interval_ms(self._settings))
         for broker in image.brokers.values():
             if not broker.fenced:
                 self._check(broker.id, attempts=1)
 
     def stop(self) -> None:
-        for timer in self._rounds.values():
-            timer.cancel()
-        self._rounds.clear()
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -155,21 +130,7 @@ class Liveness:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-        self._decide(self._fence_expired)
-
-    def _decide(self, decision: Callable[[], Steps[None]]) -> None:
-        """What the controller decides by itself: in its turn, and not when that is another leadership's."""
-        epoch = self._machine.active_epoch
-
-        def decide() -> Steps[Deferred[None]]:
-            if self._machine.is_active and self._machine.active_epoch == epoch:
-                yield from decision()
-            return Deferred.of(None)
-
-        try:
-            self._turns.take_steps(decide)
-        except ControllerTimedOut:
-            self.try_again(lambda: self._decide(decision))
+        self._own_decisions.take(self._fence_expired)
 
     def _fence_expired(self) -> Steps[None]:
         epoch = self._machine.active_epoch
@@ -230,82 +191,27 @@ class Liveness:
             broker = image.brokers.get(broker_id)
             if broker is None or broker.fenced or not self.sessions.is_gone(broker_id):
                 return
-            epoch, written = machine.active_epoch, False
-            try:
-                left = yield from leave_broker.in_steps(image, self._settings, broker_id, broker.epoch)
-            except Exception as error:
-                report(f"leaving broker {broker_id}", error)
-            else:
-                if machine.active_epoch != epoch:
-                    return
-                written = not left.records or (yield from machine.append_or_resign(left.records))
-            if not written:
-                self.try_again(lambda: self._leave(broker_id))
+            epoch = machine.active_epoch
+            left = yield from self._own_decisions.append_or_resign(
+                f"leaving broker {broker_id}",
+                leave_broker.in_steps(image, self._settings, broker_id, broker.epoch),
+            )
+            if left is None and machine.active_epoch == epoch:
+                self._own_decisions.try_again(lambda: self._leave(broker_id))
 
-        self._decide(leave)
+        self._own_decisions.take(leave)
 
     def _fence(self, broker_id: int) -> Steps[bool]:
         """False when it could not be written, and is to be tried again."""
-        machine, image = self._machine, self.image(but=broker_id)
+        image = self.image(but=broker_id)
         broker = image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return True
-        epoch = machine.active_epoch
-        try:
-            fenced = yield from fence_broker.in_steps(image, self._settings, broker_id, broker.epoch)
-        except Exception as error:
-            report(f"fencing broker {broker_id}", error)
-            return False
-        if machine.active_epoch != epoch or not (yield from machine.append_or_resign(fenced.records)):
+        fenced = yield from self._own_decisions.append_or_resign(
+            f"fencing broker {broker_id}",
+            fence_broker.in_steps(image, self._settings, broker_id, broker.epoch),
+        )
+        if fenced is None:
             return False
         logger.info("broker %d is fenced: its session has expired", broker_id)
         return True
-
-    def elect_uncleanly(self) -> None:
-        """A setting that allows it has just been changed: not only when its interval is over."""
-
-        def decide() -> Steps[None]:
-            yield from self._elect(unclean_elections)
-
-        self._decide(decide)
-
-    def try_again(self, call: Callable[[], None]) -> None:
-        """Call in a while, if this node is still the active controller of the same epoch."""
-        epoch = self._machine.active_epoch
-
-        def run() -> None:
-            if self._machine.active_epoch == epoch:
-                call()
-
-        self._timers.call_after(TRY_AGAIN_MS, run)
-
-    def _repeat(self, elections: Round, interval_ms: int | None) -> None:
-        if interval_ms is None:
-            return
-
-        def decide() -> Steps[None]:
-            epoch = self._machine.active_epoch
-            more = yield from self._elect(elections)
-            if self._machine.active_epoch == epoch:
-                self._rounds[elections] = self._timers.call_after(AT_ONCE_MS if more else interval_ms, run)
-
-        def run() -> None:
-            del self._rounds[elections]
-            self._decide(decide)
-
-        self._rounds[elections] = self._timers.call_after(interval_ms, run)
-
-    def _elect(self, elections: Round) -> Steps[bool]:
-        """True when there is more to do at once. Whatever goes wrong, the next round comes in its time."""
-        machine = self._machine
-        epoch = machine.active_epoch
-        try:
-            result = yield from elections.in_steps(self.image(), self._settings)
-        except Exception as error:
-            report(elections.__name__, error)
-            return False
-        if machine.active_epoch != epoch:
-            return False
-        if result.records and not (yield from machine.append_or_resign(result.records)):
-            return False
-        return result.response

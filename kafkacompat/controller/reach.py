@@ -2,7 +2,7 @@
 
 Every controller follows the images, active or not, and dials each unfenced broker's listener for other brokers
 (inter.broker.listener.name) until it has got through once. An address that it never reached may be another network's, another
-host's `localhost`, or behind a firewall that refuses: what happens there says nothing of the broker. Must not know sessions.
+host's `localhost`, or behind a firewall that refuses: what happens there says nothing of the broker.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.liveness import Liveness
+from kafkacompat.controller.own_decisions import OwnDecisions
+from kafkacompat.controller.periodic_tasks import PeriodicTasks
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.turns import Turns
@@ -48,14 +50,16 @@ class ControllerServer:
         reach = Reach(config.node_id, config.inter_broker_listener_name, self._probe, doors.timers)
         machine.subscribe(reach.on_image)
         turns = Turns(doors.timers)
+        own_decisions = OwnDecisions(machine, doors.timers, turns)
+        sessions = BrokerSessions(config.get_int("broker.session.timeout.ms"))
         self.liveness = liveness = Liveness(
             machine,
             shared.controller_settings,
-            BrokerSessions(config.get_int("broker.session.timeout.ms")),
+            sessions,
             doors.clock,
             doors.timers,
             reach,
-            turns,
+            own_decisions,
         )
         self.controller = ActiveController(
             machine,
@@ -63,6 +67,8 @@ class ControllerServer:
             shared.driver,
             doors.random,
             liveness,
+            PeriodicTasks(machine, shared.controller_settings, sessions, doors.timers, own_decisions),
+            own_decisions,
             turns,
             shared.directories.bootstrap_values,
         )

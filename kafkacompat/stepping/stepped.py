@@ -39,6 +39,12 @@ class Stepped(Generic[P, T]):
         return all_steps(self.in_steps(*arguments, **options))
 
 
+def whole(command: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> Steps[T]:
+    """A command that needs no steps."""
+    return command(*arguments, **options)
+    yield
+
+
 def pieces(items: Sequence[T], size: int = RECORDS_A_STEP) -> list[Sequence[T]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 

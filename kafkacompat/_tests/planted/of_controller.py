@@ -51,7 +51,7 @@ BUGS = (
     ),
     PlantedBug(
         "preferred elections that are not done go on after the whole interval",
-        "controller/liveness.py",
+        "controller/periodic_tasks.py",
         "AT_ONCE_MS if more else interval_ms",
         "interval_ms",
         ("controller/_tests/test_controller_faults.py",),
@@ -97,7 +97,7 @@ BUGS = (
         "a broker that is gone is fenced before its session is over",
         "controller/liveness.py",
         "        self._leave(broker_id)\n\n    def _leave",
-        "        self._decide(lambda: self._fence(broker_id))  # type: ignore[arg-type, return-value]\n\n    def _leave",
+        "        self._own_decisions.take(lambda: self._fence(broker_id))\n\n    def _leave",
         (
             "controller/_tests/test_service.py::test_a_broker_whose_process_is_gone_when_the_controller_comes_to_power_leads_no_more",
         ),

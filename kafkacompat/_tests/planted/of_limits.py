@@ -217,9 +217,9 @@ BUGS = (
     ),
     PlantedBug(
         "others lead the partitions of a broker that is gone in one step",
-        "controller/liveness.py",
-        "left = yield from leave_broker.in_steps(image, self._settings, broker_id, broker.epoch)",
-        "left = leave_broker(image, self._settings, broker_id, broker.epoch)",
+        "controller/own_decisions.py",
+        "            result = yield from command",
+        "            from kafkacompat.stepping.jobs import all_steps\n\n            result = all_steps(command)",
         (
             "controller/_tests/test_steps.py::test_others_lead_many_partitions_of_a_broker_that_is_gone_in_steps",
         ),

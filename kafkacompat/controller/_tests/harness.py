@@ -15,6 +15,8 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
+from kafkacompat.controller.own_decisions import OwnDecisions
+from kafkacompat.controller.periodic_tasks import PeriodicTasks
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
 from kafkacompat.controller.sessions import BrokerSessions
@@ -112,14 +114,16 @@ class Harness:
         self.reach = Reach(node_id, settings.inter_broker_listener_name, self._probe, self.world)
         self.machine.subscribe(self.reach.on_image)
         turns = Turns(self.world)
+        own_decisions = OwnDecisions(self.machine, self.world, turns)
+        sessions = BrokerSessions(settings.get_int("broker.session.timeout.ms"))
         self.liveness = Liveness(
             self.machine,
             controller_settings,
-            BrokerSessions(settings.get_int("broker.session.timeout.ms")),
+            sessions,
             self.world,
             self.world,
             self.reach,
-            turns,
+            own_decisions,
         )
         self.controller = ActiveController(
             self.machine,
@@ -127,6 +131,8 @@ class Harness:
             self.driver,
             self.random,
             self.liveness,
+            PeriodicTasks(self.machine, controller_settings, sessions, self.world, own_decisions),
+            own_decisions,
             turns,
             bootstrap_values(),
         )

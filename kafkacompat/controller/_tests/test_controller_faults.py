@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.request_context import NotController
-from kafkacompat.controller import balance, liveness
+from kafkacompat.controller import balance, liveness, periodic_tasks
 from kafkacompat.controller._tests.harness import DIRECTORY, HEARD_ON, Harness, registration
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.stepping.stepped import Stepped, Steps
@@ -56,7 +57,7 @@ def test_a_broker_that_dies_while_the_disk_is_full_leads_no_more_once_there_is_r
     assert not harness.image.brokers[2].in_controlled_shutdown
     assert harness.controller.is_active
     harness.disk.failing = None
-    run(harness, liveness.TRY_AGAIN_MS)
+    run(harness, TRY_AGAIN_MS)
     assert harness.image.brokers[2].in_controlled_shutdown
     run(harness, 9_000)
     assert harness.image.brokers[2].fenced
@@ -72,7 +73,7 @@ def test_a_session_that_expires_while_the_disk_is_full_is_not_forgotten() -> Non
         harness.beat(epoch)
     assert not harness.image.brokers[2].fenced
     harness.disk.failing = None
-    run(harness, liveness.TRY_AGAIN_MS)
+    run(harness, TRY_AGAIN_MS)
     assert harness.image.brokers[2].fenced
     assert not harness.image.brokers[1].fenced
 
@@ -97,7 +98,7 @@ def test_a_broker_that_cannot_be_fenced_for_a_bug_is_tried_again_and_ends_nothin
     assert len(tried) == len(faults.take()) > 5
     assert set(tried) == {2}
     assert not harness.image.brokers[2].fenced
-    run(harness, liveness.TRY_AGAIN_MS)
+    run(harness, TRY_AGAIN_MS)
     assert harness.image.brokers[2].fenced
     assert harness.failures == []
 
@@ -111,7 +112,7 @@ def test_a_broker_that_is_heard_before_it_is_left_is_not_left() -> None:
     run(harness, 100)
     harness.beat(epoch, broker_id=2)
     harness.disk.failing = None
-    run(harness, liveness.TRY_AGAIN_MS)
+    run(harness, TRY_AGAIN_MS)
     assert not harness.image.brokers[2].in_controlled_shutdown
 
 
@@ -182,7 +183,7 @@ def test_a_new_log_gets_its_first_records_once_there_is_room() -> None:
     with pytest.raises(NotController):
         harness.call(harness.controller.create_topics, topics("t"))
     harness.disk.refuse = None
-    run(harness, liveness.TRY_AGAIN_MS)
+    run(harness, TRY_AGAIN_MS)
     assert harness.controller.is_active
     assert len(harness.messages()) == len(bootstrap_values()) + 3
     harness.serve()
@@ -268,7 +269,7 @@ def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
         yield
 
-    monkeypatch.setattr(liveness, "preferred_elections", Stepped(broken))
+    monkeypatch.setattr(periodic_tasks, "preferred_elections", Stepped(broken))
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")
     run(harness, 3_500)
     assert len(rounds) == 3 == len(faults.take())

@@ -1,0 +1,74 @@
+"""What the active controller decides by itself: a command that no request asks for, in its turn among those of requests.
+
+Nobody is answered. What could not be written is decided anew, by this node or by the next active controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.api.request_context import ControllerTimedOut
+from kafkacompat.deferred import Deferred
+from kafkacompat.faults import report
+
+if TYPE_CHECKING:
+    from kafkacompat.controller.metadata_machine import MetadataMachine
+    from kafkacompat.controller.records import MetadataRecord
+    from kafkacompat.controller.result import ControllerResult
+    from kafkacompat.controller.turns import Turns
+    from kafkacompat.ports import Timers
+    from kafkacompat.stepping.stepped import Steps
+
+T = TypeVar("T")
+
+TRY_AGAIN_MS = 1_000
+"""After a decision that could not be written."""
+
+
+class OwnDecisions:
+    def __init__(self, machine: MetadataMachine, timers: Timers, turns: Turns) -> None:
+        self._machine = machine
+        self._timers = timers
+        self._turns = turns
+
+    def take(self, decision: Callable[[], Steps[None]]) -> None:
+        """In its turn, unless the turn comes in another leadership."""
+        epoch = self._machine.active_epoch
+
+        def decide() -> Steps[Deferred[None]]:
+            if self._machine.is_active and self._machine.active_epoch == epoch:
+                yield from decision()
+            return Deferred.of(None)
+
+        try:
+            self._turns.take_steps(decide)
+        except ControllerTimedOut:
+            self.try_again(lambda: self.take(decision))
+
+    def append_or_resign(
+        self, what: str, command: Steps[ControllerResult[MetadataRecord, T]]
+    ) -> Steps[ControllerResult[MetadataRecord, T] | None]:
+        """Within a turn: what the command decides, once the log has its records. None when it failed, which is reported under
+        `what`, when it could not be written, or when the leadership ended meanwhile."""
+        epoch = self._machine.active_epoch
+        try:
+            result = yield from command
+        except Exception as error:
+            report(what, error)
+            return None
+        if self._machine.active_epoch != epoch:
+            return None
+        if result.records and not (yield from self._machine.append_or_resign(result.records)):
+            return None
+        return result
+
+    def try_again(self, call: Callable[[], None]) -> None:
+        """Call in a while, if this node is still the active controller of the same epoch."""
+        epoch = self._machine.active_epoch
+
+        def run() -> None:
+            if self._machine.active_epoch == epoch:
+                call()
+
+        self._timers.call_after(TRY_AGAIN_MS, run)
