@@ -214,6 +214,8 @@ class PartitionOracles:
         """By an unclean election: what the leader has in common with what was committed stays so, and nothing else is lost."""
         election = ledger.history.begins_with(core.leader_epoch)
         if election is None:
+            if ledger.history.line >= 0:
+                self._commit_again(core, ledger)
             return
         counters = self._simulation.counters
         end = min(core.log.log_end_offset, ledger.end)
@@ -224,15 +226,18 @@ class PartitionOracles:
         before = len(ledger.batches)
         ledger.cut(end)
         ledger.history.line = election
-        # What an earlier election had lost is committed again, as far as the new leader knows it to be.
-        for base, batch in batches(core.log, ledger.end, core.log.high_watermark):
-            ledger.batches[base], ledger.end = batch, batch.last_offset + 1
-        ledger.ends.append((core.leader_epoch, ledger.end))
+        self._commit_again(core, ledger)
         counters.unclean_elections += 1
         counters.batches_lost += before - len(ledger.batches)
         for other, seen in self._seen.items():
             if (other.topic_id, other.topic_partition) == (core.topic_id, core.topic_partition):
                 seen.unverified = max(seen.unverified, seen.high_watermark)
+
+    def _commit_again(self, core: PartitionCore, ledger: Ledger) -> None:
+        """What an earlier election had lost, or seemed to have lost, as far as the new leader knows it to be committed."""
+        for base, batch in batches(core.log, ledger.end, core.log.high_watermark):
+            ledger.batches[base], ledger.end = batch, batch.last_offset + 1
+        ledger.ends.append((core.leader_epoch, ledger.end))
 
     def _commit_in_vain(self, core: PartitionCore, seen: Seen, ledger: Ledger) -> None:
         """A leader that was replaced by an unclean election goes on with those who do not know it either."""
