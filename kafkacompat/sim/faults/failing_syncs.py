@@ -19,7 +19,7 @@ SHARE = 0.25
 """Of the seeds."""
 METADATA_DIRECTORY = "/metadata"
 HALTS_WITHIN_US = 2_000_000
-"""After a sync that failed: no job takes so long."""
+"""After a sync that failed: no job takes so long, but for one whose thread is stuck."""
 
 
 class FailingSyncs:
@@ -78,6 +78,11 @@ class FailingSyncs:
         machine, lives, directory = planned
         life = machine.life
         if life is None or machine.lives != lives or life.is_stopping:
+            return
+        freed_us = max(pool.held_until_us for pool in life.pools.every())
+        late_us = freed_us + HALTS_WITHIN_US - self._simulation.scheduler.now_us
+        if late_us > 0:
+            self._simulation.scheduler.after(late_us, self._look_whether_halted, planned)
             return
         kept = {log.directory for log in life.logs.logs.values()}
         is_kept = directory in kept or life.has_online(directory)
