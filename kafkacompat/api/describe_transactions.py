@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.api.handler import Handler, Slices
+from kafkacompat.api.handler import Handler
 from kafkacompat.wire.messages.describe_transactions_response import (
     DescribeTransactionsResponse,
     TransactionState,
@@ -13,12 +13,12 @@ from kafkacompat.wire.messages.describe_transactions_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
 
 
-def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Deferred[Any]:
+def handle(node: Node, context: RequestContext, request: DescribeTransactionsRequest) -> Steps[Any]:
     return node.transactions.coordinator.describe_transactions(request)
 
 
@@ -32,8 +32,4 @@ def error_response(
     )
 
 
-HANDLER = Handler(
-    handle,
-    error_response,
-    slices=Slices("transactional_ids", "transaction_states", 200, lambda each: each),
-)
+HANDLER = Handler(handle, error_response)

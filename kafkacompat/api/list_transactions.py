@@ -10,11 +10,11 @@ from kafkacompat.wire.messages.list_transactions_response import ListTransaction
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.deferred import Deferred
+    from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.list_transactions_request import ListTransactionsRequest
 
 
-def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Deferred[Any]:
+def handle(node: Node, context: RequestContext, request: ListTransactionsRequest) -> Steps[Any]:
     return node.transactions.coordinator.list_transactions(request)
 
 

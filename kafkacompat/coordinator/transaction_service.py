@@ -25,6 +25,7 @@ from kafkacompat.coordinator.transaction_sweeps import machine_of as _machine
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.works import Steps
 from kafkacompat.txn.describe import ListFilter, describe_transaction, list_transactions
 from kafkacompat.txn.end import EndRequest, end_transaction
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.coordinator.node_queues import Requests
     from kafkacompat.ports import Clock, Timers, Workers
+    from kafkacompat.stepping.jobs import Steps as RequestSteps
     from kafkacompat.wire.messages.describe_transactions_request import DescribeTransactionsRequest
     from kafkacompat.wire.messages.end_txn_request import EndTxnRequest
     from kafkacompat.wire.messages.init_producer_id_request import InitProducerIdRequest
@@ -60,6 +62,13 @@ logger = logging.getLogger(__name__)
 
 TRANSACTION_VERSION = "transaction.version"
 COMPLETION_RETRY_MS = 100
+NAMED_A_STEP = 5_000
+"""States of a filter."""
+DESCRIBED_A_STEP = 2_000
+"""Partitions of transactions, half a microsecond each."""
+ID_COST = 10
+CHARACTERS_LIKE_A_PARTITION = 10
+"""Of an id, which is hashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +253,20 @@ class TransactionCoordinator:
 
     # --- looking
 
-    def describe_transactions(self, request: DescribeTransactionsRequest) -> Deferred[Any]:
-        return Deferred.of(
-            DescribeTransactionsResponse(
-                transaction_states=[self._describe(each) for each in request.transactional_ids]
-            )
-        )
+    def describe_transactions(
+        self, request: DescribeTransactionsRequest
+    ) -> RequestSteps[DescribeTransactionsResponse]:
+        """Who is named twice is described once, as Kafka's clients expect, which keep the answers in a map."""
+        described: dict[str, TransactionState] = {}
+        pace = Pace(DESCRIBED_A_STEP)
+        for transactional_id in request.transactional_ids:
+            told = described.get(transactional_id)
+            if told is None:
+                told = described[transactional_id] = self._describe(transactional_id)
+            partitions = sum([len(topic.partitions) for topic in told.topics])
+            if pace.is_over(ID_COST + len(transactional_id) // CHARACTERS_LIKE_A_PARTITION + partitions):
+                yield None
+        return DescribeTransactionsResponse(transaction_states=list(described.values()))
 
     def _describe(self, transactional_id: str) -> TransactionState:
         try:
@@ -257,37 +274,39 @@ class TransactionCoordinator:
         except Refused as refusal:
             return TransactionState(transactional_id=transactional_id, error_code=refusal.code)
 
-    def list_transactions(self, request: ListTransactionsRequest) -> Deferred[Any]:
+    def list_transactions(self, request: ListTransactionsRequest) -> RequestSteps[ListTransactionsResponse]:
         if not self._active:
-            return Deferred.of(ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         pattern = request.transactional_id_pattern
         try:
             matches = id_matcher(pattern) if pattern else None
         except InvalidPattern:
-            return Deferred.of(ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION))
-        names = request.state_filters
-        known = frozenset(STATES_BY_NAME[name] for name in names if name in STATES_BY_NAME)
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+        names: dict[str, None] = {}
+        for start in range(0, len(request.state_filters), NAMED_A_STEP):
+            if start:
+                yield None
+            names.update(dict.fromkeys(request.state_filters[start : start + NAMED_A_STEP]))
         wanted = ListFilter(
-            states=known if names else None,
+            states=frozenset(state for name, state in STATES_BY_NAME.items() if name in names)
+            if names
+            else None,
             producer_ids=frozenset(request.producer_id_filters),
             open_longer_than_ms=request.duration_filter,
             matches_id=matches,
         )
         now_ms = self._clock.now_ms()
-        listed = []
-        for shard in self._shards.started():
-            if shard.state is ShardState.LOADING:
-                return Deferred.of(
-                    ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                )
-            if shard.state is ShardState.ACTIVE:
-                listed += list_transactions(_machine(shard), wanted, now_ms)
-        return Deferred.of(
-            ListTransactionsResponse(
-                unknown_state_filters=[name for name in dict.fromkeys(names) if name not in STATES_BY_NAME],
-                transaction_states=listed,
-            )
+        response = ListTransactionsResponse(
+            unknown_state_filters=[name for name in names if name not in STATES_BY_NAME]
         )
+        for shard in list(self._shards.started()):
+            if shard.state is ShardState.LOADING:
+                return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            if shard.state is ShardState.ACTIVE:
+                listed = yield from list_transactions(_machine(shard), wanted, now_ms)
+                if shard.state is ShardState.ACTIVE:  # else they are another node's by now
+                    response.transaction_states += listed
+        return response
 
     # --- the end of transactions
 

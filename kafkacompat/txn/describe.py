@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import partitions_by_topic
@@ -12,6 +14,15 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_transactions_response import TopicData
 from kafkacompat.wire.messages.describe_transactions_response import TransactionState as Described
 from kafkacompat.wire.messages.list_transactions_response import TransactionState as Listed
+
+if TYPE_CHECKING:
+    from kafkacompat.stepping.jobs import Steps
+    from kafkacompat.txn.transaction_metadata import TxnTransitMetadata
+
+LOOKED_AT_A_STEP = 1_000
+"""Transactional ids, a microsecond or two each."""
+MATCHED_AT_ONCE_CHARACTERS = 16_000
+"""Of the ids that one job of a thread matches."""
 
 
 def describe_transaction(machine: TransactionMachine, transactional_id: str) -> Described:
@@ -42,25 +53,51 @@ class ListFilter:
     matches_id: Callable[[str], bool] | None = None
 
 
-def list_transactions(machine: TransactionMachine, wanted: ListFilter, now_ms: int) -> list[Listed]:
-    listed = []
-    for transaction in machine.transactions.values():
-        values = transaction.values
-        if values.state is TransactionState.DEAD:
-            continue
-        if wanted.producer_ids and values.producer_id not in wanted.producer_ids:
-            continue
-        if wanted.states is not None and values.state not in wanted.states:
-            continue
-        if wanted.open_longer_than_ms >= 0 and now_ms - values.start_ms <= wanted.open_longer_than_ms:
-            continue
-        if wanted.matches_id is not None and not wanted.matches_id(transaction.transactional_id):
-            continue
-        listed.append(
+def list_transactions(machine: TransactionMachine, wanted: ListFilter, now_ms: int) -> Steps[list[Listed]]:
+    """Ids are matched in a thread, few at a time: a pattern may take half a second for one of 32,000 characters."""
+    listed: list[Listed] = []
+    every = list(machine.transactions.values())
+    for start in range(0, len(every), LOOKED_AT_A_STEP):
+        if start:
+            yield None
+        some = [
             Listed(
                 transactional_id=transaction.transactional_id,
-                producer_id=values.producer_id,
-                transaction_state=STATE_NAMES[values.state],
+                producer_id=transaction.values.producer_id,
+                transaction_state=STATE_NAMES[transaction.values.state],
             )
-        )
+            for transaction in every[start : start + LOOKED_AT_A_STEP]
+            if _is_wanted(transaction.values, wanted, now_ms)
+        ]
+        if wanted.matches_id is not None:
+            some = yield from _matching(some, wanted.matches_id)
+        listed += some
     return listed
+
+
+def _is_wanted(values: TxnTransitMetadata, wanted: ListFilter, now_ms: int) -> bool:
+    return (
+        values.state is not TransactionState.DEAD
+        and (not wanted.producer_ids or values.producer_id in wanted.producer_ids)
+        and (wanted.states is None or values.state in wanted.states)
+        and (wanted.open_longer_than_ms < 0 or now_ms - values.start_ms > wanted.open_longer_than_ms)
+    )
+
+
+def _matching(listed: list[Listed], matches: Callable[[str], bool]) -> Steps[list[Listed]]:
+    found: list[Listed] = []
+    left = listed
+    while left:
+        characters = count = 0
+        while count < len(left) and (not count or characters < MATCHED_AT_ONCE_CHARACTERS):
+            characters += len(left[count].transactional_id)
+            count += 1
+        ids = [each.transactional_id for each in left[:count]]
+        answers = yield partial(_matches_of, matches, ids)
+        found += [each for each, is_matching in zip(left, answers, strict=False) if is_matching]
+        left = left[count:]
+    return found
+
+
+def _matches_of(matches: Callable[[str], bool], ids: list[str]) -> list[bool]:
+    return [matches(each) for each in ids]

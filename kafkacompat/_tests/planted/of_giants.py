@@ -194,4 +194,27 @@ BUGS = (
             "controller/_tests/test_giant_requests.py::test_a_description_of_other_quorums_is_refused_in_steps",
         ),
     ),
+    PlantedBug(
+        "a costly pattern is held against ids in the loop",
+        "txn/describe.py",
+        "        answers = yield partial(_matches_of, matches, ids)",
+        "        answers = _matches_of(matches, ids)",
+        ("txn/_tests/test_describe.py::test_a_long_id_is_matched_alone",),
+    ),
+    PlantedBug(
+        "all transactions are listed in one step",
+        "txn/describe.py",
+        "        if start:\n            yield None\n        some = [",
+        "        some = [",
+        (
+            "txn/_tests/test_describe.py::test_many_ids_are_listed_in_steps_and_matched_in_a_thread_few_at_a_time",
+        ),
+    ),
+    PlantedBug(
+        "one job matches ids of any length",
+        "txn/describe.py",
+        " and (not count or characters < MATCHED_AT_ONCE_CHARACTERS)",
+        "",
+        ("txn/_tests/test_describe.py::test_a_long_id_is_matched_alone",),
+    ),
 )

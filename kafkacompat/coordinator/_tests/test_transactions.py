@@ -22,6 +22,7 @@ from kafkacompat.coordinator.verifier import PartitionVerifier
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from kafkacompat.records.batch import iterate_batches
+from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
@@ -140,7 +141,7 @@ class World:
 
     def state(self) -> str:
         request = DescribeTransactionsRequest(transactional_ids=["tx"])
-        (found,) = self.coordinator.describe_transactions(request).result().transaction_states
+        (found,) = all_steps(self.coordinator.describe_transactions(request)).transaction_states
         return found.transaction_state or E(found.error_code).name
 
     def begin(self, *partitions: TopicPartition) -> None:
@@ -410,7 +411,7 @@ def test_patterns_that_are_not_taken(pattern: str) -> None:
     world = World()
     assert world.init().result().error_code == 0
     request = ListTransactionsRequest(transactional_id_pattern=pattern)
-    answer = world.coordinator.list_transactions(request).result()
+    answer = all_steps(world.coordinator.list_transactions(request))
     assert (answer.error_code, answer.transaction_states) == (E.INVALID_REGULAR_EXPRESSION, [])
 
 
@@ -419,7 +420,7 @@ def test_nothing_is_served_before_the_start_or_after_the_stop() -> None:
     world.coordinator.stop()
     assert world.init().result().error_code == E.COORDINATOR_NOT_AVAILABLE
     assert world.state() == "COORDINATOR_NOT_AVAILABLE"
-    listed = world.coordinator.list_transactions(ListTransactionsRequest()).result()
+    listed = all_steps(world.coordinator.list_transactions(ListTransactionsRequest()))
     assert listed.error_code == E.COORDINATOR_NOT_AVAILABLE
 
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.txn.describe import ListFilter, list_transactions
+from kafkacompat.stepping.jobs import all_steps
+from kafkacompat.txn.describe import (
+    LOOKED_AT_A_STEP,
+    MATCHED_AT_ONCE_CHARACTERS,
+    ListFilter,
+    list_transactions,
+)
 from kafkacompat.txn.environment import Environment, TransactionSettings
 from kafkacompat.txn.machine import TransactionMachine
 from kafkacompat.txn.records import TransactionRecord
@@ -49,7 +55,7 @@ def machine() -> TransactionMachine:
     ids=["all", "states", "unknown states only", "producers", "open", "open for long", "pattern", "two"],
 )
 def test_each_filter_leaves_out_what_it_names_none_of(wanted: dict[str, Any], listed: list[str]) -> None:
-    found = list_transactions(machine(), ListFilter(**wanted), NOW_MS)
+    found = all_steps(list_transactions(machine(), ListFilter(**wanted), NOW_MS))
     assert [each.transactional_id for each in found] == listed
     for each in found:
         assert each.producer_id == KNOWN[each.transactional_id].producer_id
@@ -59,8 +65,51 @@ def test_each_filter_leaves_out_what_it_names_none_of(wanted: dict[str, Any], li
 def test_an_id_that_is_forgotten_is_not_listed() -> None:
     made = machine()
     made.replay(TransactionRecord("old", None), 9, -1)
-    assert [each.transactional_id for each in list_transactions(made, ListFilter(), NOW_MS)] == [
+    assert [each.transactional_id for each in all_steps(list_transactions(made, ListFilter(), NOW_MS))] == [
         "idle",
         "young",
         "ending",
     ]
+
+
+def stepped(wanted: ListFilter, made: TransactionMachine) -> tuple[list[str], int, list[int]]:
+    """(ids, pauses, how many ids each job of a thread matched)."""
+    steps = list_transactions(made, wanted, NOW_MS)
+    pauses, jobs = 0, []
+    given: Any = None
+    while True:
+        try:
+            pause = steps.send(given)
+        except StopIteration as end:
+            return [each.transactional_id for each in end.value], pauses, jobs
+        given = None
+        if pause is None:
+            pauses += 1
+        else:
+            assert callable(pause)
+            given = pause()
+            jobs.append(len(given))
+
+
+def test_many_ids_are_listed_in_steps_and_matched_in_a_thread_few_at_a_time() -> None:
+    made = machine()
+    count = 3 * LOOKED_AT_A_STEP
+    for number in range(count):
+        made.replay(TransactionRecord(f"id-{number}", KNOWN["idle"]), number, -1)
+    names, pauses, jobs = stepped(ListFilter(), made)
+    assert (len(names), pauses, jobs) == (count + len(KNOWN), 3, [])
+    names, pauses, jobs = stepped(ListFilter(matches_id=lambda name: name.endswith("7")), made)
+    assert names == [f"id-{number}" for number in range(7, count, 10)]
+    assert sum(jobs) == count + len(KNOWN)
+    assert len(jobs) >= 3
+
+
+def test_a_long_id_is_matched_alone() -> None:
+    """The time of a pattern rises with the length of what it is held against."""
+    made = machine()
+    long = "x" * MATCHED_AT_ONCE_CHARACTERS
+    for number in range(3):
+        made.replay(TransactionRecord(f"{long}{number}", KNOWN["idle"]), number, -1)
+    names, _, jobs = stepped(ListFilter(matches_id=lambda name: len(name) > 9), made)
+    assert names == [f"{long}{number}" for number in range(3)]
+    assert jobs == [len(KNOWN) + 1, 1, 1]
