@@ -201,4 +201,58 @@ BUGS = (
         "left -= len(rest.partitions)",
         ("api/_tests/test_pieces.py",),
     ),
+    PlantedBug(
+        "an answer without a read lists aborted transactions",
+        "partition/fetch.py",
+        "                answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)\n"
+        "                answer.aborted_transactions = None\n",
+        "                answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)\n",
+        ("partition/_tests/test_fetch.py::test_divergence_is_told_with_watermarks_and_without_records",),
+    ),
+    PlantedBug(
+        "advice to read elsewhere lists aborted transactions",
+        "partition/fetch.py",
+        "                answer.preferred_read_replica = nearest\n                answer.aborted_transactions = None\n",
+        "                answer.preferred_read_replica = nearest\n",
+        ("partition/_tests/test_read_replicas.py",),
+    ),
+    PlantedBug(
+        "an unknown partition has null for its aborted transactions",
+        "partition/fetch_answers.py",
+        "            aborted_transactions=[] if error in UNKNOWN else None,",
+        "            aborted_transactions=None,",
+        (
+            "partition/_tests/test_fetch.py::test_a_refused_partition_has_no_aborted_transactions_and_an_unknown_one_has_an_empty_list",
+        ),
+    ),
+    PlantedBug(
+        "a topic whose offsets are deleted in part is answered twice",
+        "api/offset_delete.py",
+        "            if answered is not topic:\n"
+        "                answered.partitions += topic.partitions\n"
+        "        response.topics = list(topics.values())\n"
+        "    return response\n"
+        "\n"
+        "\n"
+        "HANDLER",
+        "            if answered is not topic:\n"
+        '                topics[f"{topic.name} again"] = topic\n'
+        "        response.topics = list(topics.values())\n"
+        "    return response\n"
+        "\n"
+        "\n"
+        "HANDLER",
+        (
+            "coordinator/_tests/test_offsets.py::test_offset_delete_answers_each_topic_once_with_all_its_partitions",
+        ),
+    ),
+    PlantedBug(
+        "states that nobody knows let all transactions through",
+        "coordinator/transaction_service.py",
+        "            if names\n            else None,",
+        "            if names.keys() & STATES_BY_NAME.keys()\n            else None,",
+        (
+            "coordinator/_tests/test_transactions.py::test_transactions_are_listed_by_state_and_unknown_states_are_told",
+        ),
+    ),
 )

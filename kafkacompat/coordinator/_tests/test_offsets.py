@@ -300,6 +300,37 @@ def test_offset_delete() -> None:
     assert fetch(world).committed_offset == -1
 
 
+def test_offset_delete_answers_each_topic_once_with_all_its_partitions() -> None:
+    """Refused here or answered by the coordinator, in the one topic of the answer."""
+    world = World()
+    (first,) = form_group(world)
+    commit(world, 5, member_id=first, generation=1)
+    commit(world, 6, topic="u", member_id=first, generation=1)
+    named = [("t", [0, 9]), ("nope", [1, 2]), ("u", [8, 0]), ("gone", []), ("t", [7])]
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name,
+            partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes],
+        )
+        for name, indexes in named
+    ]
+    answer = world.call(OFFSET_DELETE, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    told = [
+        (topic.name, {each.partition_index: each.error_code for each in topic.partitions})
+        for topic in answer.topics
+    ]
+    unknown, subscribed = E.UNKNOWN_TOPIC_OR_PARTITION, E.GROUP_SUBSCRIBED_TO_TOPIC
+    assert answer.error_code == 0
+    assert len(told) == 4
+    assert dict(told) == {
+        "t": {9: unknown, 7: unknown, 0: subscribed},
+        "nope": {1: unknown, 2: unknown},
+        "u": {8: unknown, 0: 0},
+        "gone": {},
+    }
+    assert (fetch(world).committed_offset, fetch(world, topic="u").committed_offset) == (5, -1)
+
+
 def test_offset_delete_spares_what_the_group_subscribes_to() -> None:
     world = World()
     (first,) = form_group(world)
@@ -353,6 +384,13 @@ def test_list_groups() -> None:
     assert len(listed(world, types_filter=["Classic"])) == 11
     assert listed(world, types_filter=["consumer"]) == []
     assert listed(world, types_filter=["nonsense"]) == []
+    assert len(listed(world, states_filter=["nonsense", "empty"])) == 10
+    assert listed(world, states_filter=["nonsense"]) == []
+    assert listed(world, states_filter=["Dead"]) == []
+    assert [
+        each.group_id for each in listed(world, states_filter=["STABLE"], types_filter=["x", "CLASSIC"])
+    ] == ["g"]
+    assert listed(world, states_filter=["Stable"], types_filter=["share"]) == []
 
 
 def describe(world: World, *groups: str, version: int = 6, operations: bool = False) -> list[Any]:

@@ -415,6 +415,40 @@ def test_patterns_that_are_not_taken(pattern: str) -> None:
     assert (answer.error_code, answer.transaction_states) == (E.INVALID_REGULAR_EXPRESSION, [])
 
 
+@pytest.mark.parametrize(
+    ("filters", "listed", "unknown"),
+    [
+        ([], ["tx", "other"], []),
+        (["Ongoing"], ["tx"], []),
+        (["Empty", "Ongoing", "Empty"], ["tx", "other"], []),
+        (["empty", "Empty", "x", "empty"], ["other"], ["empty", "x"]),
+        (["x"], [], ["x"]),
+    ],
+)
+def test_transactions_are_listed_by_state_and_unknown_states_are_told(
+    filters: list[str], listed: list[str], unknown: list[str]
+) -> None:
+    """Kafka's names, letter by letter. Each that it does not know is told once, and matches nothing."""
+    world = World()
+    world.begin(T0)
+    assert world.init("other").result().error_code == 0
+    answer = all_steps(world.coordinator.list_transactions(ListTransactionsRequest(state_filters=filters)))
+    assert answer.error_code == 0
+    assert [each.transactional_id for each in answer.transaction_states] == listed
+    assert answer.unknown_state_filters == unknown
+
+
+def test_who_is_named_twice_is_described_once() -> None:
+    world = World()
+    world.begin(T0)
+    request = DescribeTransactionsRequest(transactional_ids=["tx", "no", "tx"])
+    answer = all_steps(world.coordinator.describe_transactions(request))
+    assert [(each.transactional_id, each.error_code) for each in answer.transaction_states] == [
+        ("tx", 0),
+        ("no", E.TRANSACTIONAL_ID_NOT_FOUND),
+    ]
+
+
 def test_nothing_is_served_before_the_start_or_after_the_stop() -> None:
     world = World()
     world.coordinator.stop()

@@ -349,6 +349,27 @@ def test_divergence_is_told_with_watermarks_and_without_records() -> None:
     unknown = one(now(world, want(world, offset=1, last_fetched_epoch=9)))
     assert unknown.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert sizes(now(world, want(world, offset=1, last_fetched_epoch=1))) == [BATCH]
+    # Kafka's answers without a read have null in place of the list, whatever the isolation level.
+    committed = one(now(world, want(world, offset=2, last_fetched_epoch=1), read_committed=True))
+    assert committed.diverging_epoch is not None
+    assert committed.aborted_transactions is None
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_refused_partition_has_no_aborted_transactions_and_an_unknown_one_has_an_empty_list(
+    committed: bool,
+) -> None:
+    world = filled()
+    refused = one(now(world, want(world, offset=9), read_committed=committed))
+    assert (refused.error_code, refused.aborted_transactions) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    fenced = one(now(world, want(world, current_leader_epoch=9), read_committed=committed))
+    assert (fenced.error_code, fenced.aborted_transactions) == (ErrorCode.UNKNOWN_LEADER_EPOCH, None)
+    for asked, code in (
+        (want(world, topic="no"), ErrorCode.UNKNOWN_TOPIC_ID),
+        (want(world, partition=7), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ):
+        unknown = one(now(world, asked, read_committed=committed, max_wait_ms=0))
+        assert (unknown.error_code, unknown.aborted_transactions) == (code, [])
 
 
 def test_zstd_topics_are_served_to_old_versions_as_kafka_4_3_does() -> None:

@@ -40,6 +40,7 @@ def test_the_leader_names_the_replica_in_the_consumers_rack_and_sends_no_records
     answer = ask(cluster.nodes[1], 0, "rack-2")
     assert (answer.preferred_read_replica, answer.records, answer.error_code) == (2, b"", 0)
     assert answer.high_watermark == 1
+    assert ask(cluster.nodes[1], 0, "rack-2", read_committed=True).aborted_transactions is None
     assert ask(cluster.nodes[1], 1, "rack-2").preferred_read_replica == 2, (
         "at once, though there is nothing to read"
     )
