@@ -6,6 +6,7 @@ Knows no rate, no view and no clock; what it finds is a Snapshot. Never alters a
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -37,7 +38,9 @@ DETAIL_TIMEOUT_S = 4.0
 MAX_TOPICS = 1_000
 """The result topics are among them, whatever their names: the page would be empty without."""
 MAX_PARTITIONS = 5_000
-MAX_GROUPS = 100
+GROUPS_A_LOOK = 100
+MAX_GROUPS = 5_000
+"""Of which the lag is known, at the age of as many looks as it takes to ask about all."""
 UNREADABLE = (RuntimeError, ValueError, TypeError, SystemError)
 """What the library raises where it makes objects of an answer: a name that is no UTF-8, one that it did not ask about."""
 
@@ -49,13 +52,15 @@ Offsets = dict[Place, int]
 class ClusterClient:
     """Asks one cluster; look may be called again and again, also after failures."""
 
-    __slots__ = ("_admin", "_earliest", "_groups", "_ids", "_latest")
+    __slots__ = ("_admin", "_asked_last", "_earliest", "_groups", "_ids", "_latest")
 
     def __init__(self, bootstrap: str) -> None:
         self._admin = AdminClient(common_settings(bootstrap), logger=quiet_logger())
         self._earliest: Offsets = {}
         self._latest: Offsets = {}
         self._groups: dict[str, GroupSeen] = {}
+        self._asked_last = ""
+        """Of the groups in order of name, the last one that the look before asked about."""
         self._ids: dict[str, str] = {}
 
     def look(self, now_ms: int) -> Snapshot:
@@ -94,7 +99,7 @@ class ClusterClient:
             nodes,
             topics,
             groups,
-            topics_hidden=max(0, len(names) - MAX_TOPICS),
+            topics_hidden=len(names) - len(topics),
             groups_hidden=groups_hidden,
         )
 
@@ -102,14 +107,16 @@ class ClusterClient:
         if not names:
             return []
         asked = self._admin.describe_topics(TopicCollection(names), request_timeout=LOOK_TIMEOUT_S)
-        found = []
+        found, refused = [], None
         for future in asked.values():
             try:
                 found.append(_answer(future))
             except KafkaException as error:
-                # A topic may be deleted between the list and the description.
+                # A topic may be deleted between the list and the description, or be one that cannot be told of.
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
+                    refused = error
+        if refused is not None and not found:
+            raise refused
         return found
 
     def _ask_offsets(self, topics: list[Any]) -> None:
@@ -149,8 +156,8 @@ class ClusterClient:
         if answer.errors:
             # A node that did not answer may lead groups that we know.
             names |= self._groups.keys()
-        # Kafka takes commits of the group "" (KIP-289), but the library refuses to be asked about it.
-        shown = sorted(names - {""})[:MAX_GROUPS]
+        self._groups = {name: seen for name, seen in self._groups.items() if name in names}
+        shown = self._next_groups(names)
         described: dict[str, Future[Any]] = {}
         if shown:
             described = self._admin.describe_consumer_groups(shown, request_timeout=DETAIL_TIMEOUT_S)
@@ -160,15 +167,20 @@ class ClusterClient:
             )[name]
             for name in shown
         }
-        seen: dict[str, GroupSeen] = {}
         for name in shown:
-            try:
-                seen[name] = _group(name, _answer(described[name]), _answer(committed[name]))
-            except KafkaException:
-                if name in self._groups:
-                    seen[name] = self._groups[name]
-        self._groups = seen
-        return tuple(seen.values()), len(names) - len(seen)
+            with contextlib.suppress(KafkaException):
+                self._groups[name] = _group(name, _answer(described[name]), _answer(committed[name]))
+        seen = tuple(self._groups[name] for name in sorted(self._groups))
+        return seen, len(names) - len(seen)
+
+    def _next_groups(self, names: set[str]) -> list[str]:
+        """Those that are asked about in this look: all in turn, where they are more than one look asks about."""
+        # Kafka takes commits of the group "" (KIP-289), but the library refuses to be asked about it.
+        known = sorted(names - {""})[:MAX_GROUPS]
+        start = bisect_right(known, self._asked_last) if len(known) > GROUPS_A_LOOK else 0
+        shown = [*known[start:], *known[:start]][:GROUPS_A_LOOK]
+        self._asked_last = shown[-1] if shown else ""
+        return shown
 
 
 def _group(name: str, about: Any, offsets: Any) -> GroupSeen:

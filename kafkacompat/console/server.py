@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from importlib import resources
-from typing import Any
 
 import trio
 from starlette.applications import Starlette
@@ -90,7 +89,7 @@ class Pages:
 
     async def cluster(self, request: Request) -> Response:
         """The cluster's state."""
-        return _tagged(request, self._state.cluster_json(self._clock()))
+        return _tagged(request, await self._state.cluster_json(self._clock()))
 
     async def records(self, request: Request) -> Response:
         """A page of records."""
@@ -116,18 +115,13 @@ class Pages:
 
     async def health(self, request: Request) -> Response:
         """Whether the broker answers."""
-        view = self._state.cluster()
-        reachable = self._state.connection.reachable
-        said: dict[str, Any] = {
-            "broker": view["broker"],
-            "health": view["health"],
-            "behind": self._state.behind(),
-        }
-        return JSONResponse(said, 200 if reachable else UNAVAILABLE, headers={"cache-control": "no-store"})
+        status = 200 if self._state.connection.reachable else UNAVAILABLE
+        return JSONResponse(self._state.broker(), status, headers={"cache-control": "no-store"})
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus' text format."""
-        text = metrics_text(self._state.cluster(), reading_view(self._state.results))
+        make, reading = self._state.cluster(), reading_view(self._state.results)
+        text = await trio.to_thread.run_sync(lambda: metrics_text(make(), reading))
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

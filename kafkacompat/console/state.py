@@ -6,10 +6,14 @@ Changed by the tasks of run.py, read by server.py, both on the one trio thread. 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from kafkacompat.console.core.cluster_view import cluster_view
+import trio
+
+from kafkacompat.console.core.cluster_view import broker_view, cluster_view, health_view
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.rates import Rates
 from kafkacompat.console.core.results import Results
@@ -40,10 +44,9 @@ class ViewCache:
             seen == self._seen or 0 <= now_ms - self._made_ms < MIN_VIEW_INTERVAL_MS
         )
 
-    def keep(self, seen: object, now_ms: int, view: dict[str, Any]) -> None:
+    def keep(self, seen: object, now_ms: int, body: bytes) -> None:
         """Take the bytes of a view made from what was seen."""
-        # First, since it may fail: a view counts as made only with its bytes.
-        self.body = json.dumps(view, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        self.body = body
         self._seen, self._made_ms = seen, now_ms
         self._version += 1
         self.tag = f'"{self._run}-{self._version}"'
@@ -55,6 +58,7 @@ class ConsoleState:
     __slots__ = (
         "_cluster_cache",
         "_looks",
+        "_making",
         "_results_cache",
         "connection",
         "positions",
@@ -72,6 +76,8 @@ class ConsoleState:
         self._looks = 0
         self._results_cache = ViewCache(run)
         self._cluster_cache = ViewCache(run)
+        self._making = trio.Lock()
+        """Of whoever makes the view of the cluster: the others have it then."""
 
     def looked(self, snapshot: Snapshot) -> None:
         """Take in a look at the cluster."""
@@ -121,15 +127,35 @@ class ConsoleState:
         if not self._results_cache.fresh(seen, now_ms):
             view = results_view(self.results)
             view["reading"]["behind"] = behind
-            self._results_cache.keep(seen, now_ms, view)
+            self._results_cache.keep(seen, now_ms, encoded(view))
         return self._results_cache
 
-    def cluster_json(self, now_ms: int) -> ViewCache:
-        """The view of GET /api/cluster."""
-        if not self._cluster_cache.fresh(self._looks, now_ms):
-            self._cluster_cache.keep(self._looks, now_ms, self.cluster())
+    async def cluster_json(self, now_ms: int) -> ViewCache:
+        """The view of GET /api/cluster, made in a thread: of tens of thousands of partitions it takes half a second."""
+        async with self._making:
+            if not self._cluster_cache.fresh(self._looks, now_ms):
+                seen = self._looks
+                view = await trio.to_thread.run_sync(_as_json, self.cluster())
+                self._cluster_cache.keep(seen, now_ms, view)
         return self._cluster_cache
 
-    def cluster(self) -> dict[str, Any]:
-        """The view of the cluster as an object."""
-        return cluster_view(self.connection, self.snapshot, self.rates)
+    def cluster(self) -> Callable[[], dict[str, Any]]:
+        """What makes the view of the cluster, in any thread: nothing that it looks at changes."""
+        return partial(cluster_view, replace(self.connection), self.snapshot, self.rates.copy())
+
+    def broker(self) -> dict[str, Any]:
+        """Whether the broker answers, and the health of the cluster."""
+        return {
+            "broker": broker_view(self.connection),
+            "health": health_view(self.connection, self.snapshot),
+            "behind": self.behind(),
+        }
+
+
+def _as_json(make: Callable[[], dict[str, Any]]) -> bytes:
+    return encoded(make())
+
+
+def encoded(view: dict[str, Any]) -> bytes:
+    """JSON without blanks, in UTF-8."""
+    return json.dumps(view, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

@@ -6,6 +6,29 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "the console tells of a lag that nobody knows any more",
+        "console/core/prometheus.py",
+        "    if seen is None or not up:\n",
+        "    if seen is None:\n",
+        ("console/_tests/test_cluster.py::test_a_broker_that_is_away_has_no_series_but_that_it_is",),
+    ),
+    PlantedBug(
+        "one topic that cannot be described shows the broker as gone",
+        "console/admin.py",
+        "                    refused = error\n",
+        "                    raise\n",
+        (
+            "console/_tests/test_admin.py::test_a_topic_that_cannot_be_described_is_hidden_and_the_others_are_seen",
+        ),
+    ),
+    PlantedBug(
+        "the console knows the lag of the first groups by name",
+        "console/admin.py",
+        "        shown = [*known[start:], *known[:start]][:GROUPS_A_LOOK]\n",
+        "        shown = known[:GROUPS_A_LOOK]\n",
+        ("console/_tests/test_admin.py::test_all_groups_are_asked_about_in_turn",),
+    ),
+    PlantedBug(
         "a stale handle of a network file system ends the collector",
         "pipeline/collector/disk.py",
         "            handle = self._living(key)\n",

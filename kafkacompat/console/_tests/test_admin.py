@@ -149,6 +149,32 @@ def test_a_cluster_that_the_library_cannot_read_is_away_with_the_reason(
     assert str(raised.value)
 
 
+def test_a_topic_that_cannot_be_described_is_hidden_and_the_others_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OneRefused(ScriptedAdmin):
+        def describe_topics(self, wanted: Any, **options: Any) -> dict[str, Future[Any]]:
+            refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+            return super().describe_topics(wanted) | {"b": future(refused)}
+
+    made = OneRefused([], topics=["a", "b", "c"])
+    monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
+    seen = ClusterClient("h:1").look(7)
+    assert ([topic.name for topic in seen.topics], seen.topics_hidden) == (["a", "c"], 1)
+
+
+def test_all_groups_are_asked_about_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "GROUPS_A_LOOK", 3)
+    made = ScriptedAdmin([f"g{number}" for number in range(8)])
+    monkeypatch.setattr(admin, "AdminClient", lambda *settings, **more: made)
+    client = ClusterClient("h:1")
+    seen = [client.look(7) for _ in range(3)]
+    assert [len(names(each)) for each in seen] == [3, 6, 8]
+    assert [each.groups_hidden for each in seen] == [5, 2, 0]
+    made.groups.remove("g4")
+    assert names(client.look(7)) == [f"g{number}" for number in range(8) if number != 4]
+
+
 def test_the_result_topics_are_seen_however_many_others_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their names would come after a thousand others."""
     others = [f"a-{number:04}" for number in range(admin.MAX_TOPICS)]

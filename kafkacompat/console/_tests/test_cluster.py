@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,13 +68,13 @@ def test_rates_are_bounded_in_memory_and_never_negative(steps: list[tuple[int, i
 
 
 def test_lag_counts_from_the_commit_or_from_the_first_kept_record() -> None:
-    topics = {
-        "t": topic(
-            "t", partition(0, earliest=0, latest=10), partition(1, earliest=40, latest=50), partition(2)
-        )
+    partitions = {
+        ("t", 0): partition(0, earliest=0, latest=10),
+        ("t", 1): partition(1, earliest=40, latest=50),
+        ("t", 2): partition(2),
     }
     committed = {("t", 0): 7, ("t", 1): 5, ("t", 2): 12, ("t", 9): 3, ("gone", 0): 1}
-    lag = group_lag(GroupSeen("g", "classic", "stable", 1, 1, committed), topics)
+    lag = group_lag(GroupSeen("g", "classic", "stable", 1, 1, committed), partitions)
     assert [(row.topic, row.partition, row.lag) for row in lag.partitions] == [
         ("gone", 0, None),
         ("t", 0, 3),
@@ -160,6 +162,36 @@ def test_the_view_of_the_cluster_holds_sizes_rates_lag_and_missing_nodes() -> No
     assert (second["size_bytes"], second["records"], second["records_per_s"]) == (3, 10, 5.0)
     assert view["cluster"]["groups"][0]["lag"] == 6
     assert [row["topic"] for row in view["cluster"]["troubled"]] == ["a"]
+
+
+def test_a_broker_that_is_away_has_no_series_but_that_it_is() -> None:
+    """A lag that stays at its last value hides that nobody knows it."""
+    view = full_view()
+    view["broker"]["state"] = "unreachable"
+    text = metrics_text(view, reading_view(Results()))
+    assert "kafkacompat_console_broker_up 0\n" in text
+    assert "\nkafka_" not in text
+
+
+class Counted(tuple[ReplicaSize, ...]):
+    """How often it is gone through."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[ReplicaSize]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_sizes_are_gone_through_once_for_all_topics_and_once_for_all_nodes() -> None:
+    topics = [topic(f"t{number}", partition(0)) for number in range(50)]
+    sizes = Counted(ReplicaSize(1, f"t{number}", 0, number) for number in range(50))
+    connection = BrokerConnection("h:1", 0)
+    connection.answered(1)
+    seen = replace(snapshot(*topics, nodes=(1, 2, 3)), sizes=sizes)
+    view = cluster_view(connection, seen, Rates())
+    assert [each["size_bytes"] for each in view["cluster"]["topics"]] == list(range(50))
+    assert sizes.passes == 2
 
 
 def test_prometheus_text_escapes_labels_and_leaves_out_what_is_not_known() -> None:

@@ -81,11 +81,42 @@ def test_half_a_surrogate_pair_in_json_is_the_sign_for_an_unknown_letter(value: 
     assert (shown["kind"], shown["text"]) == ("json", said)
 
 
-@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "-1e999", "9" * 5_000])
-def test_numbers_that_json_or_we_have_not_are_shown_as_they_are_written(number: str) -> None:
+@pytest.mark.parametrize("number", ["1.10", "1e999", "-0", "1E+2", "9" * 5_000])
+def test_numbers_are_shown_as_they_are_written(number: str) -> None:
     value = f"[{number}]"
     shown = decoded(value.encode(), 10_000)
-    assert (shown["kind"], shown["text"]) == ("text", value)
+    assert (shown["kind"], shown["text"], shown["raw"]) == ("json", f"[\n  {number}\n]", value)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "01", "1."])
+def test_what_is_no_json_is_text(number: str) -> None:
+    value = f"[{number}]"
+    assert (decoded(value.encode(), 99)["kind"], decoded(value.encode(), 99)["text"]) == ("text", value)
+
+
+def test_names_that_come_twice_are_shown_twice() -> None:
+    shown = decoded(b'{"a":1,"a":{},"b":[],"c":[{"d":"e, [f]: \\"g\\""}]}', 999)
+    assert shown["text"].splitlines() == [
+        "{",
+        '  "a": 1,',
+        '  "a": {},',
+        '  "b": [],',
+        '  "c": [',
+        "    {",
+        '      "d": "e, [f]: \\"g\\""',
+        "    }",
+        "  ]",
+        "}",
+    ]
+
+
+@given(JSON_VALUES)
+def test_indented_json_is_what_the_library_would_make_of_it(value: object) -> None:
+    """Where nothing is written otherwise than the library writes it."""
+    written = json.dumps([value], ensure_ascii=False)
+    shown = decoded(written.encode(errors="surrogatepass"), 100_000)
+    if shown["kind"] == "json":
+        assert shown["text"] == json.dumps([value], ensure_ascii=False, indent=2)
 
 
 @pytest.mark.parametrize("depth", [200, 900, 2_000, 100_000])

@@ -18,7 +18,7 @@ from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.console.reader import Batch, starts
 from kafkacompat.console.server import application
 from kafkacompat.console.sizes import sizes_of
-from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState, ViewCache
+from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState, ViewCache, encoded
 
 
 class Clock:
@@ -113,10 +113,10 @@ async def test_half_a_surrogate_pair_in_a_row_is_sent_on_as_an_unknown_letter(
 def test_a_view_that_cannot_be_encoded_is_not_taken_for_made(broken: object) -> None:
     """Else every later question would be answered with nothing, or with the bytes of another view under a new tag."""
     cache = ViewCache("run")
-    cache.keep("old", 0, {"right": 1})
+    cache.keep("old", 0, encoded({"right": 1}))
     body, tag = cache.body, cache.tag
     with pytest.raises((ValueError, TypeError)):
-        cache.keep("new", 5_000, {"broken": broken})
+        cache.keep("new", 5_000, encoded({"broken": broken}))
     assert (cache.body, cache.tag) == (body, tag)
     assert not cache.fresh("new", 5_000)
 

@@ -5,12 +5,14 @@ Sizes are bytes on disk over all replicas. Knows snapshots and rates, nothing of
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.lag import group_lag
 from kafkacompat.console.core.rates import Rates
-from kafkacompat.console.core.snapshot import GroupSeen, Snapshot, TopicSeen
+from kafkacompat.console.core.snapshot import GroupSeen, PartitionSeen, Snapshot, TopicSeen
 
 MAX_TROUBLED_SHOWN = 50
 MAX_GROUP_PARTITIONS_SHOWN = 200
@@ -33,9 +35,9 @@ def cluster_view(connection: BrokerConnection, snapshot: Snapshot | None, rates:
             "cluster_id": snapshot.cluster_id,
             "controller": snapshot.controller_id,
             "nodes": nodes_view(snapshot),
-            "topics": [topic_view(topic, snapshot, rates) for topic in snapshot.topics],
+            "topics": topics_view(snapshot, rates),
             "topics_hidden": snapshot.topics_hidden,
-            "groups": [group_view(group, snapshot) for group in snapshot.groups],
+            "groups": groups_view(snapshot),
             "groups_hidden": snapshot.groups_hidden,
             "sizes_error": snapshot.sizes_error or None,
             "troubled": troubled_view(snapshot),
@@ -92,14 +94,21 @@ def missing_nodes(snapshot: Snapshot) -> list[int]:
 
 def nodes_view(snapshot: Snapshot) -> list[View]:
     """Every node that is alive or holds replicas, with what it leads and what it holds."""
-    partitions = [partition for topic in snapshot.topics for partition in topic.partitions]
     alive = {node.node_id: node for node in snapshot.nodes}
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    for topic in snapshot.topics:
+        for partition in topic.partitions:
+            leads[partition.leader] += 1
+            replicas.update(set(partition.replicas))
+            in_sync.update(set(partition.in_sync).intersection(partition.replicas))
+    stored: Counter[int] = Counter()
+    for size in snapshot.sizes or ():
+        stored[size.node_id] += size.size_bytes
     views = []
     for node_id in sorted({*alive, *missing_nodes(snapshot)}):
         node = alive.get(node_id)
-        sizes = None
-        if snapshot.sizes is not None and node is not None:
-            sizes = sum(size.size_bytes for size in snapshot.sizes if size.node_id == node_id)
         views.append(
             {
                 "node": node_id,
@@ -107,26 +116,28 @@ def nodes_view(snapshot: Snapshot) -> list[View]:
                 "rack": node.rack if node else None,
                 "alive": node is not None,
                 "controller": node_id == snapshot.controller_id,
-                "leads": sum(partition.leader == node_id for partition in partitions),
-                "replicas": sum(node_id in partition.replicas for partition in partitions),
-                "behind": sum(
-                    node_id in partition.replicas and node_id not in partition.in_sync
-                    for partition in partitions
-                ),
-                "size_bytes": sizes,
+                "leads": leads[node_id],
+                "replicas": replicas[node_id],
+                "behind": replicas[node_id] - in_sync[node_id],
+                "size_bytes": None if snapshot.sizes is None or node is None else stored[node_id],
             }
         )
     return views
 
 
-def topic_view(topic: TopicSeen, snapshot: Snapshot, rates: Rates) -> View:
-    """One topic and its partitions. records counts kept offsets: compaction and markers leave gaps in them."""
-    sizes: dict[int, int] | None = None
-    if snapshot.sizes is not None:
-        sizes = {}
-        for size in snapshot.sizes:
-            if size.topic == topic.name:
-                sizes[size.partition] = sizes.get(size.partition, 0) + size.size_bytes
+def topics_view(snapshot: Snapshot, rates: Rates) -> list[View]:
+    """All topics with their partitions."""
+    if snapshot.sizes is None:
+        return [topic_view(topic, None, rates) for topic in snapshot.topics]
+    sizes: dict[str, dict[int, int]] = {}
+    for size in snapshot.sizes:
+        of_topic = sizes.setdefault(size.topic, {})
+        of_topic[size.partition] = of_topic.get(size.partition, 0) + size.size_bytes
+    return [topic_view(topic, sizes.get(topic.name, {}), rates) for topic in snapshot.topics]
+
+
+def topic_view(topic: TopicSeen, sizes: Mapping[int, int] | None, rates: Rates) -> View:
+    """One topic and its partitions, with their sizes by number. records counts kept offsets: compaction and markers leave gaps."""
     spans = [
         partition.latest - partition.earliest
         for partition in topic.partitions
@@ -157,9 +168,19 @@ def topic_view(topic: TopicSeen, snapshot: Snapshot, rates: Rates) -> View:
     }
 
 
-def group_view(group: GroupSeen, snapshot: Snapshot) -> View:
+def groups_view(snapshot: Snapshot) -> list[View]:
+    """All groups."""
+    partitions = {
+        (topic.name, partition.partition): partition
+        for topic in snapshot.topics
+        for partition in topic.partitions
+    }
+    return [group_view(group, partitions) for group in snapshot.groups]
+
+
+def group_view(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> View:
     """One group with its lag, partition by partition."""
-    lag = group_lag(group, {topic.name: topic for topic in snapshot.topics})
+    lag = group_lag(group, partitions)
     return {
         "group": group.group_id,
         "kind": group.kind,

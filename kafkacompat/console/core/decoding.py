@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import Any
+import re
+from typing import Any, Final
 
 from kafkacompat.console.core.words import encodable
 
@@ -13,17 +13,27 @@ MAX_JSON_BYTES = 256 * 1024
 MAX_INDENTED_TIMES = 10
 """How many times as long JSON may become: each level that it is nested takes room on every line within."""
 
+INDENT: Final = "  "
+TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+"""Of JSON."""
+
 NOTHING, JSON_TEXT, PLAIN_TEXT, HEX = "null", "json", "text", "hex"
 
 Decoded = dict[str, Any]
 
 
 def decoded(data: bytes | None, max_bytes: int) -> Decoded:
-    """{kind, text, size_bytes, truncated}: at most max_bytes of the data are shown, size_bytes is its full length."""
+    """{kind, text, size_bytes, truncated}: at most max_bytes of the data are shown, size_bytes is its full length.
+
+    JSON has `raw` besides: the text as it is.
+    """
     if data is None:
         return {"kind": NOTHING, "text": "", "size_bytes": 0, "truncated": False}
     kind, text, truncated = _shown(data, max_bytes)
-    return {"kind": kind, "text": text, "size_bytes": len(data), "truncated": truncated}
+    shown: Decoded = {"kind": kind, "text": text, "size_bytes": len(data), "truncated": truncated}
+    if kind == JSON_TEXT:
+        shown["raw"] = data.decode()
+    return shown
 
 
 def _shown(data: bytes, max_bytes: int) -> tuple[str, str, bool]:
@@ -52,19 +62,51 @@ def _as_text(data: bytes, truncated: bool) -> str | None:
 
 
 def _as_json(text: str) -> str | None:
+    """The text with a line for each member: numbers and names as they are written, and names that come twice, twice."""
     try:
-        parsed = json.loads(text, parse_constant=_finite, parse_float=_finite)
-        pretty = json.dumps(parsed, indent=2, ensure_ascii=False)
+        json.loads(text, parse_constant=_no_number, parse_float=str, parse_int=str)
     except (ValueError, RecursionError):
         return None
-    return encodable(pretty) if len(pretty) <= len(text) * MAX_INDENTED_TIMES else None
+    return _indented(text, len(text) * MAX_INDENTED_TIMES)
 
 
-def _finite(number: str) -> float:
-    value = float(number)
-    if not math.isfinite(value):
-        raise ValueError(f"{number} would not be shown as it is written")
-    return value
+def _no_number(word: str) -> str:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _indented(text: str, most: int) -> str | None:
+    """Of valid JSON; None where that is longer than `most` characters."""
+    lines: list[str] = []
+    line, depth, length = "", 0, 0
+    opened = False
+    for token in TOKENS.findall(text):
+        if token in "]}":
+            depth -= 1
+            if not opened:
+                length += len(line) + 1
+                lines.append(line)
+                line = INDENT * depth
+        elif opened:
+            length += len(line) + 1
+            lines.append(line)
+            line = INDENT * depth
+        opened = token in "[{"
+        depth += opened
+        line += _readable(token)
+        if token == ",":
+            length += len(line) + 1
+            lines.append(line)
+            line = INDENT * depth
+        elif token == ":":
+            line += " "
+        if length > most:
+            return None
+    return "\n".join([*lines, line])
+
+
+def _readable(token: str) -> str:
+    """A string without the escapes that nobody needs; whatever else is there as it is written."""
+    return encodable(json.dumps(json.loads(token), ensure_ascii=False)) if token.startswith('"') else token
 
 
 def hex_lines(data: bytes) -> str:

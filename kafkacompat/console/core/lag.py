@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkacompat.console.core.snapshot import GroupSeen, TopicSeen
+from kafkacompat.console.core.snapshot import GroupSeen, PartitionSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,11 @@ class GroupLag:
     lag: int | None
 
 
-def group_lag(group: GroupSeen, topics: dict[str, TopicSeen]) -> GroupLag:
-    """Lag of a group; topics by name."""
+def group_lag(group: GroupSeen, partitions: Mapping[tuple[str, int], PartitionSeen]) -> GroupLag:
+    """Lag of a group; partitions by topic and number."""
     rows = []
     for (topic, number), committed in sorted(group.committed.items()):
-        seen = topics.get(topic)
-        partition = (
-            next((each for each in seen.partitions if each.partition == number), None) if seen else None
-        )
+        partition = partitions.get((topic, number))
         latest = partition.latest if partition else None
         lag = None
         if partition is not None and latest is not None:

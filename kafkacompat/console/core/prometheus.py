@@ -18,7 +18,8 @@ def metrics_text(cluster: View, reading: View) -> str:
         text = f"Result records read: {name}."
         _metric(lines, f"kafkacompat_console_results_{name}_total", "counter", text, [({}, reading[name])])
     seen = cluster["cluster"]
-    if seen is None:
+    if seen is None or not up:
+        # What was true when the broker answered last is not told as if it were now: the series end.
         return _joined(lines)
     topics, groups = seen["topics"], seen["groups"]
     for metric, field, text in (

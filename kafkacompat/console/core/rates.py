@@ -22,6 +22,12 @@ class Rates:
         self._samples: deque[tuple[int, Ends]] = deque(maxlen=MAX_SAMPLES)
         self._history: deque[tuple[int, float]] = deque(maxlen=HISTORY_POINTS)
 
+    def copy(self) -> Rates:
+        """As it is now, for another thread."""
+        made = Rates()
+        made._samples, made._history = self._samples.copy(), self._history.copy()
+        return made
+
     def add(self, now_ms: int, ends: Ends) -> None:
         """Take in the sums of end offsets at now_ms. A sample from before the last one (the clock was set) starts anew."""
         if self._samples and now_ms <= self._samples[-1][0]:

@@ -166,9 +166,10 @@ export class BrowseView {
   }
 
   detail(row) {
-    const part = (title, { kind, text, size_bytes: size, truncated }) => [
+    const part = (title, { kind, text, raw, size_bytes: size, truncated }) => [
       h("h4", {}, `${title} · ${kind === "null" ? "null" : `${kind}, ${bytes(size)}`}${truncated ? ", only its beginning" : ""}`),
       kind === "null" ? null : h("pre", {}, text || "(empty)"),
+      raw === undefined || raw === text ? null : h("details", {}, h("summary", {}, `${title} as it is written`), h("pre", {}, raw)),
     ];
     return h("div", { class: "record" },
       part("Key", row.key), part("Value", row.value),

@@ -36,11 +36,21 @@ export function table(caption, columns, rows, extra = null) {
   return h("div", { class: "scroll" }, h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, head), h("tbody", {}, body)));
 }
 
-// Puts new content into a place and gives the focus back to the element with the same data-key.
+// Whether the reader has marked text in here, to copy it.
+function marked(host) {
+  const selection = document.getSelection();
+  return selection !== null && !selection.isCollapsed && selection.rangeCount > 0 && selection.getRangeAt(0).intersectsNode(host);
+}
+
+// Puts new content into a place and gives the focus back to the element with the same data-key. What is the same stays as it
+// is, and what the reader has marked stays until the mark is gone: the next content comes a second later.
 export function replace(host, ...content) {
+  const parts = content.flat().filter((part) => part !== null && part !== undefined);
+  const same = parts.length === host.childNodes.length && parts.every((part, number) => part instanceof Node && !part.querySelector?.("button") && part.isEqualNode(host.childNodes[number]));
+  if (same || marked(host)) return;
   const key = host.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   const scrolled = [...host.querySelectorAll(".scroll, .list")].map((part) => [part.scrollLeft, part.scrollTop]);
-  host.replaceChildren(...content.flat().filter((part) => part !== null && part !== undefined));
+  host.replaceChildren(...parts);
   [...host.querySelectorAll(".scroll, .list")].forEach((part, number) => {
     if (scrolled[number]) [part.scrollLeft, part.scrollTop] = scrolled[number];
   });
