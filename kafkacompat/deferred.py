@@ -8,7 +8,7 @@ Whoever gives the value does not hear of those who wait for it: a callback that 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kafkacompat.faults import report
 
@@ -138,27 +138,23 @@ class Deferred(Generic[T]):
 
 def gather(answers: Sequence[Deferred[T]]) -> Deferred[list[T]]:
     """All values in the order given, once the last is there; the first failure in that order goes on."""
-    together: Deferred[list[T]] = Deferred()
-    left = sum(not answer.done for answer in answers)
+    return when_all_done(answers).then(lambda _: [answer.result() for answer in answers])
 
-    def finish() -> None:
-        try:
-            values = [answer.result() for answer in answers]
-        except Exception as error:
-            together.fail(error)
-        else:
-            together.resolve(values)
 
-    def one_done(_: Deferred[T]) -> None:
+def when_all_done(answers: Sequence[Deferred[Any]]) -> Deferred[None]:
+    """Once the last is there, whatever became of them: callbacks that each had before have run by then."""
+    together: Deferred[None] = Deferred()
+    open_ones = [answer for answer in answers if not answer.done]
+    left = len(open_ones)
+
+    def one_done(_: Deferred[Any]) -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            finish()
+            together.resolve(None)
 
     if left == 0:
-        finish()
-    else:
-        for answer in answers:
-            if not answer.done:
-                answer.on_done(one_done)
+        together.resolve(None)
+    for answer in open_ones:
+        answer.on_done(one_done)
     return together

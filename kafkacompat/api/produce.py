@@ -21,7 +21,7 @@ from kafkacompat.api.produce_answers import (
     answer_of,
     name_of,
     waits_for,
-    when_all,
+    when_let_go,
 )
 from kafkacompat.api.produce_portions import Appending
 from kafkacompat.api.transactional_produce import (
@@ -141,7 +141,7 @@ def _append_only(
             response.node_endpoints = endpoints_of(node.image, {leader}, context.listener_name, NodeEndpoint)
         return response
     waits = waits_for(node, request, {partition: result.last_offset + 1})
-    return when_all(waits, response, {partition: answer}) if waits else response
+    return when_let_go(waits, response, {partition: answer}) if waits else response
 
 
 def _judged(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkacompat.api.handler import NoResponse
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.produce_response import (
@@ -75,32 +75,18 @@ def waits_for(
     return waits
 
 
-def when_all(
-    waits: Iterable[Deferred[Mapping[TopicPartition, ErrorCode]]],
+def when_let_go(
+    waits: Sequence[Deferred[Mapping[TopicPartition, ErrorCode]]],
     response: ProduceResponse,
     appended: Mapping[TopicPartition, PartitionProduceResponse],
 ) -> Deferred[ProduceResponse]:
-    """The response when replicas and syncs let it go. Fails with the first wait that does."""
-    waits = list(waits)
-    left = len(waits)
-    answer: Deferred[ProduceResponse] = Deferred()
+    """The response when replicas and syncs let it go. Fails with a wait that does."""
 
-    def settle(done: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-        nonlocal left
-        if answer.done:
-            return  # another wait has failed
-        try:
-            errors = done.result()
-        except Exception as failure:
-            answer.fail(failure)
-            return
-        for partition, error in errors.items():
-            if error is not NONE:
-                appended[partition].error_code = error
-        left -= 1
-        if left == 0:
-            answer.resolve(response)
+    def settle(outcomes: list[Mapping[TopicPartition, ErrorCode]]) -> ProduceResponse:
+        for errors in outcomes:
+            for partition, error in errors.items():
+                if error is not NONE:
+                    appended[partition].error_code = error
+        return response
 
-    for wait in waits:
-        wait.on_done(settle)
-    return answer
+    return gather(waits).then(settle)

@@ -21,7 +21,7 @@ from kafkacompat.api.produce_answers import (
     answer_of,
     name_of,
     waits_for,
-    when_all,
+    when_let_go,
 )
 from kafkacompat.api.transactional_produce import Verdicts, producer_of
 from kafkacompat.deferred import Deferred
@@ -268,4 +268,4 @@ class Appending:
             response.node_endpoints = endpoints_of(
                 self._node.image, self._leaders, self._context.listener_name, NodeEndpoint
             )
-        return when_all(self._waits, response, self._appended) if self._waits else response
+        return when_let_go(self._waits, response, self._appended) if self._waits else response

@@ -150,8 +150,7 @@ class GroupSweeps:
         try:
             for stretch in stretches(places_of_group(machine, group.group_id)):
                 for batch in batches(deletion_records(machine, stretch)):
-                    shard.require_active()
-                    written = shard.carry_out(CoordinatorResult(tuple(batch), None), self._clock.now_ms())
+                    written = self._write_batch(shard, batch)
                     if written.done:
                         written.result()
                 yield STRETCH * (PLACE_COST + TOMBSTONE_COST)
@@ -198,9 +197,18 @@ class GroupSweeps:
             return
         gather(answers).then(_joined).pass_to(together)
 
+    def _write_batch(self, shard: Shard, batch: list[GroupRecord]) -> Deferred[None]:
+        return shard.write(lambda _: CoordinatorResult(tuple(batch), None))
+
     def _write(self, shard: Shard, records: list[GroupRecord]) -> int:
         for batch in batches(records):
-            if not shard.try_to_carry_out(CoordinatorResult(tuple(batch), None)):
+            try:
+                written = self._write_batch(shard, batch)
+            except Exception as error:
+                if not isinstance(error, Refused):
+                    report(f"writing to coordinator partition {shard.partition}", error)
+                break
+            if written.done and written.has_failed:
                 break  # what comes after it, a group's end perhaps, relies on it
         return STRETCH * PLACE_COST + len(records) * TOMBSTONE_COST
 

@@ -7,9 +7,9 @@ written by the group coordinator, which has to know.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkacompat.deferred import Deferred
+from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.ports import TransactionTerms
 from kafkacompat.records.control import build_end_transaction_marker
@@ -64,7 +64,7 @@ class LocalMarkerWriter:
             replicated = self._partitions.when_replicated(ends, self._timeout_ms)
             if replicated is not None:
                 work.wait_for(replicated)
-        return work.when_done(response)
+        return when_all_done(work.waits).then(lambda _: response)
 
     def _write_one(self, marker: WritableTxnMarker, work: _Work) -> WritableTxnMarkerResult:
         topics: dict[str, WritableTxnMarkerTopicResult] = {}
@@ -134,25 +134,22 @@ class LocalMarkerWriter:
             done(ended)
         else:
             answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until it is known, and if it never is
-            work.left += 1
             ended.on_done(done)
-            ended.on_done(lambda _: work.one_done())
+            work.waits.append(ended)
 
 
 class _Work:
-    """What one request waits for."""
+    """What one request has set off."""
 
-    __slots__ = ("_response", "answer", "appended", "left")
+    __slots__ = ("appended", "waits")
 
     def __init__(self) -> None:
         self.appended: dict[TopicPartition, tuple[int, list[WritableTxnMarkerPartitionResult]]] = {}
         """End offset, and whose answers depend on it."""
-        self.left = 0
-        self.answer: Deferred[WriteTxnMarkersResponse] = Deferred()
-        self._response: WriteTxnMarkersResponse | None = None
+        self.waits: list[Deferred[Any]] = []
+        """Whose callbacks put their outcomes into the answers."""
 
     def wait_for(self, replicated: Deferred[Mapping[TopicPartition, ErrorCode]]) -> None:
-        self.left += 1
         for _, answers in self.appended.values():
             for answer in answers:
                 answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # until it is known, and if it never is
@@ -163,15 +160,4 @@ class _Work:
                     answer.error_code = code
 
         replicated.on_done(done)
-        replicated.on_done(lambda _: self.one_done())
-
-    def when_done(self, response: WriteTxnMarkersResponse) -> Deferred[WriteTxnMarkersResponse]:
-        self._response = response
-        if self.left == 0 and not self.answer.done:
-            self.answer.resolve(response)
-        return self.answer
-
-    def one_done(self) -> None:
-        self.left -= 1
-        if self.left == 0 and self._response is not None:
-            self.answer.resolve(self._response)
+        self.waits.append(replicated)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_listing import describe_all, list_all
 from kafkacompat.coordinator.group_sweeps import GroupSweeps
 from kafkacompat.coordinator.group_sweeps import machine_of as _machine
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
@@ -22,7 +23,6 @@ from kafkacompat.coordinator.timers import ShardTimers
 from kafkacompat.coordinator.transactional_offsets import TransactionalOffsets
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.commit import commit_offsets, see_offsets, tell_offsets
-from kafkacompat.group.describe import describe_group, list_groups, lowered
 from kafkacompat.group.environment import GroupResult, GroupSettings
 from kafkacompat.group.heartbeat import heartbeat
 from kafkacompat.group.join import JoinCaller, join
@@ -34,16 +34,16 @@ from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.stepping.works import Steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
-from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from kafkacompat.wire.messages.describe_groups_response import DescribeGroupsResponse
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse
-from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
+from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
 from kafkacompat.wire.messages.sync_group_response import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable
 
     from kafkacompat.api.partition_services import PartitionService
     from kafkacompat.api.request_context import RequestContext
@@ -69,10 +69,6 @@ PROTOCOLS_MAX = 100
 """Of one member: every rebalance goes through those of all members. Clients name one to five."""
 GROUPS_AT_ONCE = 200
 """Of all shards together, in which the offsets of deleted topics are looked for at once."""
-GROUP_COST = 20
-"""To find one and to answer for it, in microseconds."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,52 +319,21 @@ class GroupCoordinator:
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Deferred[Any]:
         absent_is_error = context.api_version >= ABSENT_GROUP_ON_DESCRIBE_SINCE
-
-        described = self._steps.value("describing groups", self._describe(request.groups, absent_is_error))
+        shard_of = partial(self._shard, may_be_empty=True)
+        described = self._steps.value(
+            "describing groups", describe_all(request.groups, shard_of, absent_is_error)
+        )
         return described.and_then(gather).then(lambda groups: DescribeGroupsResponse(groups=groups))
-
-    def _describe(
-        self, names: Sequence[str], absent_is_error: bool
-    ) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
-        answers: list[Deferred[DescribedGroup]] = []
-        for group_id in names:
-
-            def refused(refusal: Refused, group_id: str = group_id) -> DescribedGroup:
-                return DescribedGroup(group_id=group_id, error_code=refusal.code)
-
-            try:
-                shard = self._shard(group_id, may_be_empty=True)
-                shard.require_active()
-                described = yield from describe_group(_machine(shard), group_id, absent_is_error)
-                answer = shard.read(partial(_same, described))
-            except Refused as refusal:
-                answer = Deferred.of(refused(refusal))
-            answers.append(or_refused(answer, refused))
-            yield GROUP_COST
-        return answers
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Deferred[Any]:
         if not self._active:
             return Deferred.of(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return or_refused(
-            self._steps.value("listing groups", self._list(request))
+            self._steps.value("listing groups", list_all(request, self._shards.started))
             .and_then(gather)
             .then(lambda lists: ListGroupsResponse(groups=[group for groups in lists for group in groups])),
             lambda refusal: ListGroupsResponse(error_code=refusal.code),
         )
-
-    def _list(self, request: ListGroupsRequest) -> Generator[int, None, list[Deferred[list[ListedGroup]]]]:
-        states = yield from lowered(request.states_filter)
-        types = yield from lowered(request.types_filter)
-        answers: list[Deferred[list[ListedGroup]]] = []
-        for shard in list(self._shards.started()):
-            if shard.state is ShardState.LOADING:
-                raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            if shard.state is ShardState.ACTIVE and _machine(shard).groups:
-                listed = yield from list_groups(_machine(shard), states, types)
-                if shard.state is ShardState.ACTIVE:  # else they are another node's by now
-                    answers.append(shard.read(partial(_same, listed)))
-        return answers
 
     def delete_groups(self, request: DeleteGroupsRequest, context: RequestContext) -> Deferred[Any]:
         def one(group_id: str) -> Deferred[DeletableGroupResult]:
@@ -402,7 +367,3 @@ class GroupCoordinator:
         if shard.state is ShardState.INITIAL:
             shard.start()
         return shard
-
-
-def _same(value: T) -> T:
-    return value

@@ -14,7 +14,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.coordinator.core import (
-    UNBOUNDED,
     CoordinatorResult,
     InTransaction,
     Machine,
@@ -23,13 +22,11 @@ from kafkacompat.coordinator.core import (
     client_error,
 )
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS, LOAD_STEP_BYTES, Loader, Loading
+from kafkacompat.coordinator.shard_log import ShardLog
 from kafkacompat.coordinator.timers import Operation, ShardTimers
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.ports import TransactionTerms
-from kafkacompat.records.batch import build_batch
 from kafkacompat.records.control import build_end_transaction_marker
-from kafkacompat.records.record import Record
 from kafkacompat.stepping.works import Steps, Work
 from kafkacompat.wire.errors import ErrorCode
 
@@ -56,15 +53,12 @@ class ShardState(Enum):
 class Shard:
     __slots__ = (
         "_clock",
-        "_compression",
-        "_doubtful_end",
         "_is_patient",
         "_load_step_bytes",
+        "_log",
         "_steps",
         "_timers",
-        "_uncommitted",
         "_workers",
-        "_writer",
         "epoch",
         "loading",
         "machine",
@@ -96,17 +90,12 @@ class Shard:
         self.partition = partition
         self.epoch = epoch
         self.state = ShardState.INITIAL
-        self._writer = writer
+        self._log = ShardLog(writer, partition, compression)
         self._clock = clock
         self._timers = timers
         self._workers = workers
         self._steps = steps
-        self._compression = compression
         self._load_step_bytes = load_step_bytes
-        self._uncommitted: Deferred[ErrorCode] | None = None
-        """The latest append that is not committed yet."""
-        self._doubtful_end = -1
-        """Where the latest append ends when the wait for it has failed."""
         self.timers = ShardTimers(clock, timers, self._run_timer)
         self.machine = make_machine(self.timers)
         self.on_active = on_active
@@ -116,7 +105,7 @@ class Shard:
 
     def start(self) -> None:
         """Begin to load, or be active at once when there is nothing to load. Stays INITIAL while there is no log."""
-        log = self._writer.log(self.partition)
+        log = self._log.found()
         if log is None:
             return
         if log.log_end_offset == log.log_start_offset:
@@ -126,7 +115,7 @@ class Shard:
         self.loading = Loading(
             log,
             self.machine,
-            lambda: self._writer.log(self.partition),
+            self._log.found,
             self._steps,
             self._timers,
             self._workers,
@@ -154,9 +143,7 @@ class Shard:
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends just now; -1 without one."""
-        log = self._writer.log(self.partition)
-        return -1 if log is None else log.log_end_offset
+        return self._log.end_offset
 
     def require_active(self) -> None:
         if self.state is ShardState.ACTIVE:
@@ -169,17 +156,13 @@ class Shard:
 
     def write(self, operation: Callable[[int], CoordinatorResult[Any, T]]) -> Deferred[T]:
         """Carry out one operation. Raises Refused (nothing has changed), or the Deferred fails with it."""
-        self.require_active()
-        now_ms = self._clock.now_ms()
-        return self.carry_out(self._decide(operation, now_ms), now_ms)
+        return self._write(operation, None)
 
     def transactional_write(
         self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction
     ) -> Deferred[T]:
         """As `write`, but the records count only once the transaction's marker says so."""
-        self.require_active()
-        now_ms = self._clock.now_ms()
-        return self.carry_out(self._decide(operation, now_ms), now_ms, owner)
+        return self._write(operation, owner)
 
     def complete_transaction(
         self, producer_id: int, epoch: int, committed: bool, coordinator_epoch: int, version: int
@@ -193,54 +176,47 @@ class Shard:
             producer_epoch=epoch,
             timestamp_ms=self._clock.now_ms(),
         )
-        terms = TransactionTerms(transaction_version=version)
-        error, offset = self._writer.append_transactional(self.partition, marker, terms)
+        error, offset = self._log.append_marker(marker, version)
         if error is not ErrorCode.NONE:
             return Deferred.of(error)
         self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
-        pending = self._writer.when_committed(self.partition, offset + 1)
-        if pending is None or pending.done:
-            return Deferred.of(ErrorCode.NONE) if pending is None else pending
-        self._wait_for(pending, offset + 1)
-        return pending
+        pending = self._log.when_committed(offset + 1)
+        return Deferred.of(ErrorCode.NONE) if pending is None else pending
 
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
         """An answer from the state, released once everything that it may show is committed."""
         self.require_active()
         value = operation()
-        pending = self._pending()
+        pending = self._log.when_all_committed()
         return Deferred.of(value) if pending is None else self._after(pending, value)
 
-    def carry_out(
+    # --- carrying a write out
+
+    def _write(
+        self, operation: Callable[[int], CoordinatorResult[Any, T]], owner: InTransaction | None
+    ) -> Deferred[T]:
+        self.require_active()
+        now_ms = self._clock.now_ms()
+        try:
+            result = operation(now_ms)
+        except BaseException:
+            self._send_replies()  # whoever was answered on the way is not to wait for the next operation
+            raise
+        return self._complete(result, now_ms, owner)
+
+    def _complete(
         self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None = None
     ) -> Deferred[T]:
-        pending: Deferred[ErrorCode] | None = None
+        """The response once the records are committed; without any, once all that it may show is."""
         if result.records:
-            try:
-                error, first_offset, end_offset = self._append(result.records, now_ms, owner)
-            except Exception:
-                if result.refused is not None:
-                    result.refused()
-                self._finish(result, ErrorCode.UNKNOWN_SERVER_ERROR)
-                raise
+            error, end_offset = self._append(result, now_ms, owner)
             if error is not ErrorCode.NONE:
-                if result.refused is not None:
-                    result.refused()
-                self._finish(result, error)
                 answer: Deferred[T] = Deferred()
                 answer.fail(Refused(client_error(error)))
                 return answer
-            if result.replay:
-                producer_id = -1 if owner is None else owner.producer_id
-                for index, record in enumerate(result.records):
-                    self.machine.replay(record, first_offset + index, producer_id)
-            pending = self._writer.when_committed(self.partition, end_offset)
-            if pending is not None and not pending.done:
-                self._wait_for(pending, end_offset)
-            elif pending is not None and pending.result() is not ErrorCode.NONE:
-                self._doubtful_end = end_offset
+            pending = self._log.when_committed(end_offset)
         else:
-            pending = self._pending()
+            pending = self._log.when_all_committed()
         if pending is None or pending.done:
             self._finish(result, ErrorCode.NONE if pending is None else pending.result())
             return Deferred.of(result.response) if pending is None else self._after(pending, result.response)
@@ -249,87 +225,29 @@ class Shard:
         self._send_replies()
         return self._after(pending, result.response)
 
-    def try_to_carry_out(self, result: CoordinatorResult[Any, None]) -> bool:
-        """For what nobody waits for: False when the log has not taken it, or when it failed, which is reported."""
-        try:
-            answer = self.carry_out(result, self._clock.now_ms())
-        except Exception as error:
-            report(f"writing to coordinator partition {self.partition}", error)
-            return False
-        return not (answer.done and answer.has_failed)
-
-    def _decide(
-        self, operation: Callable[[int], CoordinatorResult[Any, T]], now_ms: int
-    ) -> CoordinatorResult[Any, T]:
-        try:
-            return operation(now_ms)
-        except BaseException:
-            self._send_replies()  # whoever was answered on the way is not to wait for the next operation
-            raise
-
     def _append(
-        self, records: tuple[Any, ...], now_ms: int, owner: InTransaction | None
-    ) -> tuple[ErrorCode, int, int]:
-        """(error, first offset, end offset)."""
-        encode = self.machine.encode
-        entries = []
-        left = self.batch_bytes_max()
-        for index, record in enumerate(records):
-            key, value = encode(record)
-            entries.append(Record(index, now_ms, key, value))
-            left -= len(key) + (0 if value is None else len(value))
-            if left < 0:
-                break
-        error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
-        if left < 0:
-            pass  # the log would say so of the whole batch
-        elif owner is None:
-            batch = build_batch(entries, compression=self._compression)
-            error, last_offset = self._writer.append(self.partition, batch)
-        else:
-            batch = build_batch(
-                entries,
-                compression=self._compression,
-                producer_id=owner.producer_id,
-                producer_epoch=owner.epoch,
-                is_transactional=True,
+        self, result: CoordinatorResult[Any, T], now_ms: int, owner: InTransaction | None
+    ) -> tuple[ErrorCode, int]:
+        """(error, end offset). What the log has taken is replayed; what it has not is undone."""
+        try:
+            error, first_offset, end_offset = self._log.append(
+                result.records, self.machine.encode, now_ms, owner
             )
-            terms = TransactionTerms(owner.verification_guard)
-            error, last_offset = self._writer.append_transactional(self.partition, batch, terms)
+        except Exception:
+            self._undo(result, ErrorCode.UNKNOWN_SERVER_ERROR)
+            raise
         if error is not ErrorCode.NONE:
-            logger.warning(
-                "coordinator partition %d: %d records could not be written: %s",
-                self.partition,
-                len(records),
-                error.name,
-            )
-        return error, last_offset - len(records) + 1, last_offset + 1
+            self._undo(result, error)
+        elif result.replay:
+            producer_id = -1 if owner is None else owner.producer_id
+            for index, record in enumerate(result.records):
+                self.machine.replay(record, first_offset + index, producer_id)
+        return error, end_offset
 
-    def batch_bytes_max(self) -> int:
-        """What keys and values of one operation's records may take; more are refused. No bound where they are compressed."""
-        log = None if self._compression else self._writer.log(self.partition)
-        return UNBOUNDED if log is None else log.config.max_message_bytes
-
-    def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:
-        self._uncommitted = pending
-
-        def done(finished: Deferred[ErrorCode]) -> None:
-            if self._uncommitted is pending:
-                self._uncommitted = None
-                self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset
-
-        pending.on_done(done)
-
-    def _pending(self) -> Deferred[ErrorCode] | None:
-        """What an answer out of the state waits for; None when all of it is committed."""
-        if self._uncommitted is None and self._doubtful_end >= 0:
-            pending = self._writer.when_committed(self.partition, self._doubtful_end)
-            if pending is not None and pending.done:
-                return pending
-            if pending is not None:
-                self._wait_for(pending, self._doubtful_end)
-            self._doubtful_end = -1
-        return self._uncommitted
+    def _undo(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
+        if result.refused is not None:
+            result.refused()
+        self._finish(result, error)
 
     def _finish(self, result: CoordinatorResult[Any, Any], error: ErrorCode) -> None:
         if result.committed is not None:
@@ -337,7 +255,7 @@ class Shard:
             now_ms = self._clock.now_ms()
             following = result.committed(code, now_ms)
             if following is not None and self.state is ShardState.ACTIVE:
-                self.carry_out(following, now_ms)
+                self._complete(following, now_ms)
         self._send_replies()
 
     def _after(self, pending: Deferred[ErrorCode], value: T) -> Deferred[T]:
@@ -359,15 +277,12 @@ class Shard:
     def _run_timer(self, operation: Operation) -> None:
         if self.state is not ShardState.ACTIVE:
             return
-        now_ms = self._clock.now_ms()
         try:
-            result = self._decide(operation, now_ms)
+            self.write(operation)
         except Refused as refusal:
             logger.warning(
                 "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
             )
-            return
-        self.carry_out(result, now_ms)
 
     # --- loading
 
@@ -382,8 +297,14 @@ class Shard:
             if self.state is not ShardState.ACTIVE:
                 return
             if result is not None:
-                self.try_to_carry_out(result)
+                self._write_unasked(result)
             yield 2 if result is None else OPERATION_COST
+
+    def _write_unasked(self, result: CoordinatorResult[Any, None]) -> None:
+        try:
+            self.write(lambda _: result)
+        except Exception as error:
+            report(f"writing to coordinator partition {self.partition}", error)
 
     def _fail(self, reason: object) -> None:
         logger.error(
@@ -411,7 +332,7 @@ class Shard:
         """What another leader appended and could not commit may be lost with this one as well."""
         if self.state is not ShardState.LOADING:
             return
-        pending = self._writer.when_committed(self.partition, end_offset)
+        pending = self._log.when_loaded_is_committed(end_offset)
         if pending is None:
             self._activate()
             return

@@ -215,7 +215,7 @@ class TransactionCoordinator:
             )
             if not result.records:
                 return Deferred.of(ErrorCode.NONE)
-            return shard.carry_out(result, now_ms).then(lambda _: ErrorCode.NONE)
+            return shard.write(lambda _: result).then(lambda _: ErrorCode.NONE)
 
         return self._run(transactional_id, add, lambda code: code)
 
@@ -247,7 +247,7 @@ class TransactionCoordinator:
             response = EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
             if not result.records:
                 return Deferred.of(response)
-            return shard.carry_out(result, now_ms).then(lambda _: response)
+            return shard.write(lambda _: result).then(lambda _: response)
 
         return self._run(request.transactional_id, end, lambda code: EndTxnResponse(error_code=code))
 
@@ -315,9 +315,8 @@ class TransactionCoordinator:
         if shard is None or shard.epoch != sending.coordinator_epoch or shard.state is not ShardState.ACTIVE:
             return
         transactional_id = sending.markers.transactional_id
-        now_ms = self._clock.now_ms()
         try:
-            written = shard.carry_out(_machine(shard).complete(transactional_id), now_ms)
+            written = shard.write(lambda _: _machine(shard).complete(transactional_id))
         except Exception as error:
             # Nobody else would ever end it: it stays pending.
             report(f"writing the end of {transactional_id!r}", error)

@@ -80,14 +80,14 @@ class TransactionSweeps:
         for transaction in list(machine.transactions.values()):
             now_ms = self._clock.now_ms()
             if has_timed_out(machine, transaction, now_ms):
-                self._abort(shard, transaction.transactional_id, now_ms)
+                self._abort(shard, transaction.transactional_id)
                 yield OPERATION_COST
             else:
                 yield 1
 
-    def _abort(self, shard: Shard, transactional_id: str, now_ms: int) -> None:
+    def _abort(self, shard: Shard, transactional_id: str) -> None:
         try:
-            aborted = shard.carry_out(abort_timed_out(machine_of(shard), transactional_id, now_ms), now_ms)
+            aborted = shard.write(partial(abort_timed_out, machine_of(shard), transactional_id))
         except Refused as refusal:
             _not_aborted(transactional_id, refusal)
         except Exception as error:
@@ -106,7 +106,7 @@ class TransactionSweeps:
                 expired = []
             for result in expired:
                 try:
-                    shard.carry_out(result, now_ms).on_done(_forgotten)
+                    shard.write(lambda _, result=result: result).on_done(_forgotten)  # type: ignore[misc]
                 except Exception as error:
                     report("forgetting unused transactional ids", error)
                 yield len(result.records) * TOMBSTONE_COST

@@ -14,7 +14,7 @@ BUGS = (
     ),
     PlantedBug(
         "what a failed wait leaves in doubt is shown",
-        "coordinator/shard.py",
+        "coordinator/shard_log.py",
         "self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset",
         "self._doubtful_end = -1",
         ("coordinator/_tests/test_waits_that_fail.py",),
@@ -22,7 +22,7 @@ BUGS = (
     PlantedBug(
         "what a coordinator says out of its state does not wait for replicas",
         "coordinator/shard.py",
-        "        else:\n            pending = self._pending()",
+        "        else:\n            pending = self._log.when_all_committed()",
         "        else:\n            pending = None",
         ("coordinator/_tests/test_answers_without_records.py",),
     ),

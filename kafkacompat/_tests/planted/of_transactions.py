@@ -42,15 +42,15 @@ BUGS = (
     ),
     PlantedBug(
         "a verification of offsets is not handed to the log",
-        "coordinator/shard.py",
+        "coordinator/shard_log.py",
         "TransactionTerms(owner.verification_guard)",
         "TransactionTerms()",
         ("coordinator/_tests/test_transactional_offsets.py",),
     ),
     PlantedBug(
         "a group's marker is written without its version",
-        "coordinator/shard.py",
-        "TransactionTerms(transaction_version=version)",
+        "coordinator/shard_log.py",
+        "TransactionTerms(transaction_version=transaction_version)",
         "TransactionTerms()",
         ("coordinator/_tests/test_transactional_offsets.py",),
     ),

@@ -51,7 +51,7 @@ def test_unused_ids_are_forgotten_in_steps() -> None:
     assert known(world) == 0
 
 
-@pytest.mark.parametrize("broken", ["expired_records", "carry_out"])
+@pytest.mark.parametrize("broken", ["expired_records", "write"])
 def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
     broken: str, monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:

@@ -1,0 +1,68 @@
+"""Looking at many groups, in steps: DescribeGroups, and ListGroups over all shards of this node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkacompat.coordinator.core import Refused
+from kafkacompat.coordinator.group_sweeps import machine_of
+from kafkacompat.coordinator.refusals import or_refused
+from kafkacompat.coordinator.shard import Shard, ShardState
+from kafkacompat.deferred import Deferred
+from kafkacompat.group.describe import describe_group, list_groups, lowered
+from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.describe_groups_response import DescribedGroup
+from kafkacompat.wire.messages.list_groups_response import ListedGroup
+
+if TYPE_CHECKING:
+    from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
+
+GROUP_COST = 20
+"""To find one and to answer for it, in microseconds."""
+
+T = TypeVar("T")
+
+
+def describe_all(
+    names: Sequence[str], shard_of: Callable[[str], Shard], absent_is_error: bool
+) -> Generator[int, None, list[Deferred[DescribedGroup]]]:
+    """An answer a name. `shard_of` raises Refused."""
+    answers: list[Deferred[DescribedGroup]] = []
+    for group_id in names:
+
+        def refused(refusal: Refused, group_id: str = group_id) -> DescribedGroup:
+            return DescribedGroup(group_id=group_id, error_code=refusal.code)
+
+        try:
+            shard = shard_of(group_id)
+            shard.require_active()
+            described = yield from describe_group(machine_of(shard), group_id, absent_is_error)
+            answer = shard.read(partial(_same, described))
+        except Refused as refusal:
+            answer = Deferred.of(refused(refusal))
+        answers.append(or_refused(answer, refused))
+        yield GROUP_COST
+    return answers
+
+
+def list_all(
+    request: ListGroupsRequest, shards: Callable[[], Iterable[Shard]]
+) -> Generator[int, None, list[Deferred[list[ListedGroup]]]]:
+    """An answer a shard. Raises Refused while one is loading."""
+    states = yield from lowered(request.states_filter)
+    types = yield from lowered(request.types_filter)
+    answers: list[Deferred[list[ListedGroup]]] = []
+    for shard in list(shards()):
+        if shard.state is ShardState.LOADING:
+            raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if shard.state is ShardState.ACTIVE and machine_of(shard).groups:
+            listed = yield from list_groups(machine_of(shard), states, types)
+            if shard.state is ShardState.ACTIVE:  # else they are another node's by now
+                answers.append(shard.read(partial(_same, listed)))
+    return answers
+
+
+def _same(value: T) -> T:
+    return value

@@ -1,0 +1,126 @@
+"""What a shard writes to its partition: records as batches, markers, and how much of all that is not committed yet."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.coordinator.core import UNBOUNDED, InTransaction, PartitionWriter
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports import TransactionTerms
+from kafkacompat.records.batch import build_batch
+from kafkacompat.records.record import Record
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkacompat.ports import Buffer, Log
+
+    Encode = Callable[[Any], tuple[bytes, bytes | None]]
+
+logger = logging.getLogger(__name__)
+
+
+class ShardLog:
+    __slots__ = ("_compression", "_doubtful_end", "_partition", "_uncommitted", "_writer")
+
+    def __init__(self, writer: PartitionWriter, partition: int, compression: int) -> None:
+        self._writer = writer
+        self._partition = partition
+        self._compression = compression
+        self._uncommitted: Deferred[ErrorCode] | None = None
+        """The latest append that is not committed yet."""
+        self._doubtful_end = -1
+        """Where the latest append ends when the wait for it has failed."""
+
+    def found(self) -> Log | None:
+        """The log when this node leads the partition."""
+        return self._writer.log(self._partition)
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log ends just now; -1 without one."""
+        log = self.found()
+        return -1 if log is None else log.log_end_offset
+
+    def batch_bytes_max(self) -> int:
+        """What keys and values of one operation's records may take; more are refused. No bound where they are compressed."""
+        log = None if self._compression else self.found()
+        return UNBOUNDED if log is None else log.config.max_message_bytes
+
+    def append(
+        self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
+    ) -> tuple[ErrorCode, int, int]:
+        """(error, first offset, end offset)."""
+        entries = []
+        left = self.batch_bytes_max()
+        for index, record in enumerate(records):
+            key, value = encode(record)
+            entries.append(Record(index, now_ms, key, value))
+            left -= len(key) + (0 if value is None else len(value))
+            if left < 0:
+                break
+        error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
+        if left < 0:
+            pass  # the log would say so of the whole batch
+        elif owner is None:
+            batch = build_batch(entries, compression=self._compression)
+            error, last_offset = self._writer.append(self._partition, batch)
+        else:
+            batch = build_batch(
+                entries,
+                compression=self._compression,
+                producer_id=owner.producer_id,
+                producer_epoch=owner.epoch,
+                is_transactional=True,
+            )
+            terms = TransactionTerms(owner.verification_guard)
+            error, last_offset = self._writer.append_transactional(self._partition, batch, terms)
+        if error is not ErrorCode.NONE:
+            logger.warning(
+                "coordinator partition %d: %d records could not be written: %s",
+                self._partition,
+                len(records),
+                error.name,
+            )
+        return error, last_offset - len(records) + 1, last_offset + 1
+
+    def append_marker(self, marker: Buffer, transaction_version: int) -> tuple[ErrorCode, int]:
+        """(error, its offset)."""
+        terms = TransactionTerms(transaction_version=transaction_version)
+        return self._writer.append_transactional(self._partition, marker, terms)
+
+    def when_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
+        """Of what has just been appended, which others wait for from now on as well; None when it is committed."""
+        pending = self._writer.when_committed(self._partition, end_offset)
+        if pending is not None and not pending.done:
+            self._wait_for(pending, end_offset)
+        elif pending is not None and pending.result() is not ErrorCode.NONE:
+            self._doubtful_end = end_offset
+        return pending
+
+    def when_all_committed(self) -> Deferred[ErrorCode] | None:
+        """What an answer out of the state waits for; None when all of it is committed."""
+        if self._uncommitted is None and self._doubtful_end >= 0:
+            pending = self._writer.when_committed(self._partition, self._doubtful_end)
+            if pending is not None and pending.done:
+                return pending
+            if pending is not None:
+                self._wait_for(pending, self._doubtful_end)
+            self._doubtful_end = -1
+        return self._uncommitted
+
+    def when_loaded_is_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
+        """As `when_committed`, of what others have appended; nobody else waits for it."""
+        return self._writer.when_committed(self._partition, end_offset)
+
+    def _wait_for(self, pending: Deferred[ErrorCode], end_offset: int) -> None:
+        self._uncommitted = pending
+
+        def done(finished: Deferred[ErrorCode]) -> None:
+            if self._uncommitted is pending:
+                self._uncommitted = None
+                self._doubtful_end = -1 if finished.result() is ErrorCode.NONE else end_offset
+
+        pending.on_done(done)
