@@ -64,7 +64,6 @@ def in_steps(
             yield None
     # A topic that is named twice is answered once, and one without partitions is not.
     topics: dict[str, ListOffsetsTopicResponse] = {}
-    answered: set[tuple[str, int]] = set()
     searches: list[Deferred[OffsetLookup]] = []
     waits: list[Deferred[None]] = []
     lookups = Pace(LOOKED_UP_A_STEP)
@@ -85,13 +84,15 @@ def in_steps(
             yield from pause(None)
         for one in topic.partitions:
             # A partition named twice is refused, and in the answer once.
-            if (topic.name, one.partition_index) in answered:
+            key = topic.name, one.partition_index
+            mentioned = mentions[key]
+            if not mentioned:
                 if pace.is_over():
                     yield from pause(None)
                 continue
-            answered.add((topic.name, one.partition_index))
+            mentions[key] = 0
             found: OffsetLookup | Deferred[OffsetLookup]
-            if mentions[topic.name, one.partition_index] > 1:
+            if mentioned > 1:
                 found = OffsetLookup(ErrorCode.INVALID_REQUEST)
             else:
                 found = _look_up(node, TopicPartition(topic.name, one.partition_index), one, request, version)

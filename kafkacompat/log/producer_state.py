@@ -7,7 +7,9 @@ A batch is judged (`check`) before it is written and applied (`apply_data`, `app
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -81,7 +83,9 @@ class ProducerState:
     """All producers of one partition, with the offset up to which they are known (`end_offset`, exclusive)."""
 
     __slots__ = (
+        "_begun",
         "_ongoing",
+        "_open",
         "_unreplicated",
         "_verifications",
         "end_offset",
@@ -97,7 +101,11 @@ class ProducerState:
         self._ongoing: dict[int, int] = {}
         """First offset -> producer id of open transactions."""
         self._unreplicated: dict[int, int] = {}
-        """First offset -> offset of the marker, for ended ones whose marker is at or above the high watermark."""
+        """First offset -> offset of the marker, for ended ones whose marker is at or above the high watermark. By that offset."""
+        self._begun: deque[int] = deque()
+        """First offsets, ascending, of those that are open or unreplicated, and of others behind the first of these."""
+        self._open: deque[int] = deque()
+        """The same of those that are open. There may be a hundred thousand: none is looked for among all."""
         self._verifications = Verifications()
 
     def check(
@@ -223,6 +231,8 @@ class ProducerState:
             if producer.transaction_first_offset == NO_TRANSACTION:
                 producer.transaction_first_offset = first_offset
                 self._ongoing[first_offset] = producer_id
+                self._begun.append(first_offset)
+                self._open.append(first_offset)
                 self._refresh_unstable()
             self._verifications.opened(producer_id)
         self.end_offset = last_offset + 1
@@ -258,16 +268,15 @@ class ProducerState:
 
     def stable_offset_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset once a transaction's end is replicated, as the transaction index keeps it."""
-        others = [
-            first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id
-        ]
-        return min(others, default=completed.last_offset + 1)
+        while self._open and self._open[0] not in self._ongoing:
+            self._open.popleft()
+        return self._open[0] if self._open else completed.last_offset + 1
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Ended transactions whose marker is now below the high watermark hold nothing back any more."""
         if self._unreplicated:
-            done = [first for first, marker in self._unreplicated.items() if marker < high_watermark]
-            for first in done:
+            done = list(takewhile(lambda each: each[1] < high_watermark, self._unreplicated.items()))
+            for first, _ in done:
                 del self._unreplicated[first]
             if done:
                 self._refresh_unstable()
@@ -293,6 +302,8 @@ class ProducerState:
         self.producers.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
+        self._begun.clear()
+        self._open.clear()
         self.first_unstable_offset = -1
         self.end_offset = end_offset
 
@@ -303,6 +314,8 @@ class ProducerState:
             self.producers[producer.producer_id] = producer
             if producer.transaction_first_offset != NO_TRANSACTION:
                 self._ongoing[producer.transaction_first_offset] = producer.producer_id
+        self._begun.extend(sorted(self._ongoing))
+        self._open.extend(self._begun)
         self._refresh_unstable()
 
     def active(self) -> Iterator[ProducerStateEntry]:
@@ -337,14 +350,10 @@ class ProducerState:
         )
 
     def _refresh_unstable(self) -> None:
-        self.first_unstable_offset = min(
-            min(self._ongoing, default=MAX_OFFSET), min(self._unreplicated, default=MAX_OFFSET)
-        )
-        if self.first_unstable_offset == MAX_OFFSET:
-            self.first_unstable_offset = -1
-
-
-MAX_OFFSET = (1 << 63) - 1
+        begun = self._begun
+        while begun and begun[0] not in self._ongoing and begun[0] not in self._unreplicated:
+            begun.popleft()
+        self.first_unstable_offset = begun[0] if begun else -1
 
 
 def encode_snapshot(producers: Iterable[Producer]) -> bytes:

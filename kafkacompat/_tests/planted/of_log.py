@@ -279,4 +279,35 @@ BUGS = (
         "        return True or not self._needs_process(",
         ("log/cleaner/_tests/test_process.py::test_small_logs_are_cleaned_while_no_process_is_begun",),
     ),
+    PlantedBug(
+        "each marker looks for the first unstable offset among all open transactions",
+        "log/producer_state.py",
+        "        begun = self._begun\n"
+        "        while begun and begun[0] not in self._ongoing and begun[0] not in self._unreplicated:\n"
+        "            begun.popleft()\n",
+        "        begun = sorted({*self._ongoing, *self._unreplicated})\n",
+        (
+            "log/_tests/test_producer_state.py::test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transactions",
+        ),
+    ),
+    PlantedBug(
+        "the stable offset after an abort is looked for among all open transactions",
+        "log/producer_state.py",
+        "        while self._open and self._open[0] not in self._ongoing:\n"
+        "            self._open.popleft()\n"
+        "        return self._open[0] if self._open else completed.last_offset + 1",
+        "        return min(self._ongoing, default=completed.last_offset + 1)",
+        (
+            "log/_tests/test_producer_state.py::test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transactions",
+        ),
+    ),
+    PlantedBug(
+        "open transactions of a snapshot are not in order",
+        "log/producer_state.py",
+        "        self._begun.extend(sorted(self._ongoing))",
+        "        self._begun.extend(self._ongoing)",
+        (
+            "log/_tests/test_producer_state.py::test_transactions_of_a_snapshot_are_unstable_in_the_order_of_their_offsets",
+        ),
+    ),
 )

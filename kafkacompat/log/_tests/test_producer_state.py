@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from crc32c import crc32c
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from kafkacompat.log.producer_state import (
     MAX_SEQUENCE,
     RETAINED_BATCHES,
+    CompletedTransaction,
     ProducerState,
     SnapshotCorrupt,
     decode_snapshot,
@@ -19,6 +22,13 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
 NOW_MS = 1_700_000_000_000
+
+
+class Unread(dict[int, int]):
+    """May be asked for one, and not gone through."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all open transactions are looked through")
 
 
 class Partition:
@@ -356,3 +366,38 @@ def test_what_is_accepted_is_each_producers_sequence_once(attempts: list[tuple[i
     reloaded = ProducerState()
     reloaded.load(decode_snapshot(encode_snapshot(partition.state.producers.values())), partition.end)
     assert list(reloaded.active()) == list(partition.state.active())
+
+
+def test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transactions() -> None:
+    """A client may open a hundred thousand in one partition, and have them all ended by one request."""
+    partition = Partition()
+    state = partition.state
+    state._ongoing, state._unreplicated = Unread(), {}
+    for producer_id in range(6):
+        partition.write(0, producer_id=producer_id, transactional=True)
+    ends = []
+    for producer_id in (1, 0, 5, 2, 3, 4):
+        completed = partition.end_transaction(False, producer_id=producer_id)
+        assert isinstance(completed, CompletedTransaction)
+        ends.append((state.first_unstable_offset, state.stable_offset_after(completed)))
+    # Those that are ended hold the offset back until their markers are replicated.
+    assert ends == [(0, 0), (0, 2), (0, 2), (0, 3), (0, 4), (0, 12)]
+    for high_watermark, unstable in ((7, 0), (8, 2), (9, 2), (10, 3), (11, 4), (12, -1)):
+        state.on_high_watermark(high_watermark)
+        assert state.first_unstable_offset == unstable
+
+
+def test_transactions_of_a_snapshot_are_unstable_in_the_order_of_their_offsets() -> None:
+    partition = Partition()
+    for producer_id in (7, 3, 5):
+        partition.write(0, producer_id=producer_id, transactional=True)
+    loaded = decode_snapshot(encode_snapshot(reversed(partition.state.producers.values())))
+    state = partition.state = ProducerState()
+    state.load(loaded, partition.end)
+    assert state.first_unstable_offset == 0
+    for producer_id, unstable in ((7, 1), (3, 2), (5, -1)):
+        partition.end_transaction(True, producer_id=producer_id)
+        state.on_high_watermark(partition.end)
+        assert state.first_unstable_offset == unstable
+    partition.write(1, producer_id=3, transactional=True)
+    assert state.first_unstable_offset == partition.end - 1
