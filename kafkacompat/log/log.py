@@ -53,6 +53,7 @@ class PartitionLog(ReadableLog):
         "_indexes_full_from",
         "_randrange",
         "_roll_after_ms",
+        "_rolled",
         "_segment_bytes",
         "_snapshots",
         "_truncations",
@@ -76,10 +77,11 @@ class PartitionLog(ReadableLog):
         delete_later: DeleteLater | None = None,
         mend_later: Callable[[PartitionLog, Segment], None] | None = None,
         randrange: Callable[[int], int] | None = None,
+        rolled: Callable[[PartitionLog], None] = lambda log: None,
     ) -> None:
         """`delete_later(paths, delay_ms)` removes files some time later; without it they go at once.
         `mend_later` has a segment's damaged indexes built anew; without it that is done on the spot.
-        `randrange` gives the jitter of rolling by time; without it there is none.
+        `randrange` gives the jitter of rolling by time; without it there is none. `rolled` is told that a segment was closed.
         """
         mend = None if mend_later is None else partial(mend_later, self)
         segments = SegmentList(disk, directory, parts.segments, parts.cache, delete_later, mend)
@@ -87,6 +89,7 @@ class PartitionLog(ReadableLog):
         self.directory = directory
         self._snapshots = parts.snapshots
         self._randrange = randrange
+        self._rolled = rolled
         self.recovery_point = parts.recovery_point
         self.syncs = Syncs(self._mark_unsynced)
         self.cleaned_to = -1
@@ -261,6 +264,7 @@ class PartitionLog(ReadableLog):
             self._state.end_offset = base_offset
             self._snapshots.take(self._state)
             self._draw_roll_time()
+            self._rolled(self)
         return segment
 
     def _draw_roll_time(self) -> None:

@@ -34,6 +34,7 @@ from kafkacompat.log.mending import IndexMender
 from kafkacompat.log.opening import LogOpener, TopicUnknown
 from kafkacompat.log.predecessors import Predecessors, Retirement, age_of, suffix_of_second
 from kafkacompat.log.preparation import Preparation
+from kafkacompat.log.rolling import RolledLogs
 from kafkacompat.log.soundness import DAMAGE
 from kafkacompat.ports import HalfDone, LogDirStatus, LogRefused, SyncFailed
 from kafkacompat.wire.errors import ErrorCode
@@ -80,8 +81,16 @@ class LogManager:
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.doomed = DeletionQueue(disk, clock, note)
         self.mender = IndexMender(disk, note)
+        self.rolled = RolledLogs()
         self._opener = LogOpener(
-            disk, clock, self.doomed.add_files, randrange, note, IndexCache(), self.mender.report
+            disk,
+            clock,
+            self.doomed.add_files,
+            randrange,
+            note,
+            IndexCache(),
+            self.mender.report,
+            self.rolled.add,
         )
         self.futures = FutureLogs(disk, self._opener, self.doomed)
         self.predecessors = Predecessors(disk)
@@ -680,6 +689,9 @@ class LogManager:
     def _adopt(self, log: PartitionLog, directory: LogDirectory) -> None:
         self.logs[log.topic_partition] = log
         self._home[log.topic_partition] = directory
+        if log.recovery_point < log.segments[-1].base_offset:
+            # A kill came before they were synced.
+            self.rolled.add(log)
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.online]

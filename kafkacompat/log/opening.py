@@ -45,7 +45,16 @@ class TopicUnknown(Exception):
 class LogOpener:
     """One for all logs of a node."""
 
-    __slots__ = ("_cache", "_clock", "_delete_later", "_disk", "_mend_later", "_note", "_randrange")
+    __slots__ = (
+        "_cache",
+        "_clock",
+        "_delete_later",
+        "_disk",
+        "_mend_later",
+        "_note",
+        "_randrange",
+        "_rolled",
+    )
 
     def __init__(
         self,
@@ -56,11 +65,13 @@ class LogOpener:
         note: Callable[[str], None],
         cache: IndexCache,
         mend_later: Callable[[PartitionLog, Segment], None],
+        rolled: Callable[[PartitionLog], None],
     ) -> None:
         """`delete_later` takes the files that logs have no use for any more, `mend_later` segments whose indexes are damaged;
-        `cache` is for the indexes of all logs."""
+        `cache` is for the indexes of all logs. `rolled` is told of logs that have closed a segment."""
         self._cache = cache
         self._mend_later = mend_later
+        self._rolled = rolled
         self._disk = disk
         self._clock = clock
         self._delete_later = delete_later
@@ -115,6 +126,7 @@ class LogOpener:
             delete_later=self._delete_later,
             mend_later=self._mend_later,
             randrange=self._randrange,
+            rolled=self._rolled,
         )
         # The process that made it may have been killed before its first sync, of which the recovery point tells.
         log.is_anchored = not is_new and not has_lost and (clean or recovery_point > 0)

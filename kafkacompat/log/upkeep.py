@@ -147,6 +147,18 @@ class LogUpkeep:
                     break
         return plan or None
 
+    def watch_rolls(self, told: Callable[[str], None]) -> None:
+        """`told` hears of a directory that there is something for `flush_rolled`."""
+        self._manager.rolled.watch(told)
+
+    def flush_rolled(self, place: str) -> FlushPlan | None:
+        """What was closed since. When the power goes, more may be on the disk of what follows it, and nobody would see the gap."""
+        plan = FlushPlan(self._manager)
+        while not plan.is_full and (log := self._manager.rolled.pop(place)) is not None:
+            if self._manager.get(log.topic_partition) is log:
+                plan.add(log, closed_only=True)
+        return plan or None
+
     def _logs_at(self, place: str) -> dict[TopicPartition, PartitionLog]:
         directory = self._manager.directory_at(place)
         return {} if directory is None else self._manager.logs_in(directory)

@@ -49,6 +49,10 @@ class Upkeep(Protocol):
 
     def places(self) -> Sequence[str]: ...
 
+    def watch_rolls(self, told: Callable[[str], None]) -> None: ...
+
+    def flush_rolled(self, place: str) -> Plan | None: ...
+
     def flush_closed_segments(self, place: str) -> Plan | None: ...
 
     def flush_overdue(self, place: str, now_ms: int) -> Plan | None: ...
@@ -165,6 +169,7 @@ class PeriodicWork:
         """Set every timer; they go on as long as the timers run. An interval of 0 means once, as in Kafka."""
         upkeep = self._upkeep
         upkeep.watch_damage(lambda: self._reads.ask("rebuilding of indexes", upkeep.mend_indexes))
+        upkeep.watch_rolls(self._flush_rolled_soon)
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
         self._every("log.flush.offset.checkpoint.interval.ms", self._flush_closed_segments, INITIAL_DELAY)
         self._every(
@@ -228,6 +233,13 @@ class PeriodicWork:
             lane.ask("flush of closed segments", partial(self._upkeep.flush_closed_segments, place))
         # What earlier syncs made durable; this one's follows an interval later, as in Kafka.
         self._checkpoint_recovery_points()
+
+    def _flush_rolled_soon(self, place: str) -> None:
+        """Not in the midst of the append that rolls."""
+        self._timers.call_after(0, partial(self._flush_rolled, place))
+
+    def _flush_rolled(self, place: str) -> None:
+        self._syncs[place].ask("flush of what was rolled", partial(self._upkeep.flush_rolled, place))
 
     def _flush_overdue(self) -> None:
         for place, lane in self._syncs.items():

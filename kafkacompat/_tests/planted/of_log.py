@@ -6,6 +6,20 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "what was closed before a kill is synced a minute after the start",
+        "log/manager.py",
+        "        if log.recovery_point < log.segments[-1].base_offset:",
+        "        if False:",
+        ("node/_tests/test_periodic.py",),
+    ),
+    PlantedBug(
+        "what a roll has closed is synced a minute later",
+        "log/log.py",
+        "            self._rolled(self)\n",
+        "",
+        ("node/_tests/test_periodic.py",),
+    ),
+    PlantedBug(
         "of two logs of a topic made anew the last one found counts beside one of the former topic",
         "log/manager.py",
         "            if name in self.logs and self.logs[name].topic_id != log.topic_id:",

@@ -12,6 +12,7 @@ from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log._tests.logs import batch_of
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import parse_offsets
 from kafkacompat.log.manager import LogManager
@@ -106,6 +107,7 @@ def test_each_duty_has_its_own_interval() -> None:
     )
     machinery.advance(260 - machinery.ms)
     assert upkeep.calls.pop("watch_damage") == [0]
+    assert upkeep.calls.pop("watch_rolls") == [0]
     assert upkeep.calls == {
         "flush_closed_segments": [10, 110, 210],
         "checkpoint_recovery_points": [10, 110, 210],
@@ -249,3 +251,49 @@ def test_a_slow_directory_holds_up_the_syncs_of_no_other() -> None:
     machinery.advance(310 - machinery.ms)
     assert submitted.count("/slow") == 1
     assert submitted.count("/quick") == 4 + 7
+
+
+def test_what_a_roll_has_closed_is_synced_at_once() -> None:
+    """Until then a power loss may take its end and leave what was written after it."""
+    disk = MemoryDisk()
+    disk.make_directory("/a")
+    machinery = Machinery()
+    config = ServerConfig.from_properties(defaults_without_file(), {})
+    logs = LogManager(disk, [("/a", b"\1" * 16)], LogConfig(segment_bytes=300), machinery)
+    log = logs.get_or_create(TopicPartition("t", 0), b"\2" * 16, logs.default_config)
+    work = PeriodicWork(
+        config,
+        NodeSettings(config, 1),
+        LogUpkeep(logs),
+        machinery,
+        machinery,
+        WorkerPools.of_one(machinery),  # type: ignore[arg-type]
+    )
+    work.start()
+    for _ in range(3):
+        while log.segments[-1].base_offset == log.recovery_point:
+            log.append_as_leader(batch_of([b"." * 50]), 0, machinery.ms)
+        machinery.advance(0)
+        assert log.recovery_point == log.segments[-1].base_offset > 0
+        left = disk.lose_power()
+        for segment in log.segments[:-1]:
+            assert len(left.files[f"{segment.stem}.log"]) == segment.size
+    work.stop()
+    while log.segments[-1].base_offset == log.recovery_point:
+        log.append_as_leader(batch_of([b"." * 50]), 0, machinery.ms)
+    machinery.advance(0)
+    assert log.recovery_point < log.segments[-1].base_offset
+    # A kill leaves it to the next start.
+    again = LogManager(disk.copy(), [("/a", b"\1" * 16)], LogConfig(segment_bytes=300), machinery)
+    (log,) = again.load_all().values()
+    assert log.recovery_point < log.segments[-1].base_offset
+    PeriodicWork(
+        config,
+        NodeSettings(config, 1),
+        LogUpkeep(again),
+        machinery,
+        machinery,
+        WorkerPools.of_one(machinery),  # type: ignore[arg-type]
+    ).start()
+    machinery.advance(0)
+    assert log.recovery_point == log.segments[-1].base_offset
