@@ -174,7 +174,7 @@ def test_groups_are_shown_moved_and_forgotten(bootstrap: str, topic: str, unique
         )
         consumer.commit()
         lines = output_of("groups", "describe", group, *where).splitlines()
-        assert lines[0] == f"{group}: Stable, 1 members"
+        assert lines[0] == f"{group}: Stable, 1 member"
         row = lines[-1].split()
         assert row[:5] == [topic, "0", "3", "3", "0"]
         assert row[5] == lines[2].split()[0]
@@ -264,8 +264,9 @@ def test_a_group_goes_on_behind_what_was_printed(bootstrap: str, topic: str, uni
     assert "not with --partition" in refusal_of(*where, "--partition", "0")
 
 
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_group_shares_partitions_with_members_of_other_clients(
-    bootstrap: str, make_topic: Callable[..., str], unique: Unique, tmp_path: Path
+    bootstrap: str, make_topic: Callable[..., str], unique: Unique, tmp_path: Path, ending: signal.Signals
 ) -> None:
     topic, group = make_topic(partitions=4), unique("group")
     consumer = KafkaConsumer(
@@ -304,8 +305,8 @@ def test_a_group_shares_partitions_with_members_of_other_clients(
             ]
 
         wait_until(printed_all, "the command has printed the records of its own partitions")
-        command.send_signal(signal.SIGINT)
-        assert command.wait(60) == 130
+        command.send_signal(ending)
+        assert command.wait(60) == 128 + ending
 
         def has_all() -> bool:
             consumer.poll(200)

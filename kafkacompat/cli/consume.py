@@ -11,7 +11,7 @@ from typing import TypeAlias
 from kafkacompat.cli.client import Cluster, add_bootstrap
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.cli.group_member import GroupMember
-from kafkacompat.cli.output import Progress, failing_clearly
+from kafkacompat.cli.output import Progress, failing_clearly, terminable
 from kafkacompat.cli.reader import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Reader, Records
 from kafkacompat.records.record import Headers, Record
 
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             "--group goes on behind committed offsets: not with --partition, --offset or --since"
         )
     line = renderer(arguments.print.split(","), arguments.separator.encode())
-    with Cluster(arguments.bootstrap) as cluster:
+    with terminable(), Cluster(arguments.bootstrap) as cluster:
         reader = Reader(
             cluster, arguments.topic, arguments.partition, ISOLATION_LEVELS[arguments.isolation_level]
         )

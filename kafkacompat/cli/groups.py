@@ -98,7 +98,10 @@ def describe_group(cluster: Cluster, arguments: argparse.Namespace) -> None:
     if described is None:
         print(f"{arguments.group}: not a classic group, so its members are not shown")
     else:
-        print(f"{arguments.group}: {described.group_state}, {len(described.members)} members")
+        members = len(described.members)
+        print(
+            f"{arguments.group}: {described.group_state}, {members} {'member' if members == 1 else 'members'}"
+        )
         if described.members:
             print_table(
                 ("member", "client", "host"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 from kafkacompat.cli.failure import CommandFailed
@@ -14,12 +17,38 @@ from kafkacompat.cli.failure import CommandFailed
 PROGRESS_INTERVAL_S = 0.5
 MOVE_LINE_INTERVAL_S = 5.0
 BAR_WIDTH = 30
+SIGNALLED = 128
+"""The exit status of what a signal ended is its number above this one."""
 
 Command = Callable[[Any], int]
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came, or the terminal was closed."""
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP raise Terminated, so that what was begun is ended as at an interrupt."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        # Whoever insists is obeyed at once.
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated(number)
+
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, end) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def failing_clearly(command: Command) -> Command:
-    """Turns a failure into one line on standard error and exit status 1; an interrupt into 130."""
+    """Turns a failure into one line on standard error and exit status 1; a signal into the status by which shells tell of it."""
 
     @functools.wraps(command)
     def wrapped(arguments: Any) -> int:
@@ -28,8 +57,10 @@ def failing_clearly(command: Command) -> Command:
         except CommandFailed as failure:
             print(f"kafkacompat: {failure}", file=sys.stderr)
             return 1
+        except Terminated as terminated:
+            return SIGNALLED + int(terminated.args[0])
         except KeyboardInterrupt:
-            return 130
+            return SIGNALLED + signal.SIGINT
         except BrokenPipeError:
             return 0
 
