@@ -6,7 +6,7 @@ Lock all directories or none, and name the one that cannot be.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from kafkacompat.ports import DirectoryLock, Disk
 from kafkacompat.raft.storage import StorageProblem
@@ -17,31 +17,34 @@ LOCK_FILE = ".lock"
 class DirectoryLocks:
     """Locks on every directory, all or none. `release` at the very end of a node's life."""
 
-    def __init__(self, disk: Disk, directories: Sequence[str]) -> None:
-        """StorageProblem naming the directory that another process holds, or that cannot be written."""
+    def __init__(self, disk: Disk, directories: Sequence[str], dispensable: Container[str] = ()) -> None:
+        """StorageProblem naming the directory that another process holds, or that cannot be written and is not dispensable."""
         self._locks: list[DirectoryLock] = []
+        self.failed: dict[str, OSError] = {}
+        """Dispensable directories that cannot be written, of a file system mounted read-only, say."""
         try:
             for directory in directories:
-                self._locks.append(_lock(disk, directory))
+                self._take(disk, directory, directory in dispensable)
         except BaseException:
             self.release()
             raise
+
+    def _take(self, disk: Disk, directory: str, is_dispensable: bool) -> None:
+        try:
+            self._locks.append(disk.lock(posixpath.join(directory, LOCK_FILE)))
+        except BlockingIOError as error:
+            raise StorageProblem(
+                f"failed to acquire the lock on file {LOCK_FILE} in {directory} (log.dirs): "
+                "another process is using this directory"
+            ) from error
+        except OSError as error:
+            if not is_dispensable:
+                raise StorageProblem(
+                    f"cannot lock log directory {directory} of log.dirs: {error.strerror}"
+                ) from error
+            self.failed[directory] = error
 
     def release(self) -> None:
         for lock in self._locks:
             lock.release()
         self._locks.clear()
-
-
-def _lock(disk: Disk, directory: str) -> DirectoryLock:
-    try:
-        return disk.lock(posixpath.join(directory, LOCK_FILE))
-    except BlockingIOError as error:
-        raise StorageProblem(
-            f"failed to acquire the lock on file {LOCK_FILE} in {directory} (log.dirs): "
-            "another process is using this directory"
-        ) from error
-    except OSError as error:
-        raise StorageProblem(
-            f"cannot lock log directory {directory} of log.dirs: {error.strerror}"
-        ) from error

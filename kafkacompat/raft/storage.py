@@ -190,9 +190,14 @@ def load_directories(
     node_id: int,
     random: Random,
     now_ms: int,
+    *,
+    format_missing: bool = False,
 ) -> DirectorySet:
-    """Check every directory's identity as Kafka does at start; give an id to the unformatted ones beside a formatted
-    metadata directory, and to those whose file has none."""
+    """Check every directory's identity as Kafka does at start; give an id to those whose file has none.
+
+    An unformatted one beside a formatted metadata directory is refused: the disk that belongs there may not be mounted.
+    `format_missing` makes it one of the node's all the same.
+    """
     directories = _all_directories(log_dirs, metadata_log_dir)
     metadata_directory = metadata_log_dir or log_dirs[0]
     found: dict[str, MetaProperties | None] = {path: read_meta_properties(disk, path) for path in directories}
@@ -205,6 +210,7 @@ def load_directories(
     cluster_id = first.cluster_id
     if cluster_id is None:
         raise StorageProblem(f"{metadata_directory}/{META_PROPERTIES}: cluster.id is missing")
+    _check_metadata_log(disk, directories, metadata_directory)
     ids: dict[str, Uuid] = {}
     owners: dict[Uuid, str] = {}
     for directory in directories:
@@ -219,6 +225,11 @@ def load_directories(
                     )
                 owners[meta.directory_id] = directory
                 ids[directory] = meta.directory_id
+        elif not format_missing:
+            raise StorageProblem(
+                f"log directory {directory} of log.dirs is not formatted: it has no {META_PROPERTIES}. If its disk is mounted and "
+                "it is to begin empty, run the format command with --ignore-formatted"
+            )
     for directory in directories:
         if directory not in ids:
             directory_id = random.uuid()
@@ -230,6 +241,17 @@ def load_directories(
             text = format_meta_properties(MetaProperties(cluster_id, node_id, directory_id), now_ms)
             disk.write_atomic(posixpath.join(directory, META_PROPERTIES), text.encode("latin-1"))
     return DirectorySet(cluster_id, node_id, {path: ids[path] for path in directories}, metadata_directory)
+
+
+def _check_metadata_log(disk: Disk, directories: Sequence[str], metadata_directory: str) -> None:
+    """A metadata log elsewhere shows that the settings name another directory than before. An empty one in its place would take
+    every topic away."""
+    for directory in directories:
+        if directory != metadata_directory and disk.exists(posixpath.join(directory, METADATA_PARTITION)):
+            raise StorageProblem(
+                f"log directory {directory} of log.dirs has a metadata log ({METADATA_PARTITION}), but "
+                f"metadata.log.dir, or without it the first of log.dirs, is {metadata_directory}"
+            )
 
 
 def _check_identity(

@@ -61,7 +61,9 @@ class BrokerDirectories:
             note=logger.warning,
         )
         for directory in self.logs.directories:
-            directory.failure = directories.unreadable.get(directory.path)
+            directory.failure = directories.failed.get(directory.path)
+            if directory.failure is not None:
+                logger.warning("log directory %s is offline: %s", directory.path, directory.failure)
         self.logs.on_directory_failed = self._directory_failed
         # A lone broker with a full disk still has what nobody else has; others would only wait for it.
         self.logs.spares_full = lambda: len(shared.machine.image.brokers) <= 1

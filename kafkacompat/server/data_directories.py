@@ -50,8 +50,9 @@ class NodeDirectories:
     bootstrap_values: tuple[bytes, ...]
     """Framed records that a new metadata log begins with."""
     locks: DirectoryLocks
-    unreadable: Mapping[str, OSError] = field(default_factory=dict)
-    """Log directories that cannot be read, of a node whose metadata's can: offline from the start, as in Kafka."""
+    failed: Mapping[str, OSError] = field(default_factory=dict)
+    """Log directories that cannot be read or not be written, of a node whose metadata's can: offline from the start, as in
+    Kafka."""
 
 
 def absolute_log_dirs(config: ServerConfig) -> tuple[str, ...]:
@@ -97,8 +98,8 @@ def open_directories(
 ) -> NodeDirectories:
     """Lock all directories, format them if they are new and that is wanted, check their identity. Raises StorageProblem."""
     log_dirs, metadata_dir = absolute_log_dirs(config), absolute_metadata_dir(config)
-    unreadable = _unreadable(disk, log_dirs, metadata_dir)
-    readable = tuple(path for path in log_dirs if path not in unreadable)
+    failed = _unreadable(disk, log_dirs, metadata_dir)
+    readable = tuple(path for path in log_dirs if path not in failed)
     every = tuple(dict.fromkeys((*readable, metadata_dir)))
     if format_if_empty:
         for path in every:
@@ -111,8 +112,12 @@ def open_directories(
     for path in every:
         if not disk.exists(path):
             raise StorageProblem(f"log directory {path} of log.dirs does not exist; format it first")
-    locks = DirectoryLocks(disk, every)
+    locks = DirectoryLocks(disk, every, _dispensable(disk, log_dirs, metadata_dir))
     try:
+        failed |= locks.failed
+        usable = tuple(path for path in log_dirs if path not in failed)
+        if not usable:
+            raise StorageProblem(f"all log directories of log.dirs have failed: {_told(failed)}")
         if format_if_empty and not is_formatted(disk, log_dirs, metadata_dir):
             format_node(
                 config,
@@ -122,25 +127,36 @@ def open_directories(
                 cluster_id=uuid_to_text(random.uuid()),
                 standalone=not parse_voters(config),
             )
-        identity = load_directories(disk, readable, metadata_dir, config.node_id, random, now_ms)
-        return NodeDirectories(identity, log_dirs, _bootstrap_values(disk, metadata_dir), locks, unreadable)
+        identity = load_directories(
+            disk, usable, metadata_dir, config.node_id, random, now_ms, format_missing=format_if_empty
+        )
+        return NodeDirectories(identity, log_dirs, _bootstrap_values(disk, metadata_dir), locks, failed)
     except BaseException:
         locks.release()
         raise
 
 
 def _unreadable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> dict[str, OSError]:
-    """Those that are there and cannot be listed. None of a node that is not formatted, which is to begin whole."""
+    """Those that are there and cannot be listed, or cannot tell whose they are."""
     found: dict[str, OSError] = {}
-    for path in log_dirs:
-        if path != metadata_dir and disk.exists(path):
+    for path in _dispensable(disk, log_dirs, metadata_dir):
+        if disk.exists(path):
             try:
                 disk.list_directory(path)
+                is_formatted(disk, (), path)
             except OSError as error:
                 found[path] = error
-    if not found or set(log_dirs) <= found.keys() or not is_formatted(disk, (), metadata_dir):
-        return {}
     return found
+
+
+def _dispensable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> tuple[str, ...]:
+    """Those without which the node can go on. None of a node that is not formatted, which is to begin whole."""
+    others = tuple(path for path in log_dirs if path != metadata_dir)
+    return others if others and is_formatted(disk, (), metadata_dir) else ()
+
+
+def _told(failed: Mapping[str, OSError]) -> str:
+    return ", ".join(f"{path}: {error.strerror}" for path, error in failed.items())
 
 
 def _bootstrap_values(disk: Disk, metadata_dir: str) -> tuple[bytes, ...]:

@@ -91,4 +91,25 @@ BUGS = (
             "raft/_tests/test_quorum_start.py::test_a_log_that_begins_above_its_newest_snapshot_does_not_start",
         ),
     ),
+    PlantedBug(
+        "an empty metadata log is begun beside the one that was",
+        "raft/storage.py",
+        "    _check_metadata_log(disk, directories, metadata_directory)\n",
+        "",
+        ("raft/_tests/test_files.py",),
+    ),
+    PlantedBug(
+        "the place of a disk that is not mounted is formatted",
+        "raft/storage.py",
+        "        elif not format_missing:\n",
+        "        elif False:\n",
+        ("raft/_tests/test_files.py",),
+    ),
+    PlantedBug(
+        "one read-only log directory keeps a node from its start",
+        "server/data_directories.py",
+        "DirectoryLocks(disk, every, _dispensable(disk, log_dirs, metadata_dir))",
+        "DirectoryLocks(disk, every)",
+        ("server/_tests/test_directories.py",),
+    ),
 )

@@ -237,11 +237,26 @@ def test_foreign_and_doubled_directories_are_refused_by_name() -> None:
         load_directories(disk, ["/a", "/b"], None, 1, random, NOW_MS)
 
 
-def test_a_new_directory_beside_a_formatted_one_gets_an_id() -> None:
+def test_a_new_directory_beside_a_formatted_one_is_refused_unless_it_is_to_be_formatted() -> None:
     disk, random = MemoryDisk(), CountingRandom()
     format_storage(disk, request("/a"), random, NOW_MS)
-    first = load_directories(disk, ["/a", "/new"], None, 1, random, NOW_MS)
+    with pytest.raises(StorageProblem, match=r"/new of log\.dirs is not formatted.*--ignore-formatted"):
+        load_directories(disk, ["/a", "/new"], None, 1, random, NOW_MS)
+    assert "/new/meta.properties" not in disk.files
+    first = load_directories(disk, ["/a", "/new"], None, 1, random, NOW_MS, format_missing=True)
     assert load_directories(disk, ["/a", "/new"], None, 1, random, NOW_MS) == first
+
+
+def test_a_metadata_log_outside_of_the_metadata_directory_is_refused() -> None:
+    disk, random = MemoryDisk(), CountingRandom()
+    format_storage(disk, request("/a", "/b"), random, NOW_MS)
+    disk.make_directory("/a/__cluster_metadata-0")
+    assert load_directories(disk, ["/a", "/b"], None, 1, random, NOW_MS).metadata_directory == "/a"
+    for directories, metadata_directory in ((["/b", "/a"], None), (["/a", "/b"], "/b")):
+        with pytest.raises(
+            StorageProblem, match=r"/a of log\.dirs has a metadata log.*metadata\.log\.dir.* is /b"
+        ):
+            load_directories(disk, directories, metadata_directory, 1, random, NOW_MS)
 
 
 def test_a_locked_directory_is_refused_by_name(tmp_path: Path) -> None:

@@ -147,3 +147,33 @@ def test_without_the_metadata_logs_directory_no_node_starts(tmp_path: Path) -> N
     (tmp_path / "a").write_text("a file")
     with pytest.raises((StorageProblem, OSError)):
         opened(config)
+
+
+def test_a_directory_that_cannot_be_written_is_offline_from_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = formatted(config_of(tmp_path))
+    # As little to be opened for writing as on a file system mounted read-only; modes do not stop root.
+    (tmp_path / "b" / ".lock").mkdir()
+    world = World(config)
+    assert [each.online for each in world.disks.logs.directories] == [True, False, True]
+    assert f"{tmp_path / 'b'} is offline" in caplog.text
+    assert world.halted == []
+    world.found.locks.release()
+
+
+def test_without_any_directory_that_can_be_written_no_node_starts(tmp_path: Path) -> None:
+    config = formatted(config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "m")}))
+    for name in "abc":
+        (tmp_path / name / ".lock").mkdir()
+    with pytest.raises(
+        StorageProblem, match=rf"log\.dirs have failed: {tmp_path / 'a'}: .*{tmp_path / 'c'}: "
+    ):
+        opened(config)
+
+
+def test_a_metadata_logs_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    config = formatted(config_of(tmp_path))
+    (tmp_path / "a" / ".lock").mkdir()
+    with pytest.raises(StorageProblem, match=str(tmp_path / "a")):
+        opened(config)
