@@ -334,3 +334,16 @@ def test_aborted_batches_are_left_out_for_readers_of_what_is_committed() -> None
 def test_the_range_assignor_gives_the_first_members_one_more() -> None:
     assert by_range(["b", "a", "c"], 5) == {"a": [0, 1], "b": [2, 3], "c": [4]}
     assert by_range(["b", "a"], 1) == {"a": [0], "b": []}
+
+
+def test_a_node_whose_standard_output_takes_nothing_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does the end of its process try again, and fail."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as broken:
+        monkeypatch.setattr("sys.stdout", broken)
+        start.announce("it serves")
+        broken.flush()
+    assert "standard output takes nothing" in caplog.text

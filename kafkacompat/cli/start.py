@@ -77,4 +77,13 @@ def configure_logging(level: str) -> None:
 
 
 def announce(line: str) -> None:
-    print(line, flush=True)
+    """A node that nobody can read of serves all the same: its standard output may be a file on a full disk, or a pipe whose reader
+    went."""
+    try:
+        print(line, flush=True)
+    except OSError as error:
+        logging.getLogger(__name__).warning("standard output takes nothing: %s", error)
+        # The end of the process would try again to write what is still buffered, and make an error of it.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -18,6 +18,8 @@ from kafkacompat.net.settings import SYSTEM_DEFAULT, NetworkSettings
 ACCEPTING_S = 0.001
 """How long connections are accepted one after another before others get their turn."""
 EXHAUSTED_PAUSE_S = 0.1
+SAID_EVERY = 100
+"""Of so many accepts in a row that nothing was left for, one is told of."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """Out of descriptors or memory: passes when connections close."""
 
@@ -81,6 +83,7 @@ async def accept_forever(
     """Give each new connection's socket, client address and port to `accepted`, until the listener is closed."""
     listening = listener.socket
     until_s = 0.0
+    exhausted = 0
     while True:
         if monotonic() >= until_s:
             await trio.lowlevel.checkpoint()
@@ -89,6 +92,7 @@ async def accept_forever(
             await wait_until_allowed()
             sock, address = listening.accept()
         except BlockingIOError:
+            exhausted = 0
             try:
                 await trio.lowlevel.wait_readable(listening)
             except (trio.ClosedResourceError, OSError, ValueError):
@@ -98,7 +102,9 @@ async def accept_forever(
             if listening.fileno() == -1:
                 return
             if error.errno in _EXHAUSTED:
-                _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
+                if exhausted % SAID_EVERY == 0:
+                    _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
+                exhausted += 1
                 await trio.sleep(EXHAUSTED_PAUSE_S)
             # Anything else concerns one connection that failed before it was accepted.
             continue

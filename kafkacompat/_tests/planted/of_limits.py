@@ -224,4 +224,18 @@ BUGS = (
             "controller/_tests/test_steps.py::test_others_lead_many_partitions_of_a_broker_that_is_gone_in_steps",
         ),
     ),
+    PlantedBug(
+        "a node that is out of descriptors fills its log",
+        "net/listener.py",
+        "if exhausted % SAID_EVERY == 0:",
+        "if True:",
+        ("net/_tests/test_server.py::test_accepting_goes_on_after_running_out_of_descriptors",),
+    ),
+    PlantedBug(
+        "a node whose line nobody reads ends",
+        "cli/start.py",
+        "    except OSError as error:\n        logging",
+        "    except FileNotFoundError as error:\n        logging",
+        ("_tests/test_cli_parts.py::test_a_node_whose_standard_output_takes_nothing_goes_on",),
+    ),
 )
