@@ -210,7 +210,6 @@ def load_directories(
     cluster_id = first.cluster_id
     if cluster_id is None:
         raise StorageProblem(f"{metadata_directory}/{META_PROPERTIES}: cluster.id is missing")
-    _check_metadata_log(disk, directories, metadata_directory)
     ids: dict[str, Uuid] = {}
     owners: dict[Uuid, str] = {}
     for directory in directories:
@@ -230,6 +229,7 @@ def load_directories(
                 f"log directory {directory} of log.dirs is not formatted: it has no {META_PROPERTIES}. If its disk is mounted and "
                 "it is to begin empty, run the format command with --ignore-formatted"
             )
+    _check_metadata_log(disk, directories, metadata_directory)
     for directory in directories:
         if directory not in ids:
             directory_id = random.uuid()
