@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkacompat.ports import SyncFailed
@@ -165,14 +166,20 @@ class RealDisk:
         temporary = path + ".tmp"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
-            if sync:
-                _sync(fd, temporary)
-        finally:
-            os.close(fd)
-        os.replace(temporary, path)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                if sync:
+                    _sync(fd, temporary)
+            finally:
+                os.close(fd)
+            os.replace(temporary, path)
+        except OSError:
+            # Where there is no room left it would go on to take some.
+            with suppress(OSError):
+                os.remove(temporary)
+            raise
         if sync:
             sync_directory(os.path.dirname(path))
 

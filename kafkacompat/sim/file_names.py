@@ -84,21 +84,31 @@ class Names(Generic[F]):
             entry = entry.entries.get(name)
         return entry
 
-    def directory(self, path: str) -> Directory[F]:
+    def entry(self, path: str) -> Entry[F]:
         entry = self.find(path)
         if entry is None:
-            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            raise self._absent(path)
+        return entry
+
+    def directory(self, path: str) -> Directory[F]:
+        entry = self.entry(path)
         if not isinstance(entry, Directory):
             raise NotADirectoryError(errno.ENOTDIR, "a file", path)
         return entry
 
     def file(self, path: str) -> F:
-        entry = self.find(path)
-        if entry is None:
-            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        entry = self.entry(path)
         if isinstance(entry, Directory):
             raise IsADirectoryError(errno.EISDIR, "a directory", path)
         return entry
+
+    def _absent(self, path: str) -> OSError:
+        above = path.rpartition("/")[0]
+        while above and (entry := self.find(above)) is None:
+            above = above.rpartition("/")[0]
+        if above and not isinstance(entry, Directory):
+            return NotADirectoryError(errno.ENOTDIR, "a file lies above", path)
+        return FileNotFoundError(errno.ENOENT, "nothing of that name", path)
 
     def put(self, path: str, file: F) -> None:
         """A file's name, which may stand for another one."""
@@ -112,7 +122,10 @@ class Names(Generic[F]):
         """And those above it; one that is there stays."""
         above, _, name = path.rpartition("/")
         if above:
-            self.make_directory(above)
+            if self.find(above) is not None:
+                self.directory(above)
+            else:
+                self.make_directory(above)
         parent = self.directory(above) if above else self.root
         entry = parent.entries.get(name)
         if entry is None:
@@ -128,8 +141,15 @@ class Names(Generic[F]):
             raise ValueError(f"{source} would go to another directory: {target}")
         directory = self.directory(parent)
         if name not in directory.entries:
-            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+            raise self._absent(source)
+        if name == new_name:
+            return
         taken = directory.entries.get(new_name)
+        if isinstance(directory.entries[name], Directory):
+            if taken is not None and not isinstance(taken, Directory):
+                raise NotADirectoryError(errno.ENOTDIR, "a file", target)
+        elif isinstance(taken, Directory):
+            raise IsADirectoryError(errno.EISDIR, "a directory", target)
         if isinstance(taken, Directory) and taken.entries:
             raise OSError(errno.ENOTEMPTY, "not empty", target)
         directory.rename(name, new_name)

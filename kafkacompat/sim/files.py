@@ -56,6 +56,10 @@ class Content:
         kept = len(commonprefix([self.synced, self.written()]))
         self.lost += ((kept, len(self.data)),)
 
+    def write(self, position: int, added: bytes) -> None:
+        self.data += bytes(max(position - len(self.data), 0))
+        self.data[position : position + len(added)] = added
+
     def truncate(self, size: int) -> None:
         self.lost = tuple((start, min(end, size)) for start, end in self.lost if start < size)
         del self.data[size:]
@@ -83,33 +87,44 @@ class Content:
 
 
 class SimulatedFile:
+    """Knows the end that it has itself made or found, as a real one does; of no use any more once it is closed."""
+
     def __init__(self, disk: FileDisk, path: str, content: Content) -> None:
         self.path = path
         self._disk = disk
         self._content = content
+        self._size = len(content.data)
+        self._is_open = True
+
+    def _meet(self, operation: str) -> None:
+        if not self._is_open:
+            raise OSError(errno.EBADF, "closed", self.path)
+        self._disk.meet(operation, self.path)
 
     def size(self) -> int:
-        return len(self._content.data)
+        return self._size
 
     def write_now(self, *buffers: Buffer) -> int:
-        data = self._content.data
+        written = b"".join(buffers)
         try:
-            self._disk.meet("write", self.path)
+            self._meet("write")
         except DiedWriting as death:
-            written = b"".join(buffers)
-            data += written[: int(death.share * len(written))]
+            self._content.write(self._size, written[: int(death.share * len(written))])
             raise
-        before = len(data)
-        for buffer in buffers:
-            data += buffer
-        self._disk.moved(len(data) - before)
-        return len(data) - before
+        self._content.write(self._size, written)
+        self._size += len(written)
+        self._disk.moved(len(written))
+        return len(written)
 
     def try_read(self, position: int, length: int) -> bytes | None:
-        return None if self._disk.is_cold() else self.read_cold(position, length)
+        is_cold, wanted = self._disk.is_cold(), min(length, self._size - position)
+        if wanted <= 0:
+            return b""
+        found = b"" if is_cold else self.read_cold(position, wanted)
+        return found if len(found) == wanted else None
 
     def read_cold(self, position: int, length: int) -> bytes:
-        self._disk.meet("read", self.path)
+        self._meet("read")
         found = bytes(self._content.data[position : position + length])
         self._disk.moved(len(found))
         return found
@@ -121,10 +136,13 @@ class SimulatedFile:
         return -1
 
     def truncate(self, size: int) -> None:
-        self._disk.meet("truncate", self.path)
+        self._meet("truncate")
         self._content.truncate(size)
+        self._size = size
 
     def sync(self) -> None:
+        if not self._is_open:
+            raise ValueError(f"{self.path} is closed")
         content = self._content
         self._disk.sync_content(self.path, content)
         if content.lost:
@@ -137,7 +155,7 @@ class SimulatedFile:
         content.lost = ()
 
     def close(self) -> None:
-        """Nothing is held."""
+        self._is_open = False
 
 
 class Lock:
@@ -260,11 +278,13 @@ class FileDisk:
 
     def modified_ms(self, path: str) -> int:
         self.meet("modified_ms", path)
+        self._names.entry(path)
         return self.now_ms
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         """Everything was last changed now."""
         self.meet("set_modified_ms", path)
+        self._names.entry(path)
 
     def sync_directory(self, path: str) -> None:
         self.meet("sync_directory", path)

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "what could not be written whole stays beside the file that it was to replace",
+        "log/disk.py",
+        "                os.remove(temporary)\n",
+        "                pass\n",
+        ("log/_tests/test_disk.py",),
+    ),
+    PlantedBug(
         "what was closed before a kill is synced a minute after the start",
         "log/manager.py",
         "        if log.recovery_point < log.segments[-1].base_offset:",

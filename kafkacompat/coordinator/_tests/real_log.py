@@ -43,6 +43,7 @@ class RealWorld(World):
     def __init__(self, group: GroupSettings | None = None, *, followed: bool = False) -> None:
         self.followed = followed
         self.disk = MemoryDisk()
+        self.disk.make_directory("/data")
         self.min_isr = 1
         self.leader_epoch = 0
         super().__init__(group)

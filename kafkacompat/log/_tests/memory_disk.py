@@ -40,6 +40,10 @@ class Inode(bytearray):
         kept = len(posixpath.commonprefix([durable, bytes(self)]))
         self.lost += ((kept, len(self)),)
 
+    def write(self, position: int, added: bytes) -> None:
+        self.extend(bytes(max(position - len(self), 0)))
+        self[position : position + len(added)] = added
+
     def cut(self, size: int) -> None:
         self.lost = tuple((start, min(end, size)) for start, end in self.lost if start < size)
         del self[size:]
@@ -128,26 +132,40 @@ class Directories(set[str]):
 
 
 class MemoryFile:
+    """Knows the end that it has itself made or found, as a real one does; of no use any more once it is closed."""
+
     def __init__(self, disk: MemoryDisk, path: str, data: Inode) -> None:
         self.path = path
         self._disk = disk
         self.data = data
+        self._size = len(data)
+        self._is_open = True
+
+    def _meet(self, operation: str) -> None:
+        if not self._is_open:
+            raise OSError(errno.EBADF, "closed", self.path)
+        self._disk.meet(operation, self.path)
 
     def size(self) -> int:
-        return len(self.data)
+        return self._size
 
     def write_now(self, *buffers: Buffer) -> int:
-        self._disk.meet("write", self.path)
+        self._meet("write")
         added = b"".join(bytes(buffer) for buffer in buffers)
-        self.data += added
+        self.data.write(self._size, added)
+        self._size += len(added)
         return len(added)
 
     def try_read(self, position: int, length: int) -> bytes | None:
-        self._disk.meet("read", self.path)
-        return None if self._disk.cold else bytes(self.data[position : position + length])
+        if position >= self._size:
+            return b""
+        self._meet("read")
+        found = bytes(self.data[position : min(position + length, self._size)])
+        is_there = len(found) == min(length, self._size - position)
+        return found if is_there and not self._disk.cold else None
 
     def read_cold(self, position: int, length: int) -> bytes:
-        self._disk.meet("read", self.path)
+        self._meet("read")
         return bytes(self.data[position : position + length])
 
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
@@ -157,10 +175,13 @@ class MemoryFile:
         return -1
 
     def truncate(self, size: int) -> None:
-        self._disk.meet("truncate", self.path)
+        self._meet("truncate")
         self.data.cut(size)
+        self._size = size
 
     def sync(self) -> None:
+        if not self._is_open:
+            raise ValueError(f"{self.path} is closed")
         self._disk.sync_inode(self.path, self.data)
 
     def forget_cached(self) -> None:
@@ -169,7 +190,7 @@ class MemoryFile:
         self.data.lost = ()
 
     def close(self) -> None:
-        return None
+        self._is_open = False
 
 
 class MemoryDisk:
@@ -235,7 +256,8 @@ class MemoryDisk:
         for source, target in reversed(self._moved):
             if posixpath.dirname(source) not in kept and target in other.directories:
                 # What has got the old name since was made later, and is not there.
-                other.remove_tree(source)
+                if source in other.directories:
+                    other.remove_tree(source)
                 other.rename(target, source)
         other._moved.clear()
         return other
@@ -248,7 +270,7 @@ class MemoryDisk:
         if inode is None:
             if path in self.directories:
                 raise IsADirectoryError(errno.EISDIR, "a directory", path)
-            if posixpath.dirname(path) in self.files:
+            if self._lies_in_a_file(path):
                 raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         if not isinstance(inode, Inode):
@@ -261,22 +283,42 @@ class MemoryDisk:
             self.meet("open", path)
             return MemoryFile(self, path, self._inode(path))
         self.meet("create", path)
+        self._need_directory(posixpath.dirname(path))
         self.files[path] = Inode()
         return MemoryFile(self, path, self._inode(path))
+
+    def _need_directory(self, path: str) -> None:
+        """A test may have put files into one that was not made."""
+        if path in self.files or self._lies_in_a_file(path):
+            raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+        if path not in self.directories and not self.files.tree.names_in(path):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+
+    def _lies_in_a_file(self, path: str) -> bool:
+        while (above := posixpath.dirname(path)) != path:
+            if above in self.files:
+                return True
+            path = above
+        return False
 
     def exists(self, path: str) -> bool:
         return path in self.files or path in self.directories
 
     def list_directory(self, path: str) -> list[str]:
         self.meet("list_directory", path)
-        if path in self.files:
-            raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+        self._need_directory(path)
         return sorted({*self.files.tree.names_in(path), *self.directories.tree.names_in(path)})
 
     def make_directory(self, path: str) -> None:
         self.meet("make_directory", path)
         if path in self.files:
             raise FileExistsError(errno.EEXIST, "a file", path)
+        above = posixpath.dirname(path)
+        while above != posixpath.dirname(above) and above not in self.directories:
+            if above in self.files:
+                raise NotADirectoryError(errno.ENOTDIR, "no directory", path)
+            self.directories.add(above)
+            above = posixpath.dirname(above)
         self.directories.add(path)
 
     def read_bytes(self, path: str) -> bytes:
@@ -285,6 +327,7 @@ class MemoryDisk:
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self.meet("write_atomic", path)
+        self._need_directory(posixpath.dirname(path))
         inode = Inode(data)
         if sync:
             self.sync_inode(path + ".tmp", inode)
@@ -299,13 +342,21 @@ class MemoryDisk:
         if source in self.files:
             if target in self.directories:
                 raise IsADirectoryError(errno.EISDIR, "is a directory", target)
+            self._need_directory(posixpath.dirname(target))
             self.files[target] = self.files.pop(source)
             self.ages.pop(target, None)
             if source in self.ages:
                 self.ages[target] = self.ages.pop(source)
             return
         if source not in self.directories:
+            self._need_directory(posixpath.dirname(source))
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        if source == target:
+            return
+        if target in self.files:
+            raise NotADirectoryError(errno.ENOTDIR, "a file", target)
+        if self.directories.tree.names_in(target) or self.files.tree.names_in(target):
+            raise OSError(errno.ENOTEMPTY, "not empty", target)
         for path in self.directories.from_on(source):
             self.directories.remove(path)
             self.directories.add(target + path[len(source) :])
@@ -321,6 +372,7 @@ class MemoryDisk:
 
     def remove_tree(self, path: str) -> None:
         self.meet("remove_tree", path)
+        self._need_directory(path)
         for each in self.directories.from_on(path):
             self.directories.remove(each)
         for files in (self.files, self._named):
@@ -333,16 +385,19 @@ class MemoryDisk:
 
     def modified_ms(self, path: str) -> int:
         self.meet("modified_ms", path)
+        if path not in self.directories:
+            self._inode(path)
         return self.ages.get(path, self.now_ms)
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.meet("set_modified_ms", path)
+        if path not in self.directories:
+            self._inode(path)
         self.ages[path] = modified_ms
 
     def sync_directory(self, path: str) -> None:
         self.meet("sync_directory", path)
-        if path not in self.directories and not self.files.below(path):
-            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        self._need_directory(path)
         self._moved = [each for each in self._moved if posixpath.dirname(each[0]) != path]
         for name in self._named.directly_in(path):
             del self._named[name]

@@ -84,3 +84,20 @@ def test_where_no_read_can_be_tried_it_is_made(
     assert file.try_read(len(BEFORE), 1) == b""
     assert len(asked) == 1
     file.close()
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each snapshot of producers has a name of its own, so that a part of one would stay, and take room, for good."""
+    whole = os.write
+
+    def full_at_last(fd: int, data: bytes) -> int:
+        if len(data) < 8:
+            raise OSError(errno.ENOSPC, "full")
+        return whole(fd, data[:3])
+
+    monkeypatch.setattr(os, "write", full_at_last)
+    with pytest.raises(OSError, match="full"):
+        RealDisk().write_atomic(str(path), b"what is there then")
+    assert (os.listdir(path.parent), path.read_bytes()) == ([path.name], BEFORE)

@@ -19,6 +19,7 @@ SMALL_CACHE = 3 * (PAGE_BYTES + BYTES_BESIDE_A_PAGE)
 
 
 def index_on(disk: MemoryDisk, cache: IndexCache) -> OffsetIndex:
+    disk.make_directory("/d")
     return OffsetIndex(BASE, disk=disk, path=PATH, cache=cache)
 
 

@@ -320,6 +320,7 @@ class Cluster:
     # Lives
 
     def _boot(self, node_id: int, disk: MemoryDisk) -> None:
+        disk.make_directory("/data")
         self._epochs += 1
         self.nodes[node_id] = ClusterNode(self, node_id, self._epochs, disk)
         self.brokers[node_id] = replace(broker_image(node_id), epoch=self._epochs, rack=f"rack-{node_id}")
