@@ -96,7 +96,11 @@ class Searches:
         self._unanswered -= 1
         if self._unanswered < SEARCHES_PACED:
             # One for each that is answered, as each asks for a step's worth; all, when nothing is left to be answered.
-            for _ in range(len(self._rooms) if not self._unanswered else min(len(self._rooms), 1)):
+            count = len(self._rooms) if not self._unanswered else min(len(self._rooms), 1)
+            while (
+                count and self._rooms
+            ):  # whoever has room may let others go, or be answered at once and come here again
+                count -= 1
                 self._rooms.popleft().resolve(None)
 
     def ask(self, core: PartitionCore, question: Question) -> Deferred[OffsetLookup]:

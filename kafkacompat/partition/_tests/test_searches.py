@@ -157,3 +157,27 @@ def test_a_worker_that_cannot_be_had() -> None:
     answer.fail(RuntimeError("busy"))
     assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
     assert world.found(ask(world)).error is ErrorCode.NONE
+
+
+def test_whoever_has_room_may_let_others_go_and_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All in the callback that tells of the room: others leave, and what is asked then is answered at once."""
+    monkeypatch.setattr(searches, "SEARCHES_PACED", 1)
+    world = world_with()
+    asked = ask(world)
+    searching = world.manager._searches
+    rooms = [searching.room() for _ in range(4)]
+    first, second, third, fourth = [room for room in rooms if room is not None]
+    refused: list[OffsetLookup] = []
+
+    def again(_: Deferred[None]) -> None:
+        second.abandon()
+        searching._unanswered += 1
+        searching._done_with_one()  # as for one that is answered at once
+        refused.append(OffsetLookup(ErrorCode.NONE))
+
+    first.on_done(again)
+    world.workers.run()
+    assert asked.done
+    assert refused
+    assert all(room.done for room in (first, second, third, fourth))
+    assert not searching._rooms
