@@ -9,7 +9,7 @@ WORKERS ?= 2
 INTEROP_WORKERS ?= 3
 PARALLEL = -n $(WORKERS) --dist worksteal
 
-.PHONY: run test own fetch check lint unit browser interop wheel planted branches bench soak compatibility clean
+.PHONY: run test own fetch check lint unit browser interop wheel planted branches bench soak compatibility site clean
 
 run: $(VENV)/.runtime
 	$(BIN)/kafkacompat start $(ARGS)
@@ -79,8 +79,14 @@ bench: $(VENV)/.dev
 
 # The tables of docs/compatibility.md, and the interop suite on both brokers side by side.
 compatibility: $(VENV)/.dev
+	$(BIN)/python -m kafkacompat.cli.reference
 	$(BIN)/python -m kafkacompat.compatibility
 	$(BIN)/python -m interop_tests.report $(ARGS)
+
+# The documents, to be read in ./site without a network.
+site: $(VENV)/.dev
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-site.lock
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 
 soak: $(VENV)/.dev browser
 	KAFKACOMPAT_SOAK=1 $(MAKE) -k unit interop

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kafkacompat.cli import reference
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED_TEST = re.compile(r"`((?:kafkacompat|interop_tests)/[\w/]+\.py)::(test_\w+)`")
@@ -47,3 +49,21 @@ def test_every_link_of_the_documents_leads_somewhere() -> None:
             if not target.exists() or (anchor and anchor not in anchors_of(target)):
                 broken.append(f"{document.relative_to(CHECKOUT)}: {link}")
     assert not broken
+
+
+def test_the_page_of_commands_says_what_the_commands_say() -> None:
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), (
+        "python -m kafkacompat.cli.reference"
+    )
+
+
+def test_every_argument_of_a_command_has_a_meaning() -> None:
+    assert "|  |" not in reference.page()
+
+
+def test_the_site_has_every_document() -> None:
+    listed = re.findall(
+        r": ([\w./-]+\.md)$", (CHECKOUT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    documents = {str(path.relative_to(CHECKOUT / "docs")) for path in (CHECKOUT / "docs").rglob("*.md")}
+    assert sorted(listed) == sorted(documents)

@@ -21,7 +21,7 @@ FIELDS = ("offset", "partition", "timestamp", "key", "headers", "value")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bootstrap(parser)
-    parser.add_argument("topic")
+    parser.add_argument("topic", help="its name")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--from-beginning", action="store_true", help="from the first record kept (default: from now on)"

@@ -38,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="all groups, their states and kinds")
     describe = actions.add_parser("describe", help="members, offsets and lag of a group")
-    describe.add_argument("group")
+    describe.add_argument("group", help="its id")
     reset = actions.add_parser("reset", help="move the offsets of a group without members")
-    reset.add_argument("group")
-    reset.add_argument("--topic", required=True)
+    reset.add_argument("group", help="its id")
+    reset.add_argument("--topic", required=True, help="the topic whose offsets are meant")
     reset.add_argument(
         "--partition", type=int, action="append", help="only this partition; may be repeated (default: all)"
     )
@@ -59,10 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     reset.add_argument("--dry-run", action="store_true", help="print the new offsets and change nothing")
     forget = actions.add_parser("delete-offsets", help="forget a group's offsets in a topic")
-    forget.add_argument("group")
-    forget.add_argument("--topic", required=True)
+    forget.add_argument("group", help="its id")
+    forget.add_argument("--topic", required=True, help="the topic whose offsets are meant")
     delete = actions.add_parser("delete", help="delete groups without members")
-    delete.add_argument("group", nargs="+")
+    delete.add_argument("group", nargs="+", help="its id; several may follow")
     for each in (listing, describe, reset, forget, delete):
         add_bootstrap(each, action=True)
 

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "remove",
         help="move a node's partitions away, take its vote, stop it, and forget it; it may be dead already",
     )
-    remove.add_argument("node", type=int)
+    remove.add_argument("node", type=int, help="its node.id")
     remove.add_argument(
         "--throttle",
         type=positive,
@@ -66,7 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "restart", help="stop and start nodes one after the other, each when every replica is in sync again"
     )
     for each in (start, stop, restart):
-        each.add_argument("node", type=int, nargs="*" if each is restart else "+")
+        each.add_argument(
+            "node",
+            type=int,
+            nargs="*" if each is restart else "+",
+            help="its node.id; all nodes without one"
+            if each is restart
+            else "its node.id; several may follow",
+        )
     restart.add_argument("--all", action="store_true", help="every node, the active controller last")
     for each in (add, remove, start, stop, restart):
         add_data(each)

@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     describe = actions.add_parser("describe", help="voters and observers, and how far each has followed")
     add = actions.add_parser("add", help="let a controller that follows the quorum vote")
-    add.add_argument("node", type=int)
+    add.add_argument("node", type=int, help="its node.id")
     add.add_argument("address", metavar="HOST:PORT", help="where its controller listens")
     remove = actions.add_parser("remove", help="take a controller's vote, also a dead one's")
-    remove.add_argument("node", type=int)
+    remove.add_argument("node", type=int, help="its node.id")
     unregister = actions.add_parser("unregister", help="forget a broker that is stopped for good")
-    unregister.add_argument("node", type=int)
+    unregister.add_argument("node", type=int, help="its node.id")
     for each in (describe, add, remove, unregister):
         add_bootstrap(each, action=True)
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="names of all topics")
     describe = actions.add_parser("describe", help="partitions and settings of the named or of all topics")
-    describe.add_argument("topic", nargs="*")
+    describe.add_argument("topic", nargs="*", help="its name; all topics without one")
     only = describe.add_mutually_exclusive_group()
     only.add_argument(
         "--under-replicated", action="store_true", help="only partitions with replicas that are not in sync"
@@ -54,13 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     only.add_argument("--unavailable", action="store_true", help="only partitions without a leader")
     create = actions.add_parser("create", help="make a topic")
-    create.add_argument("topic")
+    create.add_argument("topic", help="its name")
     create.add_argument("--partitions", type=int, default=-1, help="default: the broker's num.partitions")
     create.add_argument(
         "--replication-factor", type=int, default=-1, help="default: the broker's default.replication.factor"
     )
     alter = actions.add_parser("alter", help="add partitions, set or unset settings")
-    alter.add_argument("topic")
+    alter.add_argument("topic", help="its name")
     alter.add_argument("--partitions", type=int, help="how many there are to be then; never fewer than now")
     for each in (create, alter):
         each.add_argument(
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unset", action="append", default=[], metavar="KEY", help="a setting that goes back to the broker's"
     )
     delete = actions.add_parser("delete", help="delete topics and their records")
-    delete.add_argument("topic", nargs="+")
+    delete.add_argument("topic", nargs="+", help="its name; several may follow")
     for each in (listing, describe, create, alter, delete):
         add_bootstrap(each, action=True)
 
