@@ -28,7 +28,7 @@ PLANTED = (
     ),
     PlantedBug(
         "consumers read to the end of a leader's log",
-        "partition/fetch.py",
+        "partition/fetch_reads.py",
         "    return log.last_stable_offset if parameters.read_committed else log.high_watermark",
         "    return log.log_end_offset",
         (),
@@ -49,7 +49,7 @@ PLANTED = (
     ),
     PlantedBug(
         "read_committed reads to the high watermark",
-        "partition/fetch.py",
+        "partition/fetch_reads.py",
         "    return log.last_stable_offset if parameters.read_committed else log.high_watermark",
         "    return log.high_watermark",
         (),

@@ -15,7 +15,7 @@ from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.serve import Route, serve, serve_own, stand_in_for_failure
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import CloseConnection, Pending
+from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.codec import steps_decoder
 from kafkacompat.wire.errors import WireError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
-    from kafkacompat.net.dispatcher import ConnectionInfo, Reply
+    from kafkacompat.ports.dispatcher import ConnectionInfo, Reply
     from kafkacompat.stepping.jobs import Steps
 
 API_VERSIONS = 18

@@ -18,7 +18,7 @@ from kafkacompat.api.long_requests import EncodedAnswer, answer_in_steps, as_def
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import CloseConnection
+from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import decoder, encode_parts, encoder
 from kafkacompat.wire.errors import ErrorCode
@@ -26,7 +26,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
-    from kafkacompat.net.dispatcher import Reply
+    from kafkacompat.ports.dispatcher import Reply
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.config.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kafkacompat.config.server import ServerConfig
+    from kafkacompat.config.abstract import AbstractServerConfig
 
 _NO_ROUTE = ("0.0.0.0",)
 _MIB = 1 << 20
@@ -21,7 +21,7 @@ _GROUP_BOUNDED = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.int
 COMPRESSION_CODEC_COUNT = 5
 
 
-def parse_voters(config: ServerConfig) -> dict[int, tuple[str, int]]:
+def parse_voters(config: AbstractServerConfig) -> dict[int, tuple[str, int]]:
     """controller.quorum.voters as node id to (host, port)."""
     voters: dict[int, tuple[str, int]] = {}
     for entry in config.get_list("controller.quorum.voters"):
@@ -48,7 +48,7 @@ def _refuse(setting: str, text: str) -> ConfigError:
     return ConfigError(setting, None, f"{setting} {text}", whole=True)
 
 
-def _check_roles(config: ServerConfig) -> None:
+def _check_roles(config: AbstractServerConfig) -> None:
     if config.get_int("broker.id") != config.get_int("node.id"):
         raise _refuse(
             "node.id", f"({config.get_int('node.id')}) and broker.id ({config.get_int('broker.id')}) differ"
@@ -97,7 +97,7 @@ def _check_roles(config: ServerConfig) -> None:
             )
 
 
-def _check_listeners(config: ServerConfig) -> None:
+def _check_listeners(config: AbstractServerConfig) -> None:
     listening = {endpoint.listener_name for endpoint in config.listeners()}
     for endpoint in config.advertised_listeners():
         if endpoint.host in _NO_ROUTE:
@@ -136,7 +136,7 @@ def _check_listeners(config: ServerConfig) -> None:
             )
 
 
-def _check_logs(config: ServerConfig) -> None:
+def _check_logs(config: AbstractServerConfig) -> None:
     if config.get_int("log.roll.ms") < 1:
         raise _refuse("log.roll.ms", "must be at least 1")
     if config.get_int("log.roll.jitter.ms") < 0:
@@ -158,7 +158,7 @@ def _check_logs(config: ServerConfig) -> None:
         raise ConfigError("offsets.topic.compression.codec", codec, "expected 0 to 4")
 
 
-def _check_network(config: ServerConfig) -> None:
+def _check_network(config: AbstractServerConfig) -> None:
     wait_ms = config.get_int("replica.fetch.wait.max.ms")
     for other in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
         if wait_ms > config.get_int(other):
@@ -182,7 +182,7 @@ def _check_network(config: ServerConfig) -> None:
         )
 
 
-def _check_groups(config: ServerConfig) -> None:
+def _check_groups(config: AbstractServerConfig) -> None:
     if "classic" not in config.get_list("group.coordinator.rebalance.protocols"):
         raise _refuse("group.coordinator.rebalance.protocols", "must contain classic")
     for kind in _GROUP_KINDS:
@@ -207,7 +207,7 @@ def _check_groups(config: ServerConfig) -> None:
             )
 
 
-_CHECKS: tuple[Callable[[ServerConfig], None], ...] = (
+_CHECKS: tuple[Callable[[AbstractServerConfig], None], ...] = (
     _check_roles,
     _check_listeners,
     _check_logs,
@@ -216,7 +216,7 @@ _CHECKS: tuple[Callable[[ServerConfig], None], ...] = (
 )
 
 
-def check_constraints(config: ServerConfig) -> tuple[str, ...]:
+def check_constraints(config: AbstractServerConfig) -> tuple[str, ...]:
     """Warnings about these settings together; ConfigError when a node cannot start with them."""
     for check in _CHECKS:
         check(config)

@@ -1,23 +1,15 @@
-"""A node's settings: what server.properties says, typed, with Kafka's defaults.
-
-Duty: parse and hold them, resolve settings that stand for one another, give listeners. Must not know: who
-uses them. Immutable. Which settings fit together is checked in constraints.py.
-"""
+"""A node's settings from server.properties and a command line, and with dynamic layers over them (KafkaConfig)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 
+from kafkacompat.config.abstract import AbstractServerConfig
 from kafkacompat.config.constraints import check_constraints
-from kafkacompat.config.endpoints import EndPoint, listener_name_of, parse_listeners, parse_protocol_map
 from kafkacompat.config.errors import ConfigError
-from kafkacompat.config.keys import broker_keys, parse_value, render_value
+from kafkacompat.config.keys import broker_keys, parse_value
 from kafkacompat.config.synonyms import broker_synonyms, listener_base
 from kafkacompat.config.validators import ConfigValue
-
-_MS_PER_MINUTE = 60_000
-_MS_PER_HOUR = 3_600_000
 
 
 def defaults_without_file(
@@ -40,86 +32,10 @@ def defaults_without_file(
     }
 
 
-def _resolve(values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
-    """Values that other settings decide when they are not set themselves."""
-
-    def number(name: str) -> int | None:
-        value = values[name]
-        return value if isinstance(value, int) else None
-
-    def first(*choices: tuple[str, int]) -> int:
-        return next(value * unit for name, unit in choices if (value := number(name)) is not None)
-
-    retention_ms = first(
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", _MS_PER_MINUTE),
-        ("log.retention.hours", _MS_PER_HOUR),
-    )
-    log_dirs = values["log.dirs"] if values["log.dirs"] is not None else values["log.dir"]
-    assert isinstance(log_dirs, tuple)
-    resolved: dict[str, ConfigValue] = {
-        "log.retention.ms": -1 if retention_ms < 0 else retention_ms,
-        "log.roll.ms": first(("log.roll.ms", 1), ("log.roll.hours", _MS_PER_HOUR)),
-        "log.roll.jitter.ms": first(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _MS_PER_HOUR)),
-        "log.flush.interval.ms": first(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-        "log.dirs": log_dirs,
-        "metadata.log.dir": values["metadata.log.dir"] or log_dirs[0],
-    }
-    if values["num.replica.alter.log.dirs.threads"] is None:
-        resolved["num.replica.alter.log.dirs.threads"] = len(log_dirs)
-    return resolved
-
-
-class ServerConfig:
+class ServerConfig(AbstractServerConfig):
     """The settings of one node. Make it with `from_properties`."""
 
-    __slots__ = (
-        "_advertised",
-        "_listeners",
-        "_resolved",
-        "_values",
-        "originals",
-        "unknown",
-        "warnings",
-        "without_effect",
-    )
-
-    originals: Mapping[str, str]
-    """What was set, as text; node.id and broker.id each stand in for the other."""
-    unknown: tuple[str, ...]
-    """Names set that are no setting of Kafka's, in the order given."""
-    without_effect: tuple[str, ...]
-    """Names set that are accepted but change nothing, in the order given."""
-    warnings: tuple[str, ...]
-    """Combinations Kafka warns about and starts with."""
-
-    def __init__(self, originals: Mapping[str, str], values: Mapping[str, ConfigValue]) -> None:
-        """Not for callers: `values` must hold every broker setting."""
-        keys = broker_keys()
-        self.originals = MappingProxyType(dict(originals))
-        self._values = values
-        self._resolved = {**values, **_resolve(values)}
-        unknown, without_effect = [], []
-        for name in originals:
-            key = keys.get(name) or keys.get(listener_base(name) or "")
-            if key is None:
-                unknown.append(name)
-            elif not key.honoured:
-                without_effect.append(name)
-        self.unknown = tuple(unknown)
-        self.without_effect = tuple(without_effect)
-        protocols = self._protocols()
-        self._listeners = parse_listeners(
-            "listeners", self.get_list("listeners"), protocols, distinct_ports=True
-        )
-        self._advertised = (
-            self._listeners
-            if values["advertised.listeners"] is None
-            else parse_listeners(
-                "advertised.listeners", self.get_list("advertised.listeners"), protocols, distinct_ports=False
-            )
-        )
-        self.warnings = ()
+    __slots__ = ()
 
     @classmethod
     def from_properties(
@@ -166,124 +82,6 @@ class ServerConfig:
                 if key is not None:
                     values[name] = value
         return ServerConfig(originals, values), refused
-
-    def value(self, name: str) -> ConfigValue:
-        """The typed value as set or by default, without looking at other settings. KeyError if there is
-        none such.
-        """
-        return self._values[name]
-
-    def resolved(self, name: str) -> ConfigValue:
-        """The typed value after settings that decide for one another. KeyError if there is none such."""
-        return self._resolved[name]
-
-    def text(self, name: str) -> str | None:
-        """The value as DescribeConfigs renders it."""
-        return render_value(broker_keys()[name], self._values[name])
-
-    def get_int(self, name: str) -> int:
-        """A whole number. log.retention.ms and its like give what their family resolves to."""
-        value = self._resolved[name]
-        if not isinstance(value, int):
-            raise TypeError(f"{name} is not a number: {value!r}")
-        return value
-
-    get_long = get_int
-
-    def get_double(self, name: str) -> float:
-        value = self._resolved[name]
-        if not isinstance(value, float):
-            raise TypeError(f"{name} is not a double: {value!r}")
-        return value
-
-    def get_boolean(self, name: str) -> bool:
-        value = self._resolved[name]
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} is not a boolean: {value!r}")
-        return value
-
-    def get_string(self, name: str) -> str | None:
-        """Any setting as text, None for null."""
-        return render_value(broker_keys()[name], self._resolved[name])
-
-    def get_list(self, name: str) -> tuple[str, ...]:
-        """A list's entries, empty for null. log.dirs and its like give what they resolve to."""
-        value = self._resolved[name]
-        if value is None:
-            return ()
-        if not isinstance(value, tuple):
-            raise TypeError(f"{name} is not a list: {value!r}")
-        return value
-
-    @property
-    def node_id(self) -> int:
-        return self.get_int("node.id")
-
-    @property
-    def roles(self) -> frozenset[str]:
-        """'broker', 'controller' or both."""
-        return frozenset(self.get_list("process.roles"))
-
-    @property
-    def log_dirs(self) -> tuple[str, ...]:
-        """Data directories in order; log.dir serves where log.dirs is not set."""
-        return self.get_list("log.dirs")
-
-    @property
-    def metadata_log_dir(self) -> str:
-        """Where __cluster_metadata lies: metadata.log.dir, or else the first of the data directories."""
-        return self.get_string("metadata.log.dir") or self.log_dirs[0]
-
-    @property
-    def controller_listener_names(self) -> tuple[str, ...]:
-        return tuple(name.upper() for name in self.get_list("controller.listener.names"))
-
-    def listeners(self) -> tuple[EndPoint, ...]:
-        """All listeners of the node, the controllers' among them."""
-        return self._listeners
-
-    def advertised_listeners(self) -> tuple[EndPoint, ...]:
-        """What the node tells others; the same as listeners() where not set."""
-        return self._advertised
-
-    def broker_listeners(self) -> tuple[EndPoint, ...]:
-        """The listeners that clients connect to."""
-        controller = self.controller_listener_names
-        return tuple(endpoint for endpoint in self._listeners if endpoint.listener_name not in controller)
-
-    def controller_listeners(self) -> tuple[EndPoint, ...]:
-        controller = self.controller_listener_names
-        return tuple(endpoint for endpoint in self._listeners if endpoint.listener_name in controller)
-
-    def advertised_broker_listeners(self) -> tuple[EndPoint, ...]:
-        controller = self.controller_listener_names
-        return tuple(endpoint for endpoint in self._advertised if endpoint.listener_name not in controller)
-
-    @property
-    def inter_broker_listener_name(self) -> str:
-        """Upper case; by default the listener named after security.inter.broker.protocol."""
-        return (
-            self.get_string("inter.broker.listener.name")
-            or self.get_string("security.inter.broker.protocol")
-            or ""
-        ).upper()
-
-    def security_protocols(self) -> dict[str, str]:
-        """Listener name, in upper case, to security protocol."""
-        return self._protocols()
-
-    def _protocols(self) -> dict[str, str]:
-        setting = "listener.security.protocol.map"
-        protocols = parse_protocol_map(setting, self.get_string(setting) or "")
-        if setting in self.originals:
-            return protocols
-        # Nobody said what the controllers' listeners speak: PLAINTEXT, unless something secured is in use.
-        names = self.controller_listener_names
-        used = (*names, *(listener_name_of("listeners", entry) for entry in self.get_list("listeners")))
-        if not any(name in ("SSL", "SASL_SSL", "SASL_PLAINTEXT") for name in used):
-            for name in names:
-                protocols.setdefault(name, "PLAINTEXT")
-        return protocols
 
 
 def _refuse_placeholders(originals: Mapping[str, str]) -> None:

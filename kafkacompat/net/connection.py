@@ -27,11 +27,11 @@ from time import monotonic
 from typing import Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.net.output_queue import Flushed, OutputQueue, SliceTooShort, warm
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.ports import Clock, Workers
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.wire.errors import WireError
 
 TURN_FRAMES = 64

@@ -15,12 +15,12 @@ from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channel import ChannelSettings
 from kafkacompat.net.channels import Channels
-from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.net.resolving import own_name
 from kafkacompat.net.runtime import later
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
+from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
 
 
 class TrioNetwork:

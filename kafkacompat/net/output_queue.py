@@ -21,8 +21,8 @@ import os
 import socket
 from collections import deque
 
-from kafkacompat.net.dispatcher import Reply, ReplyPart
 from kafkacompat.ports import File, FileSlice
+from kafkacompat.ports.dispatcher import Reply, ReplyPart
 
 PROBED_BYTES = 256 * 1024
 PROBED_AHEAD_BYTES = 1024 * 1024

@@ -17,12 +17,12 @@ import trio
 
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.connection import Connection
-from kafkacompat.net.dispatcher import ConnectionInfo, Dispatcher
 from kafkacompat.net.listener import BoundListener, accept_forever, bind, configure
 from kafkacompat.net.poller import BUSY_S, Poller
 from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.settings import Admission, ConnectionCounts, NetworkSettings, idle_too_long
 from kafkacompat.ports import Clock, Workers
+from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher
 
 SWEEP_INTERVAL_MS = 60_000
 """How often quiet connections are looked at, at the least often; they give back memory after as long."""

@@ -17,8 +17,8 @@ from typing import Any
 from kafkacompat.api.request_context import ControllerTimedOut, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
-from kafkacompat.net.dispatcher import CloseConnection
 from kafkacompat.node.controller_channel import ControllerChannel
+from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from kafkacompat.config import EndPoint, ServerConfig
     from kafkacompat.deferred import Deferred
-    from kafkacompat.net.dispatcher import Dispatcher
+    from kafkacompat.ports.dispatcher import Dispatcher
 
 
 class ProbeResult(enum.Enum):

@@ -66,7 +66,8 @@ class KafkaRaftServer:
             server, endpoints = await ControllerServer.listen(doors)
         self.shared = SharedServer(doors, directories, settings, incarnation, endpoints)
         if server is not None:
-            self.controller = self.shared.controller_role = ControllerServer(doors, self.shared, server)
+            self.controller = ControllerServer(doors, self.shared, server)
+            self.shared.own_controller = self.controller.carry_out
         if "broker" in config.roles:
             self.broker = BrokerServer(doors, directories, settings, self.shared)
 

@@ -7,6 +7,7 @@ and the network, and joins them; it knows no partition, no group and no client.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.request_context import NO_CONNECTION, NotController, RequestContext
@@ -22,7 +23,6 @@ from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, op
 
 if TYPE_CHECKING:
     from kafkacompat.node.settings import NodeSettings
-    from kafkacompat.server.controller_server import ControllerServer
     from kafkacompat.server.doors import NodeDoors
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class SharedServer:
         self.cluster_id = directories.identity.cluster_id
         self.incarnation = incarnation
         self.endpoints = endpoints
-        self.controller_role: ControllerServer | None = None
+        self.own_controller: Callable[[RequestContext, Any], Deferred[Any]] | None = None
         """This node's own, if it has one."""
         self.controller_settings = ControllerSettings(config, config.node_id, self.cluster_id)
         self.machine = MetadataMachine(
@@ -103,9 +103,9 @@ class SharedServer:
 
     def carry_out(self, context: RequestContext, request: Any) -> Deferred[Any]:
         """A client's request, by this node's own controller. Fails with NotController where that is not active, or absent."""
-        if self.controller_role is None:
+        if self.own_controller is None:
             raise NotController
-        return self.controller_role.carry_out(context, request)
+        return self.own_controller(context, request)
 
     def call_own(self, message: Any) -> Deferred[Any]:
         """A request of this node's broker to its own controller; fails as above."""

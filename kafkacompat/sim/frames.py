@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import CloseConnection, Dispatcher, Pending
+from kafkacompat.ports.dispatcher import CloseConnection, Dispatcher, Pending
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes

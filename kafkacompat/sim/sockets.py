@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
-from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo
 from kafkacompat.sim import frames, parked
 from kafkacompat.sim.frames import FRAMED
 from kafkacompat.sim.links import EXTERNAL_PORT, Connection, SimulatedChannels
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.dispatch import ApiDispatcher
     from kafkacompat.api.registry import ApiTable
     from kafkacompat.config import EndPoint, ServerConfig
-    from kafkacompat.net.dispatcher import Dispatcher
+    from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.sim.cluster_life import Life
 
 STAND_INS: dict[type[Exception], ErrorCode] = {

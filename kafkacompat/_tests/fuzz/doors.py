@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 from kafkacompat.config import EndPoint, ServerConfig
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import Dispatcher
 from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.net.workers import WorkersBusy
 from kafkacompat.ports import Buffer, ProbeResult
+from kafkacompat.ports.dispatcher import Dispatcher
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.files import FileDisk, SimulatedFile
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, Timer

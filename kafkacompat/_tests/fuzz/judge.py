@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkacompat.net.dispatcher import CloseConnection
+from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import decoder, encode
 from kafkacompat.wire.errors import ErrorCode, WireError

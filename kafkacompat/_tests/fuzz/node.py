@@ -18,8 +18,8 @@ from typing import Any
 from kafkacompat.config import ServerConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import listeners
-from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo, Pending, Reply
 from kafkacompat.ports import FileSlice, WorkerPools
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Reply
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.raft_server import KafkaRaftServer

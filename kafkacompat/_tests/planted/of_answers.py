@@ -203,7 +203,7 @@ BUGS = (
     ),
     PlantedBug(
         "an answer without a read lists aborted transactions",
-        "partition/fetch.py",
+        "partition/fetch_reads.py",
         "                answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)\n"
         "                answer.aborted_transactions = None\n",
         "                answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)\n",
@@ -211,7 +211,7 @@ BUGS = (
     ),
     PlantedBug(
         "advice to read elsewhere lists aborted transactions",
-        "partition/fetch.py",
+        "partition/fetch_reads.py",
         "                answer.preferred_read_replica = nearest\n                answer.aborted_transactions = None\n",
         "                answer.preferred_read_replica = nearest\n",
         ("partition/_tests/test_read_replicas.py",),

@@ -43,7 +43,7 @@ BUGS = (
     ),
     PlantedBug(
         "a log that a kill left reads as empty until it is durable",
-        "partition/fetch.py",
+        "partition/fetch_reads.py",
         "if error is NONE and core.cannot_be_read_yet():",
         "if False:",
         ("partition/_tests/test_anchoring.py",),

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.world import Api
-from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import alter_configs_request as old
 from kafkacompat.wire.messages import create_partitions_request as partitions

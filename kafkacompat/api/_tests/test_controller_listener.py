@@ -16,7 +16,7 @@ from kafkacompat.config import ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import CloseConnection, ConnectionInfo, Pending
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending
 from kafkacompat.wire.apis import APIS, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode

@@ -15,8 +15,8 @@ from kafkacompat.api.handler import Handler
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable
 from kafkacompat.api.serve import Route
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError

@@ -10,11 +10,12 @@ import pytest
 
 from kafkacompat.api._tests.test_long_requests import in_steps, stepping_api
 from kafkacompat.api._tests.world import Api
-from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.partition.core import PartitionCore
-from kafkacompat.partition.long_fetches import LONG_FROM, LOOKED_AT_A_STEP, NAMED_A_STEP, READ_A_STEP
+from kafkacompat.partition.fetch_reads import LOOKED_AT_A_STEP, READ_A_STEP
+from kafkacompat.partition.long_fetches import LONG_FROM, NAMED_A_STEP
 from kafkacompat.partition.sessions import SessionPartition
+from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 COUNT = 2_500
@@ -104,7 +105,7 @@ def test_many_partitions_are_read_parked_and_told_in_steps() -> None:
         reply = api.send(asking(range(COUNT), session_epoch=0, max_wait_ms=500), 12)
         assert isinstance(reply, Pending)
         for _ in range(COUNT):
-            if api.world.engine.parked_count():
+            if len(api.world.engine.purgatory):
                 break
             one_step(api)
         # As a moment later.
@@ -113,7 +114,7 @@ def test_many_partitions_are_read_parked_and_told_in_steps() -> None:
         response = answered(api, reply)
         assert [row.partition_index for row in rows(response)] == list(range(COUNT))
         assert [row.partition_index for row in rows(response) if len(row.records)] == [COUNT - 1]
-        assert api.world.engine.parked_count() == 0
+        assert len(api.world.engine.purgatory) == 0
         # What the session holds counts, not what the request names.
         again = asking((), session_id=response.session_id, session_epoch=1, max_wait_ms=500)
         response, steps = in_steps(api, again, 12)
@@ -166,25 +167,25 @@ def test_min_bytes_are_summed_over_the_partitions_of_a_long_fetch() -> None:
     api = consumer_api()
     size = len(batch_of(b"value"))
     reply = api.send(asking(range(COUNT - 1), session_epoch=-1, max_wait_ms=10_000, min_bytes=2 * size), 12)
-    while not api.world.engine.parked_count():
+    while not len(api.world.engine.purgatory):
         one_step(api)
     api.world.produce("t", 1)
-    assert api.world.engine.parked_count() == 1
+    assert len(api.world.engine.purgatory) == 1
     api.world.produce("t", COUNT - 1)  # which it does not ask for
-    assert api.world.engine.parked_count() == 1
+    assert len(api.world.engine.purgatory) == 1
     api.world.produce("t", 2)
-    assert api.world.engine.parked_count() == 0
+    assert len(api.world.engine.purgatory) == 0
     assert [row.partition_index for row in rows(answered(api, reply)) if len(row.records)] == [1, 2]
 
 
 def test_a_long_fetch_that_waited_in_vain_tells_of_all_its_partitions() -> None:
     api = consumer_api()
     reply = api.send(asking(range(COUNT), session_epoch=-1, max_wait_ms=500), 12)
-    while not api.world.engine.parked_count():
+    while not len(api.world.engine.purgatory):
         one_step(api)
     response = answered(api, reply)
     assert len(rows(response)) == COUNT
-    assert api.world.engine.parked_count() == 0
+    assert len(api.world.engine.purgatory) == 0
 
 
 def test_a_followers_session_of_many_is_looked_at_in_steps_and_woken() -> None:
@@ -196,7 +197,7 @@ def test_a_followers_session_of_many_is_looked_at_in_steps_and_woken() -> None:
             asking((), session_id=session_id, session_epoch=2, replica_id=2, max_wait_ms=500), 12
         )
         assert isinstance(reply, Pending)
-        while not api.world.engine.parked_count():
+        while not len(api.world.engine.purgatory):
             one_step(api)
         api.world.produce("t", 7)
         response = answered(api, reply)

@@ -18,9 +18,9 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.serve import Route
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition import searches
 from kafkacompat.partition._tests.fakes import topic_image
+from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.encoder_source import STEP_ELEMENTS
@@ -412,15 +412,15 @@ def test_a_long_fetch_that_waits_is_let_go_with_its_connection() -> None:
     for _ in range(100):
         api.world.time.advance(0)
     assert not reply.reply.done
-    assert api.world.engine.parked_count() == 1
+    assert len(api.world.engine.purgatory) == 1
     api.dispatcher.connection_closed(api.connection)
-    assert api.world.engine.parked_count() == 0
+    assert len(api.world.engine.purgatory) == 0
     # Also when it goes before the request is handled.
     api.send(long_fetch(2000, max_wait_ms=10_000, min_bytes=1), 12)
     api.dispatcher.connection_closed(api.connection)
     for _ in range(100):
         api.world.time.advance(0)
-    assert api.world.engine.parked_count() == 0
+    assert len(api.world.engine.purgatory) == 0
 
 
 def test_the_request_in_an_envelope_is_decoded_in_steps() -> None:
@@ -567,5 +567,5 @@ def test_a_fetch_in_steps_is_not_parked_for_a_connection_that_is_gone(steps: int
     api.dispatcher.connection_closed(api.connection)
     for _ in range(20):
         api.world.time.advance(0)
-    assert api.world.engine.parked_count() == 0
+    assert len(api.world.engine.purgatory) == 0
     assert not api.dispatcher._parked

@@ -10,9 +10,9 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.net.dispatcher import Pending
 from kafkacompat.partition._tests.fakes import batch_of, partition_image, topic_image
 from kafkacompat.ports import FileSlice
+from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_records_request import (
     DeleteRecordsPartition,

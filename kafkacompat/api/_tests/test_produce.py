@@ -10,7 +10,6 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
-from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.partition._tests.fakes import (
     batch_of,
     broker_image,
@@ -19,6 +18,7 @@ from kafkacompat.partition._tests.fakes import (
     topic_image,
 )
 from kafkacompat.ports import FileSlice, TransactionTerms
+from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
 from kafkacompat.wire.errors import ErrorCode

@@ -11,8 +11,8 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.net.dispatcher import CloseConnection, Pending
 from kafkacompat.partition._tests.fakes import batch_of, image_of, partition_image, topic_image
+from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import (
     batch_of_body,

@@ -21,8 +21,8 @@ from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.controller.image import BrokerImage, MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.net.dispatcher import ConnectionInfo, Pending
 from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
+from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode

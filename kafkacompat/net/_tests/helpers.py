@@ -10,11 +10,11 @@ import trio
 
 from kafkacompat.config import EndPoint
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import ConnectionInfo, Pending, Reply
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.net.workers import worker_pools
+from kafkacompat.ports.dispatcher import ConnectionInfo, Pending, Reply
 from kafkacompat.wire.errors import WireError
 
 LOOPBACK = EndPoint("PLAINTEXT", "127.0.0.1", 0, "PLAINTEXT")

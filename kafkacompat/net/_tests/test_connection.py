@@ -23,11 +23,11 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.dispatcher import CloseConnection, ReplyPart
 from kafkacompat.net.receive_buffer import ENVELOPE_BYTES_MAX, INITIAL_BYTES, ReceiveBuffer
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
+from kafkacompat.ports.dispatcher import CloseConnection, ReplyPart
 from kafkacompat.wire.errors import WireError
 
 
@@ -339,7 +339,7 @@ async def test_a_busy_connection_lets_others_have_their_turn() -> None:
 
 
 async def test_a_deferred_that_is_done_already_is_answered_at_once() -> None:
-    from kafkacompat.net.dispatcher import Pending
+    from kafkacompat.ports.dispatcher import Pending
 
     dispatcher = ScriptedDispatcher()
     dispatcher.answers[b"ready"] = lambda frame: Pending(Deferred.of([framed(b"now")]), True)

@@ -23,9 +23,9 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.dispatcher import ConnectionInfo
 from kafkacompat.net.runtime import SystemClock, TrioTimers
 from kafkacompat.net.server import Server
+from kafkacompat.ports.dispatcher import ConnectionInfo
 
 CLIENTS = 200
 STEP_S = 0.0004

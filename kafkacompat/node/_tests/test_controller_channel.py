@@ -10,10 +10,10 @@ from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, Principal, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ChannelFull, ConnectionLost, RequestTimedOut, UnsupportedByPeer
-from kafkacompat.net.dispatcher import CloseConnection
 from kafkacompat.node._tests.fakes import HandChannels
 from kafkacompat.node.controller_channel import REQUESTS_WAITING_MAX, ControllerChannel
 from kafkacompat.node.forwarding import EnvelopeRefused, ForwardingController
+from kafkacompat.ports.dispatcher import CloseConnection
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes

@@ -12,10 +12,10 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.dispatcher import ConnectionInfo, Pending
 from kafkacompat.node import opening as module
 from kafkacompat.node.opening import ANSWERED_AT_ONCE, Opening
 from kafkacompat.partition._tests.fakes import LISTENER, broker_image, topic_image
+from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.apis import request_class
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest

@@ -404,7 +404,7 @@ def test_long_poll_answers_at_max_wait_with_nothing() -> None:
     assert not waiting.done
     world.time.advance(1)
     assert sizes(waiting.result()) == [0]
-    assert world.engine.parked_count() == 0
+    assert len(world.engine.purgatory) == 0
 
 
 def test_no_wait_no_partitions_no_min_bytes_are_answered_at_once() -> None:
@@ -423,7 +423,7 @@ def test_an_append_wakes_those_who_wait_for_its_partition_only() -> None:
     assert sizes(first.result()) == [BATCH]
     assert sizes(both.result()) == [BATCH, 0]
     assert not second.done
-    assert world.engine.parked_count() == 1
+    assert len(world.engine.purgatory) == 1
 
 
 def test_min_bytes_are_summed_over_partitions() -> None:
@@ -592,9 +592,9 @@ def test_a_fetch_whose_client_went_away_waits_no_more() -> None:
     world = filled()
     waiting = session_fetch(world, 0, 0, [want(world, offset=1)])
     assert isinstance(waiting, Deferred)
-    assert world.engine.parked_count() == 1
+    assert len(world.engine.purgatory) == 1
     waiting.abandon()
-    assert world.engine.parked_count() == 0
+    assert len(world.engine.purgatory) == 0
     world.produce()
     world.time.advance(500)
     assert not waiting.done

@@ -378,7 +378,7 @@ def test_a_first_fetch_that_an_append_ends_leaves_no_partition_out_of_the_sessio
         cluster.drain()
         cluster.tick()
     cluster.drain()
-    assert cluster.nodes[1].fetches.parked_count() == 2
+    assert len(cluster.nodes[1].fetches.purgatory) == 2
     for index in (1, 0, 2):
         waiting = cluster.nodes[1].produce(b"a", TopicPartition("t", index))
         cluster.drain()

@@ -65,7 +65,7 @@ def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     """A follower waits out its time though a coordinator has appended while its fetch was read."""
 
     def read_arrived(self: Any, context: Any, parameters: Any) -> Any:
-        return self.read_all(context, parameters, context.partitions, arrived=True)
+        return self._reads.read_all(context, parameters, context.partitions, arrived=True)
 
     patch.setattr(FetchEngine, "_read_arrived", read_arrived)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports import FileSlice
+from kafkacompat.ports.files import FileSlice
 
 ReplyPart = bytes | bytearray | memoryview | FileSlice
 """A run of bytes of a reply; memory stays unchanged until it is sent."""

@@ -1,40 +1,43 @@
-"""Fetches that wait: what each asked, what each partition could give it by now, and how it is found.
-
-Duty: hold that and hand it to the engine when the wait is over. It reads nothing and does not decide how long a fetch waits.
-"""
+"""A fetch that waits: what it asked, what each partition could give it by now, and how it is found (DelayedFetch)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.partition.waiters import Waiter
+from kafkacompat.partition.waiters import Waiter, WaitList
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
     from kafkacompat.deferred import Deferred
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.fetch import FetchEngine
+    from kafkacompat.partition.fetch_reads import FetchReads
     from kafkacompat.partition.sessions import FetchContext
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 
-class ParkedFetch(Waiter):
+class DelayedFetch(Waiter):
     """A fetch that waits for min_bytes. `sizes` is what each partition could give, `total` their sum, in bytes.
 
     A follower's has only those of which there is something to tell; it is found by the replica's id, for it may follow thousands.
     """
 
-    __slots__ = ("asked", "context", "engine", "parameters", "parked_in", "sizes", "total")
+    __slots__ = ("_reads", "asked", "context", "parameters", "parked_in", "sizes", "total")
 
     answer: Deferred[FetchResponse]
 
-    def __init__(self, engine: FetchEngine, context: FetchContext, parameters: FetchParameters) -> None:
+    def __init__(
+        self,
+        reads: FetchReads,
+        context: FetchContext,
+        parameters: FetchParameters,
+        parked_in: WaitList[DelayedFetch],
+    ) -> None:
         super().__init__()
-        self.engine = engine
+        self._reads = reads
         self.context = context
         self.parameters = parameters
-        self.parked_in = engine.followers if parameters.replica_id >= 0 else engine.consumers
+        self.parked_in = parked_in
         self.asked: dict[tuple[str, int], Any] = {}
         self.sizes: dict[tuple[str, int], int] = {}
         self.total = 0
@@ -51,11 +54,35 @@ class ParkedFetch(Waiter):
     def finish(self, partitions: Iterable[Any]) -> None:
         """Answer with what these can give now."""
         try:
-            response = self.engine.read_again(self.context, self.parameters, partitions)
+            response = self._reads.read_again(self.context, self.parameters, partitions)
         except Exception as error:
             self.answer.fail(error)
         else:
             self.answer.resolve(response)
+
+
+class LongFetch(DelayedFetch):
+    """A fetch in steps. What it waits for is which partitions to read then."""
+
+    __slots__ = ("noted",)
+
+    def __init__(
+        self,
+        reads: FetchReads,
+        context: FetchContext,
+        parameters: FetchParameters,
+        parked_in: WaitList[DelayedFetch],
+    ) -> None:
+        super().__init__(reads, context, parameters, parked_in)
+        self.noted: dict[tuple[str, int], PartitionCore] = {}
+        """Partitions that moved while it was read: a consumer's high watermarks, ends and starts for a follower, roles for both."""
+
+    def finish(self, partitions: Iterable[Any]) -> None:
+        self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is not the response
+
+    def asks_of(self, core: PartitionCore) -> Any:
+        """What it asks of a partition; None when it does not."""
+        return asked_of(self.context, core) or self.asked.get(core.topic_partition)
 
 
 def asked_of(context: FetchContext, core: PartitionCore) -> Any:

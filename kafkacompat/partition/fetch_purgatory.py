@@ -1,0 +1,143 @@
+"""Where fetches wait for min_bytes or their time, and what wakes them: high watermarks, ends and roles that move.
+
+A consumer's fetch waits for the high watermark, a follower's for the log's end: acks=all produces wait for the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.partition.delayed_fetch import DelayedFetch, LongFetch, asked_of, replica_key
+from kafkacompat.partition.fetch_reads import ANSWER_NOW, readable_end
+from kafkacompat.partition.waiters import WaitList
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import FetchParameters
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.fetch_reads import FetchReads
+    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.sessions import FetchContext
+    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.wire.messages.fetch_response import PartitionData
+
+EXPECTED_WAIT_MS = 25
+"""Of followers that are about to ask for more partitions (see Standing.is_expected)."""
+EVERYTHING = ("", -1)
+"""What long fetches of consumers wait for; no topic has an empty name. Under each partition's it would take steps to park them."""
+
+
+class FetchPurgatory:
+    def __init__(self, manager: PartitionManager, reads: FetchReads, clock: Clock, timers: Timers) -> None:
+        self._manager = manager
+        self._reads = reads
+        self._clock = clock
+        self.consumers: WaitList[DelayedFetch] = WaitList(clock, timers)
+        self.followers: WaitList[DelayedFetch] = WaitList(clock, timers)
+        self.reading: list[dict[tuple[str, int], PartitionCore]] = []
+        """Of each fetch that is being read just now: the partitions whose end, start or role moved meanwhile."""
+        self.long_fetches: dict[LongFetch, None] = {}
+        """Those that are read in steps just now."""
+        manager.watch(self._advanced)
+        manager.watch_appends(self._appended)
+
+    def __len__(self) -> int:
+        return len(self.consumers) + len(self.followers)
+
+    def list_of(self, parameters: FetchParameters) -> WaitList[DelayedFetch]:
+        return self.followers if parameters.replica_id >= 0 else self.consumers
+
+    # Before a fetch waits.
+
+    def new_waiter(self, context: FetchContext, parameters: FetchParameters) -> DelayedFetch:
+        return DelayedFetch(self._reads, context, parameters, self.list_of(parameters))
+
+    def new_long_waiter(self, context: FetchContext, parameters: FetchParameters) -> LongFetch:
+        return LongFetch(self._reads, context, parameters, self.list_of(parameters))
+
+    def note_sizes(self, waiter: DelayedFetch, answers: Iterable[tuple[Any, PartitionData]]) -> bool:
+        """What each of the partitions read could give by now; False when one of them ends the wait."""
+        parameters = waiter.parameters
+        for asked, _ in answers:
+            core = self._reads.find(asked, parameters.uses_topic_ids)
+            if core is None:
+                continue
+            size = self._reads.available(core, asked, parameters)
+            if size == ANSWER_NOW:
+                return False
+            waiter.asked[core.topic_partition] = asked
+            waiter.sizes[core.topic_partition] = size
+            waiter.total += size
+        return True
+
+    def park(self, waiter: DelayedFetch, keys: Iterable[tuple[str, int]]) -> None:
+        """`keys`: of a consumer's; a follower's is found by the replica's id. There is room."""
+        parked_in, parameters = waiter.parked_in, waiter.parameters
+        waiter.answer.when_abandoned = partial(parked_in.remove, waiter)
+        wait_ms = parameters.max_wait_ms
+        if parameters.replica_id >= 0:
+            keys = [replica_key(parameters.replica_id)]
+            if self._manager.standing.is_expected(parameters.replica_id, self._clock.monotonic_ms()):
+                wait_ms = min(wait_ms, EXPECTED_WAIT_MS)
+        parked_in.park(waiter, keys, wait_ms)
+
+    # What wakes them.
+
+    def _advanced(self, core: PartitionCore) -> None:
+        """A partition's high watermark or role moved: answer the consumers that now have enough."""
+        self.consumers.for_each_on(core.topic_partition, self._look_again, core)
+        if EVERYTHING in self.consumers.by_key:
+            self.consumers.for_each_on(EVERYTHING, self.look_again_at_long, core)
+        for each in self.long_fetches:
+            if each.parked_in is self.consumers:
+                each.noted[core.topic_partition] = core
+
+    def look_again_at_long(self, waiter: DelayedFetch, core: PartitionCore) -> None:
+        if waiter.parameters.replica_id >= 0:
+            self._look_again_for_follower(waiter, core)
+        elif core.topic_partition in waiter.asked:
+            self._look_again(waiter, core)
+
+    def _look_again(self, waiter: DelayedFetch, core: PartitionCore) -> None:
+        asked, parameters = waiter.asked[core.topic_partition], waiter.parameters
+        # Of one that takes any byte it need not be asked how many there are: it has come further, or cannot.
+        takes_what_there_is = parameters.min_bytes <= 1 and asked.fetch_offset != readable_end(
+            core, parameters
+        )
+        if takes_what_there_is or self._is_due(waiter, core, asked):
+            self.consumers.remove(waiter)
+            waiter.expire()
+
+    def _appended(self, core: PartitionCore) -> None:
+        """A partition's end, start or role moved: answer the followers that now have enough."""
+        for moved in self.reading:
+            moved[core.topic_partition] = core
+        for each in self.long_fetches:
+            if each.parked_in is self.followers:
+                each.noted[core.topic_partition] = core
+        for replica in core.replicas:
+            self.followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
+
+    def _look_again_for_follower(self, waiter: DelayedFetch, core: PartitionCore) -> None:
+        asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
+        if asked is None:
+            # It may have learned meanwhile that it follows this one, and cannot say so before it is answered.
+            is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
+        else:
+            is_due = self._is_due(waiter, core, asked)
+        if is_due:
+            self.followers.remove(waiter)
+            waiter.finish(waiter.moved())
+
+    def _is_due(self, waiter: DelayedFetch, core: PartitionCore, asked: Any) -> bool:
+        """Take note of what a partition that moved could give; True when that is enough to answer."""
+        key = core.topic_partition
+        size = ANSWER_NOW
+        if self._manager.by_name.get(key) is core:
+            size = self._reads.available(core, asked, waiter.parameters)
+        if size != ANSWER_NOW:
+            waiter.total += size - waiter.sizes.get(key, 0)
+        waiter.asked[key] = asked
+        waiter.sizes[key] = size
+        return size == ANSWER_NOW or waiter.total >= waiter.parameters.min_bytes

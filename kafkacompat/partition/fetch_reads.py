@@ -1,0 +1,293 @@
+"""What a fetch is given of each partition: who may read there, how far, the bytes, within the request's limits.
+
+Records leave as file slices; no record byte is looked at here. A follower reads to the log's end, a consumer to the high watermark
+or the last stable offset. Follows KIP-74 (limits), KIP-320 and KIP-595 (epochs), KIP-392 (nearest replica).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.partition.fetch_answers import UNKNOWN, FetchAnswers
+from kafkacompat.partition.read_replicas import nearest_replica
+from kafkacompat.partition.sessions import FetchContext, SessionPartition
+from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.records.batch import BatchCorrupt
+from kafkacompat.wire.errors import NONE, ErrorCode
+from kafkacompat.wire.messages.fetch_response import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from kafkacompat.api.partition_services import FetchParameters
+    from kafkacompat.partition.core import PartitionCore
+    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.throttles import ReplicationThrottle
+    from kafkacompat.ports import Clock
+
+logger = logging.getLogger(__name__)
+
+FIRST_VERSION_WITH_RACK = 11
+"""From here on consumers may read from followers."""
+ANSWER_NOW = -1
+"""In place of a byte count: this partition ends the wait."""
+READ_A_STEP = 200
+"""Partitions of which a fetch in steps makes an answer: up to 30 us each."""
+LOOKED_AT_A_STEP = 2_000
+"""Partitions of a follower that has all of them: about 1 us each."""
+
+
+class Reading:
+    """How far the partitions of a fetch are read, and what they have given."""
+
+    __slots__ = ("answers", "budget", "ended", "first", "is_known", "partitions", "position", "total")
+
+    def __init__(self, partitions: Sequence[Any], max_bytes: int) -> None:
+        self.partitions = partitions
+        self.position = 0
+        self.answers: list[tuple[Any, PartitionData]] = []
+        self.budget = max_bytes
+        self.first = True
+        self.is_known = self.ended = False
+        self.total = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.position >= len(self.partitions)
+
+    def stretch(self) -> Iterator[Any]:
+        """What one step reads: the fewer, the more of them are answered."""
+        answers_max = len(self.answers) + READ_A_STEP
+        for asked in islice(self.partitions, self.position, self.position + LOOKED_AT_A_STEP):
+            self.position += 1
+            yield asked
+            if len(self.answers) >= answers_max:
+                return
+
+
+class FetchReads:
+    def __init__(
+        self,
+        manager: PartitionManager,
+        clock: Clock,
+        *,
+        selects_by_rack: bool,
+        throttle: ReplicationThrottle | None,
+    ) -> None:
+        """`selects_by_rack`: see read_replicas. `throttle` holds back followers that are out of sync."""
+        self._manager = manager
+        self._clock = clock
+        self._selects_by_rack = selects_by_rack
+        self._throttle = throttle
+        self.answers = FetchAnswers(manager, clock)
+
+    def read_again(
+        self, context: FetchContext, parameters: FetchParameters, partitions: Iterable[Any]
+    ) -> FetchResponse:
+        """The answer after a wait."""
+        answers = self.read_all(context, parameters, partitions, arrived=False)[0]
+        return self.answers.respond(context, parameters, answers)
+
+    def read_all(
+        self,
+        context: FetchContext,
+        parameters: FetchParameters,
+        partitions: Iterable[Any],
+        *,
+        arrived: bool,
+        reading: Reading | None = None,
+    ) -> tuple[list[tuple[Any, PartitionData]], bool]:
+        """(asked, answer) of each partition in order, and whether they answer the fetch without a wait. With `reading` this goes
+        on where that one stopped.
+
+        `arrived`: the request has just come, so that a follower tells by it how far it is. Left out are those of which a
+        follower has all and knows all.
+        """
+        manager, replica_id = self._manager, parameters.replica_id
+        may_be_quiet = (
+            arrived
+            and replica_id >= 0
+            and context.session is not None
+            and not manager.standing.is_outlived(replica_id, parameters.replica_epoch)
+        )
+        now_ms = self._clock.monotonic_ms() if may_be_quiet else 0
+        budget = parameters.max_bytes
+        first = True
+        known = ended = False
+        total = 0
+        answers: list[tuple[Any, PartitionData]] = []
+        if reading is not None:
+            budget, first, total = reading.budget, reading.first, reading.total
+            known, ended, answers = reading.is_known, reading.ended, reading.answers
+        for asked in partitions:
+            core = self.find(asked, parameters.uses_topic_ids)
+            if (
+                may_be_quiet
+                and core is not None
+                and core.observe_idle_fetch(replica_id, asked, parameters.replica_epoch, now_ms)
+            ):
+                known = True
+                continue
+            if core is None:
+                error = self.answers.absent(asked, parameters.uses_topic_ids)
+                answer = self.answers.refuse(asked, error, parameters)
+                if error in UNKNOWN:
+                    answers.append((asked, answer))
+                    continue  # as in Kafka, what the metadata lacks does not end the wait for the rest
+            else:
+                answer = self._read(
+                    core, asked, parameters, min(budget, asked.partition_max_bytes), first, arrived
+                )
+            known = True
+            if (
+                answer.error_code != 0
+                or answer.diverging_epoch is not None
+                or answer.preferred_read_replica >= 0
+            ):
+                ended = True
+            size = len(answer.records)
+            if size:
+                first = False
+                total += size
+                budget = max(0, budget - size)
+            answers.append((asked, answer))
+        if reading is not None:
+            reading.budget, reading.first, reading.total = budget, first, total
+            reading.is_known, reading.ended = known, ended
+        return answers, ended or not known or total >= parameters.min_bytes
+
+    def _read(
+        self,
+        core: PartitionCore,
+        asked: Any,
+        parameters: FetchParameters,
+        max_bytes: int,
+        minimum_one_batch: bool,
+        arrived: bool,
+    ) -> PartitionData:
+        replica_id = parameters.replica_id
+        error = self._check(core, asked, parameters)
+        log = core.log
+        if error is not NONE:
+            return self.answers.refuse(asked, error, parameters)
+        offset = asked.fetch_offset
+        answer = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if parameters.read_committed else None,
+            records=EMPTY_RECORDS,
+        )
+        if asked.last_fetched_epoch >= 0:
+            found = log.end_offset_for_epoch(asked.last_fetched_epoch)
+            if found.epoch < 0:
+                return self.answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+            if found.epoch < asked.last_fetched_epoch or found.offset < offset:
+                answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
+                answer.aborted_transactions = None
+                return answer
+        if replica_id >= 0 and isinstance(asked, SessionPartition):
+            asked.settled_epoch = core.leader_epoch
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return self.answers.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
+        if replica_id >= 0:
+            if arrived:
+                error = self._manager.follower_fetched(
+                    core, replica_id, offset, asked.log_start_offset, parameters.replica_epoch
+                )
+                if error is not NONE:
+                    return self.answers.refuse(asked, error, parameters)
+                answer.high_watermark = log.high_watermark
+            if self._is_held_back(core, replica_id):
+                return answer
+        elif self._selects_by_rack and core.is_leader and parameters.rack_id:
+            nearest = nearest_replica(
+                core, parameters.rack_id, offset, parameters.listener_name, self._clock.monotonic_ms()
+            )
+            if nearest is not None:
+                answer.preferred_read_replica = nearest
+                answer.aborted_transactions = None
+                return answer
+        end = readable_end(core, parameters)
+        if offset >= end or (max_bytes <= 0 and not minimum_one_batch):
+            return answer
+        try:
+            read = log.read(offset, max_bytes, end, minimum_one_batch)
+            aborted = log.aborted_transactions(offset, read.end_offset) if parameters.read_committed else []
+        except LogRefused as refused:
+            return self.answers.refuse(asked, refused.code, parameters)
+        except BatchCorrupt as damage:
+            logger.error("%s is damaged on disk before offset %d: %s", core.topic_partition, end, damage)
+            return self.answers.refuse(asked, ErrorCode.CORRUPT_MESSAGE, parameters)
+        except OSError as error_of_disk:
+            logger.error("read of %s failed: %s", core.topic_partition, error_of_disk)
+            return self.answers.refuse(asked, ErrorCode.KAFKA_STORAGE_ERROR, parameters)
+        if not read.first_batch_truncated or minimum_one_batch:
+            answer.records = read.records
+            if replica_id >= 0 and self._throttle is not None:
+                self._throttle.passed(core, len(read.records))
+        if parameters.read_committed:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in sorted(aborted, key=lambda one: one.first_offset)
+            ]
+        return answer
+
+    def _check(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> ErrorCode:
+        """Whether this reader may read here: followers from the leader only, consumers of today from any replica."""
+        if parameters.replica_id >= 0:
+            return core.check_replica(parameters.replica_id, asked.current_leader_epoch)
+        if not core.is_leader and parameters.version >= FIRST_VERSION_WITH_RACK:
+            return core.fence(asked.current_leader_epoch)
+        error = core.check_leader(asked.current_leader_epoch)
+        if error is NONE and core.cannot_be_read_yet():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error
+
+    def available(self, core: PartitionCore, asked: Any, parameters: FetchParameters) -> int:
+        """Bytes a parked fetch could have from this partition, or ANSWER_NOW."""
+        if self._check(core, asked, parameters) is not NONE:
+            return ANSWER_NOW
+        log = core.log
+        if parameters.replica_id >= 0:
+            if self._is_held_back(core, parameters.replica_id):
+                return 0
+            if getattr(asked, "told_log_start_offset", log.log_start_offset) != log.log_start_offset:
+                return ANSWER_NOW  # a deletion of records waits until all followers know
+        offset = asked.fetch_offset
+        end = readable_end(core, parameters)
+        if offset == end:
+            return 0
+        if offset > end or offset < log.log_start_offset:
+            return ANSWER_NOW  # not committed yet, or deleted meanwhile
+        if log.segment_base_offset(offset) != log.segment_base_offset(end):
+            return ANSWER_NOW
+        limit: int = asked.partition_max_bytes
+        try:
+            return min(log.readable_bytes(offset, end), limit)
+        except (OSError, BatchCorrupt):
+            return ANSWER_NOW  # whoever reads meets it, and can say so
+
+    def find(self, asked: Any, uses_topic_ids: bool) -> PartitionCore | None:
+        manager = self._manager
+        if uses_topic_ids:
+            return manager.core_by_id(asked.topic_id, asked.partition)
+        return manager.core((asked.topic, asked.partition))
+
+    def _is_held_back(self, core: PartitionCore, replica_id: int) -> bool:
+        return self._throttle is not None and self._throttle.holds_back(core, replica_id)
+
+
+def readable_end(core: PartitionCore, parameters: FetchParameters) -> int:
+    """The offset a reader may not reach: log end for followers, last stable offset or high watermark for consumers."""
+    log = core.log
+    if parameters.replica_id >= 0:
+        return log.log_end_offset
+    return log.last_stable_offset if parameters.read_committed else log.high_watermark
