@@ -8,13 +8,10 @@ if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, PartitionImage
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.isr import PendingIsr
-    from kafkacompat.partition.manager import PartitionManager
 
 
 class Replicating(Protocol):
     """What the manager asks of replication.Replication."""
-
-    def attach(self, manager: PartitionManager) -> None: ...
 
     def on_image(self, new: MetadataImage) -> None:
         """Before the roles of that image are taken."""

@@ -1,30 +1,25 @@
-"""Every partition this node hosts: appends, waits for replication, lookups, and the roles each new image brings.
+"""What is asked of partitions: appends, waits for replication, offsets, deletions of records (ReplicaManager).
 
-The shell around `core`: it calls logs, parks requests and wakes them. Knows no request, response or version. Fetches
-are fetch.py's; it is told of every advance through `watch`.
+It calls logs, parks requests and wakes them. Knows no request, response or version. Fetches are fetch.py's; it is told of every
+advance through `watch`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.partition_services import OffsetLookup, ProduceResult
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
-from kafkacompat.partition.anchoring import Anchoring
-from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
-from kafkacompat.partition.changes import Changes
+from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.flushes import Flushes
-from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.large_batches import LargeBatches
 from kafkacompat.partition.lookup import Question, delete_to, look_up
 from kafkacompat.partition.searches import Searches
-from kafkacompat.partition.wakeups import Wakeups
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.validate import Allowance, Origin, validate_produce
@@ -33,8 +28,7 @@ from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.controller.image import PartitionImage
-    from kafkacompat.partition.listeners import Placing, Replicating
+    from kafkacompat.partition.listeners import Replicating
     from kafkacompat.ports import Buffer, Clock, Log, LogManager, Timers, TransactionTerms, WorkerPools
 
 logger = logging.getLogger(__name__)
@@ -73,47 +67,37 @@ class PartitionManager:
         limits: BatchLimits | None = None,
     ) -> None:
         """Without `replication` nothing is followed and the ISR stays as the metadata says."""
-        self.node_id = node_id
-        self.image = MetadataImage()
-        self.by_name: dict[Key, PartitionCore] = {}
-        self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
-        self._anchoring = Anchoring(
-            workers.log_sync, timers, log_manager.log_failed, self._serves, self._anchored
+        self.hosted = hosted = HostedPartitions(
+            node_id, log_manager, clock, timers, workers, log_config, replication
         )
-        self._flushes = Flushes(workers.log_sync, log_manager.log_failed, self._anchoring.answers)
-        self._searches = Searches(
-            workers.reads, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
-        )
-        self._log_manager = log_manager
-        self._clock = clock
-        self._log_config = log_config
-        self._limits = limits or BatchLimits()
-        self._large_batches = LargeBatches(clock, timers, workers.batches, self._limits)
-        self.pause = self._large_batches.pause
-        self._replication = replication
-        self.standing = Standing()
-        self.wakeups = Wakeups(self.by_name, clock, timers)
+        self.by_name = hosted.by_name
+        self.by_id = hosted.by_id
+        self.core = hosted.core
+        self.core_by_id = hosted.core_by_id
+        self.leader_error = hosted.leader_error
+        self.on_image = hosted.on_image
+        self.standing = hosted.standing
+        self.wakeups = hosted.wakeups
         self.hold_wakeups = self.wakeups.hold
         self.release_wakeups = self.wakeups.release
         self.watch = self.wakeups.watch
         self.watch_appends = self.wakeups.watch_appends
         self.advanced = self.wakeups.advanced
         self.when_replicated = self.wakeups.produces.when_replicated
+        self._flushes = Flushes(workers.log_sync, log_manager.log_failed, hosted.anchoring.answers)
         self.when_flushed = self._flushes.when_flushed
-        self._arrivals = Arrivals(
-            node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
+        self._searches = Searches(
+            workers.reads, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))
         )
-        self._changes = Changes(timers, self._change, lambda problem: self.fail(problem))
-        self.fail: Callable[[BaseException], None] = _raise
-        """Halts the node."""
-        self._offline: set[TopicPartition] = set()
-        self._opened = 0
-        """Logs that the image at hand has opened at once."""
-        self.placing: Placing | None = None
-        """Without it logs lie where they were made."""
-        log_manager.on_offline = self._lost
-        if replication is not None:
-            replication.attach(self)
+        self._clock = clock
+        self._limits = limits or BatchLimits()
+        self._large_batches = LargeBatches(clock, timers, workers.batches, self._limits)
+        self.pause = self._large_batches.pause
+        self._replication = replication
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.hosted.image
 
     # Appends
 
@@ -134,9 +118,9 @@ class PartitionManager:
         them in steps, and what it gives is taken in their place.
         """
         core = self.by_name.get(partition)
-        if core is None or self._changes:
+        if core is None or self.hosted.changes:
             core = self.core(partition)
-        if partition[0] in INTERNAL_TOPICS and not internal_allowed and self._is_known(partition):
+        if partition[0] in INTERNAL_TOPICS and not internal_allowed and self.hosted.is_known(partition):
             return ProduceResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if core is None or not core.is_leader:
             return self._not_led(partition, core)
@@ -168,7 +152,7 @@ class PartitionManager:
                 record_errors=refused.record_errors,
             )
         except OSError as error:
-            self.storage_failed(core, error)
+            self.hosted.storage_failed(core, error)
             return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
             if log.config.flush_messages != NEVER_FLUSH:
@@ -224,34 +208,9 @@ class PartitionManager:
 
     # Lookups
 
-    def core(self, partition: Key) -> PartitionCore | None:
-        """The partition, its role taken and its log opened now if nobody has asked for it before; None when it is not here."""
-        if self._changes and partition in self._changes:
-            self._changes.take_now(partition)
-        core = self.by_name.get(partition)
-        if core is None and self._arrivals and self._arrivals.open_now(partition):
-            return self.by_name.get(partition)
-        return core
-
-    def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
-        """As `core`, for clients that name topics by id."""
-        core = self.by_id.get((topic_id, partition))
-        if core is not None and self._changes and core.topic_partition in self._changes:
-            self._changes.take_now(core.topic_partition)
-            core = self.by_id.get((topic_id, partition))
-        if core is None and (self._arrivals or self._changes):
-            topic = self.image.topics_by_id.get(topic_id)
-            return None if topic is None else self.core((topic.name, partition))
-        return core
-
     def log(self, partition: TopicPartition) -> Log | None:
         core = self.core(partition)
         return core.log if core is not None and core.is_leader else None
-
-    def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
-        """NONE when this node leads the partition in that epoch, else what a client is told."""
-        core = self.core(partition)
-        return self._absent(partition) if core is None else core.check_leader(current_leader_epoch)
 
     def list_offset(
         self,
@@ -263,10 +222,10 @@ class PartitionManager:
     ) -> OffsetLookup | Deferred[OffsetLookup]:
         core = self.core(partition)
         if core is None:
-            return OffsetLookup(self._absent(partition))
+            return OffsetLookup(self.hosted.absent(partition))
         question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id)
         if core.is_leader and replica_id < 0 and core.cannot_be_read_yet():
-            anchored = self._anchoring.answers.get(partition)
+            anchored = self.hosted.anchoring.answers.get(partition)
             if anchored is not None:
                 # A moment after a start. Not every client asks again for an offset that is not available.
                 return anchored.and_then(lambda _: self._list_offset_later(partition, question))
@@ -281,7 +240,7 @@ class PartitionManager:
     ) -> OffsetLookup | Deferred[OffsetLookup]:
         core = self.core(partition)
         if core is None:
-            return OffsetLookup(self._absent(partition))
+            return OffsetLookup(self.hosted.absent(partition))
         found = look_up(core, question)
         return self._searches.ask(core, question) if found is None else found
 
@@ -304,15 +263,15 @@ class PartitionManager:
         required: dict[TopicPartition, int] = {}
         for partition, offset in offsets.items():
             core = self.core(partition)
-            if partition.topic in INTERNAL_TOPICS and self._is_known(partition):
+            if partition.topic in INTERNAL_TOPICS and self.hosted.is_known(partition):
                 refused[partition] = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
             elif core is None:
-                refused[partition] = (self._absent(partition), -1)
+                refused[partition] = (self.hosted.absent(partition), -1)
             else:
                 try:
                     error, start = delete_to(core, offset)
                 except OSError as failure:
-                    self.storage_failed(core, failure)
+                    self.hosted.storage_failed(core, failure)
                     error, start = ErrorCode.KAFKA_STORAGE_ERROR, -1
                 if error is not NONE:
                     refused[partition] = error, -1
@@ -322,241 +281,11 @@ class PartitionManager:
                     self.wakeups.appended(core)
         return self.wakeups.deletions.wait(refused, required, timeout_ms)
 
-    # Images
-
-    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Take the roles of a new image: logs made and dropped, leaders and followers, settings."""
-        self.image = new
-        self.standing.brokers = new.brokers
-        if self._replication is not None:
-            self._replication.on_image(new)
-        if self.placing is not None and old.offset < 0:
-            self.placing.recover(new)
-        # Before the roles: who is left alone in the ISR must not commit by the min.insync.replicas of before. By the new one the
-        # controller counts who stays eligible (KIP-966). Apache Kafka 4.3.0 takes the roles first.
-        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)
-        if old.topics_by_id is not new.topics_by_id:
-            self._opened = 0
-            self._changes.begin()
-            self._follow(old, new)
-        for core in reconfigured:
-            # By the role of now: a leader may have been deposed before the setting was lowered.
-            if self.core(core.topic_partition) is core and core.maybe_advance_high_watermark(
-                self._clock.monotonic_ms()
-            ):
-                self.advanced(core)
-
-    def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Only what this node serves first has to wait for all of its roles."""
-        add, is_first = self._changes.add, old.offset < 0
-        for topic_id, topic in old.topics_by_id.items():
-            if topic_id not in new.topics_by_id:
-                is_internal = topic.name in INTERNAL_TOPICS
-                for index in sorted(topic.partitions):
-                    add(TopicPartition(topic.name, index), topic_id, None, now=is_internal)
-        for name, topic in new.topics.items():
-            before = old.topics_by_id.get(topic.id)
-            if before is topic:
-                continue
-            known = {} if before is None else before.partitions
-            # Coordinators take the same image next, and look at the logs that are led now.
-            now = is_first or name in INTERNAL_TOPICS
-            for index, partition in topic.partitions.items():
-                former = known.get(index)
-                if former is partition:
-                    continue
-                key = TopicPartition(name, index)
-                if self.node_id in partition.replicas:
-                    # What the first image brings may have been here before this start.
-                    is_new = former is None and (not is_first or not self._log_manager.may_have(key))
-                    add(key, topic.id, partition, is_new=is_new, now=now)
-                elif former is not None and self.node_id in former.replicas:
-                    add(key, topic.id, None, now=now)
-
-    def _change(
-        self, name: TopicPartition, topic_id: Uuid, image: PartitionImage | None, is_new: bool
-    ) -> None:
-        if image is None:
-            self._drop(name, topic_id)
-        elif name in self._arrivals or (
-            (is_new and self._opened >= OPENED_AT_ONCE_MAX) or self._has_to_wait(name, image, is_new)
-        ):
-            self._arrivals.add(name, topic_id, image)
-        else:
-            self._take_role(name, topic_id, image, is_new)
-            self._opened += is_new
-
-    def finish_changes(self) -> None:
-        """Take what is left of the last image's roles, before a stop: logs of topics that went are to go as well."""
-        self._changes.finish()
-
-    def _has_to_wait(self, name: TopicPartition, image: PartitionImage, is_new: bool) -> bool:
-        """Its log is to be made, and the checkpoints speak of another one of its name."""
-        return (
-            self._log_manager.get(name) is None
-            and (is_new or self._may_begin_empty(image))
-            and not self._log_manager.may_make(name)
-        )
-
-    def _may_begin_empty(self, image: PartitionImage) -> bool:
-        return self.placing is not None and self.placing.may_begin_empty(image)
-
-    def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage, is_new: bool) -> None:
-        core = self.by_id.get((topic_id, name.partition))
-        try:
-            if core is None:
-                config = self._log_config(name.topic)
-                log = self._log_manager.get_or_create(
-                    name,
-                    topic_id,
-                    config,
-                    image.directory(self.node_id),
-                    is_new=is_new or self._may_begin_empty(image),
-                )
-                if log.config is not config:
-                    # It was there at the start, and has the node's.
-                    log.config = config
-                core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
-                self.by_name[name] = self.by_id[topic_id, name.partition] = core
-            now_ms = self._clock.monotonic_ms()
-            changed = core.become(image, now_ms)
-        except (OSError, LogRefused) as error:
-            logger.error("the log of %s cannot be opened: %s", name, error)
-            if isinstance(error, OSError) and core is not None:
-                self.storage_failed(core, error)
-            self._drop_core(name, topic_id)
-            self._offline.add(name)
-            return
-        self._offline.discard(name)
-        if changed:
-            self._hold_back(core)
-            if self._replication is not None and (core.is_leader or self._may_follow(core)):
-                self._replication.role_taken(core)
-        self._anchoring.add(core)
-        if self.placing is not None:
-            self.placing.role_taken(core, image)
-        advanced = core.maybe_advance_high_watermark(now_ms)
-        if changed:
-            self.wakeups.role_changed(core)
-        elif advanced:
-            self.advanced(core)
-
-    def _serves(self, core: PartitionCore) -> bool:
-        return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
-
-    def _may_follow(self, core: PartitionCore) -> bool:
-        return core.log.is_anchored and not core.is_held_back
-
-    def _hold_back(self, core: PartitionCore) -> None:
-        """While the checkpoints say more of its log than is true: what it appends or fetches from now on counts as replicated, and
-        a start would not check it."""
-        if core.is_held_back:
-            return
-        told = self._log_manager.when_true(core.log)
-        if not told.done:
-            core.is_held_back = True
-            told.on_done(lambda _: self._release(core))
-
-    def _release(self, core: PartitionCore) -> None:
-        core.is_held_back = False
-        if self._serves(core):
-            self._anchored(core)
-
-    def _anchored(self, core: PartitionCore) -> None:
-        """Its log is durable, and its checkpoints are true: it may follow, and what it has may be committed. Told of either."""
-        if self._replication is not None and not core.is_leader and self._may_follow(core):
-            self._replication.role_taken(core)
-        if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
-            self.advanced(core)
-
-    def log_replaced(self, core: PartitionCore) -> None:
-        """The partition lies in another directory now, under a name that is not durable yet."""
-        self._anchoring.add(core)
-        self.advanced(core)
-
-    def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
-        self._offline.discard(name)
-        self._arrivals.discard(name)
-        core = self._drop_core(name, topic_id)
-        if core is not None:
-            self._log_manager.delete_later(name)
-            self.wakeups.role_changed(core)
-
-    def storage_failed(self, core: PartitionCore, error: OSError) -> None:
-        """An operation on its files failed."""
-        self._log_manager.partition_failed(core.topic_partition, error)
-
-    def when_true(self, core: PartitionCore) -> Deferred[None]:
-        """There once no checkpoint says more of its log than is true."""
-        return self._log_manager.when_true(core.log)
-
-    def _lost(self, names: Sequence[TopicPartition]) -> None:
-        """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""
-        for name in names:
-            core = self.by_name.get(name)
-            self._offline.add(name)
-            if core is not None:
-                self._drop_core(name, core.topic_id)
-                self.wakeups.role_changed(core)
-
-    def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> PartitionCore | None:
-        core = self.by_id.pop((topic_id, name.partition), None)
-        if core is None:
-            return None
-        core.resign()
-        if self.placing is not None:
-            self.placing.gone(core)
-        if self._replication is not None:
-            self._replication.gone(core)
-        if self.by_name.get(name) is core:
-            del self.by_name[name]
-        return core
-
-    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> list[PartitionCore]:
-        """Give logs their settings anew where a layer below or of the topic changed; whose did."""
-        reconfigured: list[PartitionCore] = []
-        changed = {
-            key
-            for key in old.configs.keys() | new.configs.keys()
-            if old.configs.get(key) is not new.configs.get(key)
-        }
-        if any(kind == ConfigResourceType.BROKER for kind, _ in changed):
-            topics = {core.topic_partition.topic for core in self.by_id.values()}
-        else:
-            topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}
-        for topic in sorted(topics):
-            image = new.topics.get(topic)
-            if image is None:
-                continue
-            config = self._log_config(topic)
-            for index in image.partitions:
-                core = self.by_name.get((topic, index))
-                if core is not None:
-                    core.log.config = config
-                    reconfigured.append(core)
-        return reconfigured
-
     # Refusals
 
     def _not_led(self, partition: Key, core: PartitionCore | None) -> ProduceResult:
         if core is None:
-            return ProduceResult(self._absent(partition))
+            return ProduceResult(self.hosted.absent(partition))
         return ProduceResult(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=core.leader, leader_epoch=core.leader_epoch
         )
-
-    def _is_known(self, partition: Key) -> bool:
-        topic = self.image.topics.get(partition[0])
-        return topic is not None and partition[1] in topic.partitions
-
-    def _absent(self, partition: Key) -> ErrorCode:
-        """Why a partition is not here: unknown, another node's, or its log cannot be opened."""
-        if not self._is_known(partition):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if partition in self._offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def _raise(problem: BaseException) -> None:
-    raise problem

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.manager import LogManager
     from kafkacompat.partition.core import PartitionCore
-    from kafkacompat.partition.manager import PartitionManager
+    from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.moves import Assign, Moves
 
 logger = logging.getLogger(__name__)
@@ -31,27 +31,27 @@ PREFERENCES_MAX = 10_000
 
 
 class Placement:
-    """Made after the manager, which tells it of roles."""
+    """Told of roles by the hosted partitions, which come first."""
 
     def __init__(
         self,
-        manager: PartitionManager,
+        hosted: HostedPartitions,
         logs: LogManager,
         assign: Assign,
         make_moves: Callable[[], Moves],
     ) -> None:
-        self._manager = manager
+        self._hosted = hosted
         self._logs = logs
         self._assign = assign
         self._make_moves = make_moves
         self._moves: Moves | None = None
-        manager.placing = self
+        hosted.placing = self
 
     def close(self) -> None:
         if self._moves is not None:
             self._moves.close()
 
-    # What the manager tells
+    # What the hosted partitions tell
 
     def recover(self, image: MetadataImage) -> None:
         """The first image, before its roles are taken: logs of no replica here any more, and future logs that a stop left behind.
@@ -60,7 +60,7 @@ class Placement:
         anew: such a log is a stray, as in Kafka, out of the way and not removed. A future log that the metadata names and that has
         no current log beside it was about to be alone: it becomes the current one. The others go on when their role is taken.
         """
-        node_id, futures = self._manager.node_id, self._logs.futures
+        node_id, futures = self._hosted.node_id, self._logs.futures
         ids = {name: topic.id for name, topic in image.topics.items()}
         self._logs.settle_rivals(ids.get)
         self._set_strays_aside(image)
@@ -88,7 +88,7 @@ class Placement:
         def is_ours(name: TopicPartition) -> bool:
             topic = image.topics.get(name.topic)
             partition = None if topic is None else topic.partitions.get(name.partition)
-            return partition is not None and self._manager.node_id in partition.replicas
+            return partition is not None and self._hosted.node_id in partition.replicas
 
         self._logs.set_refused_aside(is_ours)
         for name, log in sorted(self._logs.logs.items()):
@@ -106,8 +106,8 @@ class Placement:
         known = {each.directory_id for each in directories if each.online}
         for name in sorted(self._logs.logs):
             partition = image.topics[name.topic].partitions[name.partition]
-            named = partition.directory(self._manager.node_id)
-            if self._manager.node_id in partition.isr and named not in known and not is_reserved_uuid(named):
+            named = partition.directory(self._hosted.node_id)
+            if self._hosted.node_id in partition.isr and named not in known and not is_reserved_uuid(named):
                 reason = (
                     "the metadata name another directory for it, perhaps one that is offline; "
                     "once that is not in log.dirs any more, this log counts"
@@ -116,8 +116,8 @@ class Placement:
 
     def may_begin_empty(self, image: PartitionImage) -> bool:
         """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""
-        named = image.directory(self._manager.node_id)
-        return self._manager.node_id not in image.isr and (
+        named = image.directory(self._hosted.node_id)
+        return self._hosted.node_id not in image.isr and (
             named == DIRECTORY_UNASSIGNED
             or any(each.online and each.directory_id == named for each in self._logs.directories)
         )
@@ -133,7 +133,7 @@ class Placement:
             self._begin(core)
         if move is not None and move.is_being_told:
             return
-        if image.directory(self._manager.node_id) != home.directory_id:
+        if image.directory(self._hosted.node_id) != home.directory_id:
             self._assign(core.topic_id, name.partition, home.directory_id, None)
 
     def gone(self, core: PartitionCore) -> None:
@@ -155,9 +155,9 @@ class Placement:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if directory.directory_id in logs.cordoned:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        core = self._manager.core(name)
+        core = self._hosted.core(name)
         if core is None:
-            error = self._manager.leader_error(name)
+            error = self._hosted.leader_error(name)
             if error is ErrorCode.KAFKA_STORAGE_ERROR:
                 return error
             if len(logs.preferred) < PREFERENCES_MAX:

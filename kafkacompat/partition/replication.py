@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetchers import Channel, Fetcher
     from kafkacompat.partition.followers import Fetched
+    from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.isr import PendingIsr
-    from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Replication:
             windows,
             window_ms,
         )
-        self._manager: PartitionManager | None = None
+        self._hosted: HostedPartitions | None = None
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         """By leader and index."""
         self._fetcher_of: dict[Key, Fetcher] = {}
@@ -107,9 +107,9 @@ class Replication:
         self._checking = False
         self._closed = False
 
-    def attach(self, manager: PartitionManager) -> None:
-        self._manager = manager
-        manager.standing.lag_time_max_ms = self._lag_time_max_ms
+    def attach(self, hosted: HostedPartitions) -> None:
+        self._hosted = hosted
+        hosted.standing.lag_time_max_ms = self._lag_time_max_ms
 
     def close(self) -> None:
         """Nothing is fetched or proposed from now on."""
@@ -140,18 +140,18 @@ class Replication:
 
     def _rehome(self) -> None:
         """Some of them, the others in later steps of the loop. A partition that has gone meanwhile is none of ours."""
-        assert self._manager is not None
+        assert self._hosted is not None
         self._is_rehoming = False
         if self._closed:
             return
-        by_id = self._manager.by_id
+        by_id = self._hosted.by_id
         try:
             for core in list(islice(self._to_rehome, REHOMED_A_STEP)):
                 del self._to_rehome[core]
                 if by_id.get((core.topic_id, core.topic_partition.partition)) is core:
                     self.role_taken(core)
         except Exception as problem:
-            self._manager.fail(problem)
+            self._hosted.fail(problem)
             return
         if self._to_rehome:
             self._is_rehoming = True
@@ -187,8 +187,8 @@ class Replication:
             fetcher.remove(core)
 
     def _address_of(self, node_id: int) -> tuple[str, int] | None:
-        assert self._manager is not None  # attached before any image
-        broker = self._manager.standing.brokers.get(node_id)
+        assert self._hosted is not None  # attached before any image
+        broker = self._hosted.standing.brokers.get(node_id)
         endpoint = None if broker is None else broker.endpoints.get(self._listener_name)
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
@@ -233,17 +233,17 @@ class Replication:
     # What fetchers tell
 
     def fetched(self, outcome: Fetched) -> None:
-        assert self._manager is not None
+        assert self._hosted is not None
         for core in outcome.advanced:
-            self._manager.advanced(core)
+            self._hosted.advanced(core)
 
     def storage_failed(self, core: PartitionCore, error: OSError) -> None:
-        assert self._manager is not None
-        self._manager.storage_failed(core, error)
+        assert self._hosted is not None
+        self._hosted.storage_failed(core, error)
 
     def when_true(self, core: PartitionCore) -> Deferred[None]:
-        assert self._manager is not None
-        return self._manager.when_true(core)
+        assert self._hosted is not None
+        return self._hosted.when_true(core)
 
     def idle(self, fetcher: Fetcher) -> None:
         for key, each in list(self._fetchers.items()):
@@ -266,9 +266,9 @@ class Replication:
         self._alters.submit(core, proposal)
 
     def _altered(self, core: PartitionCore, outcome: Altered) -> None:
-        assert self._manager is not None
+        assert self._hosted is not None
         if outcome is Altered.COMMITTED and core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
-            self._manager.advanced(core)
+            self._hosted.advanced(core)
 
     def _check_later(self) -> None:
         if not self._checking and not self._closed:
@@ -277,12 +277,12 @@ class Replication:
 
     def _check_isr(self) -> None:
         """Half as long as a follower may lag, so that none lags much longer unnoticed."""
-        assert self._manager is not None
+        assert self._hosted is not None
         self._checking = False
         if self._closed:
             return
         now_ms = self._clock.monotonic_ms()
-        led = [core for core in self._manager.by_id.values() if core.is_leader and not core.alone]
+        led = [core for core in self._hosted.by_id.values() if core.is_leader and not core.alone]
         for core in led:
             proposal = core.propose_shrinking(now_ms)
             if proposal is not None:

@@ -93,11 +93,11 @@ class BrokerDirectories:
                 doors.workers,
                 self._settings,
                 assign,
-                failed=partitions.storage_failed,
-                moved=partitions.log_replaced,
+                failed=partitions.hosted.storage_failed,
+                moved=partitions.hosted.log_replaced,
             )
 
-        self._placement = Placement(partitions, self.logs, assign, make_moves)
+        self._placement = Placement(partitions.hosted, self.logs, assign, make_moves)
         return self._placement
 
     def online_ids(self) -> tuple[Uuid, ...]:

@@ -168,7 +168,8 @@ class BrokerServer:
             self._replication,
             BatchLimits.from_config(config),
         )
-        partitions.fail = doors.halt
+        self._replication.attach(partitions.hosted)
+        partitions.hosted.fail = doors.halt
         placement = self._disks.place(partitions, self._broker_epoch)
         self.fetches = FetchEngine(
             partitions,
@@ -305,7 +306,7 @@ class BrokerServer:
         if self._is_hurried or self._shared.driver.leader_id < 0:
             # What was passed on will not be answered, and must not keep its connections from draining.
             self._requests.close()
-        self.partitions.finish_changes()
+        self.partitions.hosted.finish_changes()
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)

@@ -7,29 +7,29 @@ from kafkacompat._tests.planted.bug import PlantedBug
 BUGS = (
     PlantedBug(
         "a log that was there at the start keeps the node's settings",
-        "partition/manager.py",
+        "partition/hosted_partitions.py",
         "                if log.config is not config:\n",
         "                if False:\n",
         ("partition/_tests/test_manager.py",),
     ),
     PlantedBug(
         "whoever is left alone in the ISR commits before a raised min.insync.replicas is known",
-        "partition/manager.py",
+        "partition/hosted_partitions.py",
         "        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)\n"
         "        if old.topics_by_id is not new.topics_by_id:\n"
         "            self._opened = 0\n"
-        "            self._changes.begin()\n"
+        "            self.changes.begin()\n"
         "            self._follow(old, new)\n",
         "        if old.topics_by_id is not new.topics_by_id:\n"
         "            self._opened = 0\n"
-        "            self._changes.begin()\n"
+        "            self.changes.begin()\n"
         "            self._follow(old, new)\n"
         "        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)\n",
         ("partition/_tests/test_manager.py",),
     ),
     PlantedBug(
         "a deposed leader commits by a min.insync.replicas lowered under its successor",
-        "partition/manager.py",
+        "partition/hosted_partitions.py",
         "                    reconfigured.append(core)\n",
         "                    core.maybe_advance_high_watermark(0)\n",
         ("partition/_tests/test_manager.py",),
@@ -87,7 +87,7 @@ BUGS = (
     ),
     PlantedBug(
         "a follower that was cut back follows the next leader before the checkpoints know",
-        "partition/manager.py",
+        "partition/hosted_partitions.py",
         "return core.log.is_anchored and not core.is_held_back",
         "return core.log.is_anchored",
         ("partition/_tests/test_replication.py",),

@@ -159,6 +159,7 @@ class ClusterNode:
             lambda topic: replace(cluster.log_config, min_insync_replicas=cluster.min_isr),
             self.replication,
         )
+        self.replication.attach(self.manager.hosted)
         self.fetches = FetchEngine(
             self.manager,
             clock,

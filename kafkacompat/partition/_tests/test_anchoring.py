@@ -359,7 +359,7 @@ def test_a_topic_that_goes_meanwhile_is_no_longer_waited_for() -> None:
 def test_a_slow_directory_holds_up_the_new_logs_of_no_other() -> None:
     node = Node()
     places = {path: HandWorkers() for path, _ in DIRECTORIES}
-    node.manager._anchoring._workers = SimpleNamespace(at=places.__getitem__)
+    node.manager.hosted.anchoring._workers = SimpleNamespace(at=places.__getitem__)
     node.lead(OPENED_AT_ONCE_MAX)
     for number in range(OPENED_AT_ONCE_MAX):
         node.produce(TopicPartition("t", number))

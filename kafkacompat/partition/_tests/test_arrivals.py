@@ -215,7 +215,7 @@ def test_a_replica_that_begins_empty_waits_for_its_name_as_well() -> None:
     """It was here before, went elsewhere, and is to come back: this node is told so by its first image."""
     world = spoken_of(directories=2)
     world.log_manager.fail_directory(world.log_manager.directories[1], OSError(errno.EIO, "broken"))
-    world.manager.placing = BeginsEmpty()  # type: ignore[assignment]
+    world.manager.hosted.placing = BeginsEmpty()  # type: ignore[assignment]
     world.manager.on_image(MetadataImage(), image_of(topic_image("t", generation=1)))
     assert opened(world) == 0
     go_on(world)

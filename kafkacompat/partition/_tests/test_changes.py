@@ -81,7 +81,7 @@ def test_a_topic_that_goes_lets_go_of_its_logs_in_steps_and_is_not_met_again() -
     assert len(manager.by_id) == COUNT - TAKEN_AT_ONCE_MAX
     assert world.produce("t", COUNT - 1).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert len(manager.by_id) == COUNT - TAKEN_AT_ONCE_MAX - 1
-    manager.finish_changes()
+    manager.hosted.finish_changes()
     assert manager.by_id == {}
 
 
@@ -97,7 +97,7 @@ def test_a_topic_made_anew_comes_after_the_one_of_its_name_has_gone() -> None:
     assert core is not None
     assert core.topic_id == anew.id
     assert (old.topics["t"].id, last.partition) not in manager.by_id
-    manager.finish_changes()
+    manager.hosted.finish_changes()
     assert {core.topic_id for core in manager.by_id.values()} == {anew.id}
 
 
@@ -115,7 +115,7 @@ def test_what_coordinators_lean_on_is_taken_at_once() -> None:
 def test_a_role_that_cannot_be_taken_halts_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     world = following()
     halted: list[BaseException] = []
-    world.manager.fail = halted.append
+    world.manager.hosted.fail = halted.append
     world.manager.on_image(world.manager.image, led_here(world))
 
     def broken(core: PartitionCore, *arguments: object) -> bool:
@@ -132,7 +132,7 @@ def test_a_role_that_cannot_be_taken_when_it_is_asked_for_halts_the_node(
     """Whoever asks is only one client: the role would be forgotten for everybody."""
     world = following()
     halted: list[BaseException] = []
-    world.manager.fail = halted.append
+    world.manager.hosted.fail = halted.append
     world.manager.on_image(world.manager.image, led_here(world))
 
     def broken(core: PartitionCore, *arguments: object) -> bool:

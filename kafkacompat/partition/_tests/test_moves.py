@@ -78,7 +78,7 @@ class Disks:
             lambda topic: self.config,
         )
         self.placement = Placement(
-            self.manager, self.logs, lambda *told: self.told.append(told), self._make_moves
+            self.manager.hosted, self.logs, lambda *told: self.told.append(told), self._make_moves
         )
         self.image = MetadataImage()
 
@@ -90,8 +90,8 @@ class Disks:
             WorkerPools.of_one(self.workers),
             self.settings,
             lambda *told: self.told.append(told),
-            failed=self.manager.storage_failed,
-            moved=self.manager.log_replaced,
+            failed=self.manager.hosted.storage_failed,
+            moved=self.manager.hosted.log_replaced,
         )
 
     def publish(self, *directories: Uuid, **changes: object) -> None:

@@ -44,7 +44,7 @@ class Node:
             WorkerPools.of_one(self.workers),
             lambda topic: LogConfig(segment_bytes=2000),
         )
-        Placement(self.manager, self.logs, lambda *told: None, lambda: pytest.fail("nothing moves"))
+        Placement(self.manager.hosted, self.logs, lambda *told: None, lambda: pytest.fail("nothing moves"))
         self.image = MetadataImage()
 
     def publish(self, **topics: int) -> None:

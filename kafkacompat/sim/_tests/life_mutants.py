@@ -17,7 +17,7 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log.manager import LogManager
-from kafkacompat.partition.manager import PartitionManager
+from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.moves import Move, Moves, MoveState
 from kafkacompat.partition.placement import Placement
 
@@ -54,7 +54,7 @@ def logs_belong_to_names(patch: pytest.MonkeyPatch) -> None:
 
 
 def logs_keep_the_settings_of_their_start(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionManager, "_reconfigure", lambda self, old, new: [])
+    patch.setattr(HostedPartitions, "_reconfigure", lambda self, old, new: [])
 
 
 def added_partitions_take_the_place_of_others(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,333 @@
+"""The partitions that this node hosts: found by name and by id, and their roles as each image has them (ReplicaManager.applyDelta).
+
+Logs are made and dropped, leaders and followers begin, settings change. Knows no request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.deferred import Deferred
+from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
+from kafkacompat.partition.anchoring import Anchoring
+from kafkacompat.partition.arrivals import OPENED_AT_ONCE_MAX, Arrivals
+from kafkacompat.partition.changes import Changes
+from kafkacompat.partition.core import PartitionCore
+from kafkacompat.partition.isr import Standing
+from kafkacompat.partition.wakeups import Wakeups
+from kafkacompat.ports import LogRefused
+from kafkacompat.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.partition.listeners import Placing, Replicating
+    from kafkacompat.ports import Clock, LogManager, Timers, WorkerPools
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, int]
+
+
+class HostedPartitions:
+    """All in the loop's thread."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        clock: Clock,
+        timers: Timers,
+        workers: WorkerPools,
+        log_config: Callable[[str], LogConfig],
+        replication: Replicating | None,
+    ) -> None:
+        """Without `replication` nothing is followed and the ISR stays as the metadata says."""
+        self.node_id = node_id
+        self.image = MetadataImage()
+        self.by_name: dict[Key, PartitionCore] = {}
+        self.by_id: dict[tuple[Uuid, int], PartitionCore] = {}
+        self.anchoring = Anchoring(
+            workers.log_sync, timers, log_manager.log_failed, self._serves, self._anchored
+        )
+        self._log_manager = log_manager
+        self._clock = clock
+        self._log_config = log_config
+        self._replication = replication
+        self.standing = Standing()
+        self.wakeups = Wakeups(self.by_name, clock, timers)
+        self.advanced = self.wakeups.advanced
+        self._arrivals = Arrivals(
+            node_id, timers, workers.files, log_manager, log_config, partial(self._take_role, is_new=True)
+        )
+        self.changes = Changes(timers, self._change, lambda problem: self.fail(problem))
+        """Roles of the last image that are not taken yet."""
+        self.fail: Callable[[BaseException], None] = _raise
+        """Halts the node."""
+        self._offline: set[TopicPartition] = set()
+        self._opened = 0
+        """Logs that the image at hand has opened at once."""
+        self.placing: Placing | None = None
+        """Without it logs lie where they were made."""
+        log_manager.on_offline = self._lost
+
+    # Lookups
+
+    def core(self, partition: Key) -> PartitionCore | None:
+        """The partition, its role taken and its log opened now if nobody has asked for it before; None when it is not here."""
+        if self.changes and partition in self.changes:
+            self.changes.take_now(partition)
+        core = self.by_name.get(partition)
+        if core is None and self._arrivals and self._arrivals.open_now(partition):
+            return self.by_name.get(partition)
+        return core
+
+    def core_by_id(self, topic_id: Uuid, partition: int) -> PartitionCore | None:
+        """As `core`, for clients that name topics by id."""
+        core = self.by_id.get((topic_id, partition))
+        if core is not None and self.changes and core.topic_partition in self.changes:
+            self.changes.take_now(core.topic_partition)
+            core = self.by_id.get((topic_id, partition))
+        if core is None and (self._arrivals or self.changes):
+            topic = self.image.topics_by_id.get(topic_id)
+            return None if topic is None else self.core((topic.name, partition))
+        return core
+
+    def leader_error(self, partition: TopicPartition, current_leader_epoch: int = -1) -> ErrorCode:
+        """NONE when this node leads the partition in that epoch, else what a client is told."""
+        core = self.core(partition)
+        return self.absent(partition) if core is None else core.check_leader(current_leader_epoch)
+
+    def is_known(self, partition: Key) -> bool:
+        topic = self.image.topics.get(partition[0])
+        return topic is not None and partition[1] in topic.partitions
+
+    def absent(self, partition: Key) -> ErrorCode:
+        """Why a partition is not here: unknown, another node's, or its log cannot be opened."""
+        if not self.is_known(partition):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if partition in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # Images
+
+    def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Take the roles of a new image: logs made and dropped, leaders and followers, settings."""
+        self.image = new
+        self.standing.brokers = new.brokers
+        if self._replication is not None:
+            self._replication.on_image(new)
+        if self.placing is not None and old.offset < 0:
+            self.placing.recover(new)
+        # Before the roles: who is left alone in the ISR must not commit by the min.insync.replicas of before. By the new one the
+        # controller counts who stays eligible (KIP-966). Apache Kafka 4.3.0 takes the roles first.
+        reconfigured = [] if old.configs is new.configs else self._reconfigure(old, new)
+        if old.topics_by_id is not new.topics_by_id:
+            self._opened = 0
+            self.changes.begin()
+            self._follow(old, new)
+        for core in reconfigured:
+            # By the role of now: a leader may have been deposed before the setting was lowered.
+            if self.core(core.topic_partition) is core and core.maybe_advance_high_watermark(
+                self._clock.monotonic_ms()
+            ):
+                self.advanced(core)
+
+    def _follow(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Only what this node serves first has to wait for all of its roles."""
+        add, is_first = self.changes.add, old.offset < 0
+        for topic_id, topic in old.topics_by_id.items():
+            if topic_id not in new.topics_by_id:
+                is_internal = topic.name in INTERNAL_TOPICS
+                for index in sorted(topic.partitions):
+                    add(TopicPartition(topic.name, index), topic_id, None, now=is_internal)
+        for name, topic in new.topics.items():
+            before = old.topics_by_id.get(topic.id)
+            if before is topic:
+                continue
+            known = {} if before is None else before.partitions
+            # Coordinators take the same image next, and look at the logs that are led now.
+            now = is_first or name in INTERNAL_TOPICS
+            for index, partition in topic.partitions.items():
+                former = known.get(index)
+                if former is partition:
+                    continue
+                key = TopicPartition(name, index)
+                if self.node_id in partition.replicas:
+                    # What the first image brings may have been here before this start.
+                    is_new = former is None and (not is_first or not self._log_manager.may_have(key))
+                    add(key, topic.id, partition, is_new=is_new, now=now)
+                elif former is not None and self.node_id in former.replicas:
+                    add(key, topic.id, None, now=now)
+
+    def _change(
+        self, name: TopicPartition, topic_id: Uuid, image: PartitionImage | None, is_new: bool
+    ) -> None:
+        if image is None:
+            self._drop(name, topic_id)
+        elif name in self._arrivals or (
+            (is_new and self._opened >= OPENED_AT_ONCE_MAX) or self._has_to_wait(name, image, is_new)
+        ):
+            self._arrivals.add(name, topic_id, image)
+        else:
+            self._take_role(name, topic_id, image, is_new)
+            self._opened += is_new
+
+    def finish_changes(self) -> None:
+        """Take what is left of the last image's roles, before a stop: logs of topics that went are to go as well."""
+        self.changes.finish()
+
+    def _has_to_wait(self, name: TopicPartition, image: PartitionImage, is_new: bool) -> bool:
+        """Its log is to be made, and the checkpoints speak of another one of its name."""
+        return (
+            self._log_manager.get(name) is None
+            and (is_new or self._may_begin_empty(image))
+            and not self._log_manager.may_make(name)
+        )
+
+    def _may_begin_empty(self, image: PartitionImage) -> bool:
+        return self.placing is not None and self.placing.may_begin_empty(image)
+
+    def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage, is_new: bool) -> None:
+        core = self.by_id.get((topic_id, name.partition))
+        try:
+            if core is None:
+                config = self._log_config(name.topic)
+                log = self._log_manager.get_or_create(
+                    name,
+                    topic_id,
+                    config,
+                    image.directory(self.node_id),
+                    is_new=is_new or self._may_begin_empty(image),
+                )
+                if log.config is not config:
+                    # It was there at the start, and has the node's.
+                    log.config = config
+                core = PartitionCore(self.node_id, name, topic_id, log, self.standing)
+                self.by_name[name] = self.by_id[topic_id, name.partition] = core
+            now_ms = self._clock.monotonic_ms()
+            changed = core.become(image, now_ms)
+        except (OSError, LogRefused) as error:
+            logger.error("the log of %s cannot be opened: %s", name, error)
+            if isinstance(error, OSError) and core is not None:
+                self.storage_failed(core, error)
+            self._drop_core(name, topic_id)
+            self._offline.add(name)
+            return
+        self._offline.discard(name)
+        if changed:
+            self._hold_back(core)
+            if self._replication is not None and (core.is_leader or self._may_follow(core)):
+                self._replication.role_taken(core)
+        self.anchoring.add(core)
+        if self.placing is not None:
+            self.placing.role_taken(core, image)
+        advanced = core.maybe_advance_high_watermark(now_ms)
+        if changed:
+            self.wakeups.role_changed(core)
+        elif advanced:
+            self.advanced(core)
+
+    def _serves(self, core: PartitionCore) -> bool:
+        return self.by_id.get((core.topic_id, core.topic_partition.partition)) is core
+
+    def _may_follow(self, core: PartitionCore) -> bool:
+        return core.log.is_anchored and not core.is_held_back
+
+    def _hold_back(self, core: PartitionCore) -> None:
+        """While the checkpoints say more of its log than is true: what it appends or fetches from now on counts as replicated, and
+        a start would not check it."""
+        if core.is_held_back:
+            return
+        told = self._log_manager.when_true(core.log)
+        if not told.done:
+            core.is_held_back = True
+            told.on_done(lambda _: self._release(core))
+
+    def _release(self, core: PartitionCore) -> None:
+        core.is_held_back = False
+        if self._serves(core):
+            self._anchored(core)
+
+    def _anchored(self, core: PartitionCore) -> None:
+        """Its log is durable, and its checkpoints are true: it may follow, and what it has may be committed. Told of either."""
+        if self._replication is not None and not core.is_leader and self._may_follow(core):
+            self._replication.role_taken(core)
+        if core.maybe_advance_high_watermark(self._clock.monotonic_ms()):
+            self.advanced(core)
+
+    def log_replaced(self, core: PartitionCore) -> None:
+        """The partition lies in another directory now, under a name that is not durable yet."""
+        self.anchoring.add(core)
+        self.advanced(core)
+
+    def _drop(self, name: TopicPartition, topic_id: Uuid) -> None:
+        self._offline.discard(name)
+        self._arrivals.discard(name)
+        core = self._drop_core(name, topic_id)
+        if core is not None:
+            self._log_manager.delete_later(name)
+            self.wakeups.role_changed(core)
+
+    def storage_failed(self, core: PartitionCore, error: OSError) -> None:
+        """An operation on its files failed."""
+        self._log_manager.partition_failed(core.topic_partition, error)
+
+    def when_true(self, core: PartitionCore) -> Deferred[None]:
+        """There once no checkpoint says more of its log than is true."""
+        return self._log_manager.when_true(core.log)
+
+    def _lost(self, names: Sequence[TopicPartition]) -> None:
+        """Their directory is offline: they are answered KAFKA_STORAGE_ERROR from now on."""
+        for name in names:
+            core = self.by_name.get(name)
+            self._offline.add(name)
+            if core is not None:
+                self._drop_core(name, core.topic_id)
+                self.wakeups.role_changed(core)
+
+    def _drop_core(self, name: TopicPartition, topic_id: Uuid) -> PartitionCore | None:
+        core = self.by_id.pop((topic_id, name.partition), None)
+        if core is None:
+            return None
+        core.resign()
+        if self.placing is not None:
+            self.placing.gone(core)
+        if self._replication is not None:
+            self._replication.gone(core)
+        if self.by_name.get(name) is core:
+            del self.by_name[name]
+        return core
+
+    def _reconfigure(self, old: MetadataImage, new: MetadataImage) -> list[PartitionCore]:
+        """Give logs their settings anew where a layer below or of the topic changed; whose did."""
+        reconfigured: list[PartitionCore] = []
+        changed = {
+            key
+            for key in old.configs.keys() | new.configs.keys()
+            if old.configs.get(key) is not new.configs.get(key)
+        }
+        if any(kind == ConfigResourceType.BROKER for kind, _ in changed):
+            topics = {core.topic_partition.topic for core in self.by_id.values()}
+        else:
+            topics = {name for kind, name in changed if kind == ConfigResourceType.TOPIC}
+        for topic in sorted(topics):
+            image = new.topics.get(topic)
+            if image is None:
+                continue
+            config = self._log_config(topic)
+            for index in image.partitions:
+                core = self.by_name.get((topic, index))
+                if core is not None:
+                    core.log.config = config
+                    reconfigured.append(core)
+        return reconfigured
+
+
+def _raise(problem: BaseException) -> None:
+    raise problem
