@@ -117,7 +117,8 @@ def open_directories(
         failed |= locks.failed
         usable = tuple(path for path in log_dirs if path not in failed)
         if not usable:
-            raise StorageProblem(f"all log directories of log.dirs have failed: {_told(failed)}")
+            cause = next(iter(failed.values()))
+            raise StorageProblem(f"all log directories of log.dirs have failed: {_told(failed)}") from cause
         if format_if_empty and not is_formatted(disk, log_dirs, metadata_dir):
             format_node(
                 config,
