@@ -99,8 +99,7 @@ class PartitionCore:
         changed = image.leader_epoch != self.leader_epoch or image.leader != self.leader
         if changed or image.partition_epoch > self.partition_epoch:
             self.pending = None
-        if self.pending is None:
-            self.isr = image.isr
+        self.isr = image.isr
         self.replicas = image.replicas
         self.partition_epoch = image.partition_epoch
         if changed:
@@ -212,7 +211,6 @@ class PartitionCore:
         ):
             return False
         follower.last_fetch_ms = follower.last_caught_up_ms = now_ms
-        follower.last_fetch_leader_end = end
         return True
 
     def has_yet_to_hear_from(self, replica_id: int) -> bool:

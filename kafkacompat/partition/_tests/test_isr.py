@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat.api.partition_services import FetchRequestPartition
 from kafkacompat.config import LogConfig
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of, open_log
@@ -16,6 +17,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.partition._tests.fakes import broker_image, partition_image
 from kafkacompat.partition.core import PartitionCore
 from kafkacompat.partition.isr import Altered, FollowerState, PendingIsr, Standing
+from kafkacompat.partition.sessions import SessionPartition
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_MS = 100
@@ -186,6 +188,87 @@ def test_answers_to_what_was_given_up_change_nothing() -> None:
     core.become(replace(partition_image(replicas=(1, 2, 3), isr=(1,)), partition_epoch=5), 0)
     assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2, 3), 1) is Altered.OUTDATED
     assert (core.isr, core.partition_epoch) == ((1,), 5)
+
+
+def test_what_followers_had_in_a_former_lead_counts_for_nothing_in_the_next() -> None:
+    """They may have been cut back since by the leader in between."""
+    core = leader(isr=(1, 2))
+    fetch(core, 2, 10)
+    core.become(partition_image(leader=2, epoch=1, replicas=(1, 2, 3), isr=(1, 2)), 0)
+    core.become(partition_image(leader=1, epoch=2, replicas=(1, 2, 3), isr=(1, 2)), 0)
+    assert core.followers[2].log_end_offset == -1
+    assert not core.maybe_advance_high_watermark(0)
+    core.become(partition_image(leader=1, epoch=3, replicas=(1, 2, 3), isr=(1, 2)), 0)
+    fetch(core, 2, 10)
+    core.become(partition_image(leader=1, epoch=4, replicas=(1, 2, 3), isr=(1, 2)), 0)
+    assert core.followers[2].log_end_offset == -1
+
+
+def test_a_replica_that_has_gone_is_neither_waited_for_nor_served() -> None:
+    core = leader(isr=(1, 2, 3))
+    for replica, end in ((2, 10), (3, 4)):
+        fetch(core, replica, end)
+    core.maybe_advance_high_watermark(0)
+    assert core.log.high_watermark == 4
+    image = partition_image(replicas=(1, 2), isr=(1, 2))
+    core.become(replace(image, partition_epoch=1), 0)
+    assert core.maybe_advance_high_watermark(0)
+    assert core.log.high_watermark == 10
+    assert core.check_replica(3, 0) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    core.become(replace(partition_image(replicas=(1,), isr=(1,)), partition_epoch=2), 0)
+    assert core.alone
+
+
+def test_an_older_image_takes_nothing_back_and_a_change_builds_on_the_newest() -> None:
+    core = leader(isr=(1, 2))
+    older = partition_image(replicas=(1, 2, 3), isr=(1, 2))
+    fetch(core, 3, 10)
+    proposal = core.propose_expansion(3)
+    assert proposal is not None
+    assert core.isr_altered(proposal, ErrorCode.NONE, 0, (1, 2, 3), 5) is Altered.COMMITTED
+    core.become(replace(older, partition_epoch=4), 0)
+    assert (core.isr, core.partition_epoch) == ((1, 2, 3), 5)
+    proposal = core.propose_shrinking(10 * LAG_MS)
+    assert proposal is not None
+    assert proposal.partition_epoch == 5
+    assert core.propose_shrinking(20 * LAG_MS) is None, "one change at a time"
+    assert core.pending is proposal
+    core.resign()
+    assert core.pending is None, "what is asked for a partition that is not served is not sent"
+
+
+def idle(core: PartitionCore, replica: int, now_ms: int, epoch: int | None = None) -> bool:
+    """A follower that knows everything asks once more."""
+    log = core.log
+    asked = SessionPartition(
+        FetchRequestPartition(bytes(16), "t", 0, log.log_end_offset, 1, core.leader_epoch, 0, 0)
+    )
+    asked.told_high_watermark, asked.told_log_start_offset = log.high_watermark, log.log_start_offset
+    asked.settled_epoch = core.leader_epoch
+    return core.observe_idle_fetch(replica, asked, replica if epoch is None else epoch, now_ms)
+
+
+def test_a_fetch_that_has_nothing_new_says_that_the_follower_is_caught_up() -> None:
+    core = leader(isr=(1, 2))
+    fetch(core, 2, 10, 0)
+    assert idle(core, 2, 10 * LAG_MS)
+    core.log.append_as_leader(batch_of([b"value"]), 0, 0)
+    assert core.propose_shrinking(11 * LAG_MS) is None
+    # All that was there at the idle fetch, and only that.
+    fetch(core, 2, 10, 11 * LAG_MS)
+    assert core.followers[2].last_caught_up_ms == 10 * LAG_MS
+    core.log.append_as_leader(batch_of([b"value"]), 0, 0)
+    fetch(core, 2, 11, 12 * LAG_MS)
+    assert core.followers[2].last_caught_up_ms == 11 * LAG_MS
+
+
+def test_a_fetch_of_another_life_or_of_one_out_of_sync_is_looked_at_whole() -> None:
+    core = leader(isr=(1, 2))
+    for replica in (2, 3):
+        fetch(core, replica, 10)
+    assert not idle(core, 2, 0, epoch=7)
+    assert not idle(core, 3, 0), "it may be due to join"
+    assert idle(core, 2, 0)
 
 
 def test_the_low_watermark_is_of_live_replicas() -> None:
