@@ -97,9 +97,8 @@ class Searches:
         if self._unanswered < SEARCHES_PACED:
             # One for each that is answered, as each asks for a step's worth; all, when nothing is left to be answered.
             count = len(self._rooms) if not self._unanswered else min(len(self._rooms), 1)
-            while (
-                count and self._rooms
-            ):  # whoever has room may let others go, or be answered at once and come here again
+            # Whoever has room may let others go, or be answered at once and come here again.
+            while count and self._rooms:
                 count -= 1
                 self._rooms.popleft().resolve(None)
 

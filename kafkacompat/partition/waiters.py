@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkacompat.deferred import Deferred
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_WAITERS = 100_000
 """Bound of one list. Each connection parks at most one request, so the bound on connections comes first."""
+ACTED_AT_ONCE = 200
+"""Waiters that one step of the loop looks at or answers, some tens of microseconds each: thousands may wait for one partition."""
 COMPACT_ABOVE = 64
 """Entries of the deadline heap below which those of finished waiters are left to expire."""
 
@@ -55,6 +58,8 @@ class WaitList(Generic[W]):
         self._parked = 0
         self._timer: TimerHandle | None = None
         self._timer_at_ms = 0
+        self._walks: dict[tuple[Key, Any], bool] = {}
+        """Of those that take several steps, by what moved: whether it has moved again meanwhile."""
 
     def __len__(self) -> int:
         return self._parked
@@ -86,12 +91,31 @@ class WaitList(Generic[W]):
         """Act on who waits for this partition, in order of parking. They may leave while it is walked, also others than the one
         at hand: an answer may bring about an append to the same partition, and that the answers of the rest.
 
+        Of very many the first are acted on now, and the others in the loop's next turns, however often it moves meanwhile.
         One that makes `act` raise is given up: neither the others nor whoever moved the partition are to blame.
         """
         present = self.by_key.get(key)
         if present is None:
             return
-        for waiter in list(present):
+        waiting = list(present)
+        if len(waiting) <= ACTED_AT_ONCE:
+            self._act(waiting, act, moved)
+        elif (key, moved) in self._walks:
+            self._walks[key, moved] = True
+        else:
+            self._walks[key, moved] = False
+            self._walk(key, act, moved, waiting, 0)
+
+    def _walk(self, key: Key, act: Callable[[W, M], None], moved: M, waiting: list[W], start: int) -> None:
+        end = start + ACTED_AT_ONCE
+        self._act(waiting[start:end], act, moved)
+        if end < len(waiting):
+            self._timers.call_after(0, partial(self._walk, key, act, moved, waiting, end))
+        elif self._walks.pop((key, moved)):
+            self.for_each_on(key, act, moved)
+
+    def _act(self, waiting: list[W], act: Callable[[W, M], None], moved: M) -> None:
+        for waiter in waiting:
             if waiter.parked:
                 try:
                     act(waiter, moved)
@@ -126,9 +150,13 @@ class WaitList(Generic[W]):
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        while self._deadlines and (self._deadlines[0][0] <= now_ms or not self._deadlines[0][2].parked):
+        left = ACTED_AT_ONCE
+        while (
+            left and self._deadlines and (self._deadlines[0][0] <= now_ms or not self._deadlines[0][2].parked)
+        ):
             waiter = heapq.heappop(self._deadlines)[2]
             if waiter.parked:
+                left -= 1
                 self.remove(waiter)
                 try:
                     waiter.expire()

@@ -164,4 +164,36 @@ BUGS = (
             "partition/_tests/test_isr.py::test_an_answer_of_another_epoch_changes_nothing_until_the_image_tells",
         ),
     ),
+    PlantedBug(
+        "room for searches is given to as many as waited before",
+        "partition/searches.py",
+        "            while count and self._rooms:",
+        "            while count:",
+        ("partition/_tests/test_searches.py::test_whoever_has_room_may_let_others_go_and_come_again",),
+    ),
+    PlantedBug(
+        "thousands who wait for one partition are answered in one step",
+        "partition/waiters.py",
+        "        if len(waiting) <= ACTED_AT_ONCE:",
+        "        if True:",
+        (
+            "partition/_tests/test_waiters.py::test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came",
+        ),
+    ),
+    PlantedBug(
+        "what moves again while thousands are looked at is forgotten",
+        "partition/waiters.py",
+        "            self._walks[key, moved] = True\n",
+        "            pass\n",
+        (
+            "partition/_tests/test_waiters.py::test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_for_all",
+        ),
+    ),
+    PlantedBug(
+        "thousands whose time is up are answered in one step",
+        "partition/waiters.py",
+        "                left -= 1\n",
+        "",
+        ("partition/_tests/test_waiters.py::test_very_many_whose_time_is_up_are_answered_a_few_a_turn",),
+    ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
+from kafkacompat.partition import waiters
 from kafkacompat.partition.waiters import Waiter, WaitList
 from kafkacompat.partition.wakeups import Wakeups
 
@@ -83,3 +84,65 @@ def test_whoever_appends_does_not_hear_of_those_who_are_woken(faults: Any) -> No
     wakeups.release()
     assert told == [core, core]
     assert faults.take() == [problem, problem]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiters, "ACTED_AT_ONCE", 3)
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_very_many_are_answered_a_few_a_turn_in_the_order_in_which_they_came() -> None:
+    time = HandTime()
+    waits: WaitList[Asked] = WaitList(time, time)
+    asked = [Asked() for _ in range(10)]
+    for each in asked:
+        waits.park(each, [KEY], 10_000)
+
+    def finish(waiter: Asked, moved: object) -> None:
+        waits.remove(waiter)
+        waiter.expire()
+
+    waits.for_each_on(KEY, finish, "core")
+    for answered in (3, 6, 9, 10):
+        assert [each.answer.done for each in asked] == [True] * answered + [False] * (10 - answered)
+        time.step()
+    assert len(waits) == 0
+    assert waits.by_key == {}
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_what_moves_again_while_very_many_are_looked_at_is_looked_at_once_more_for_all() -> None:
+    time = HandTime()
+    waits: WaitList[Asked] = WaitList(time, time)
+    asked = [Asked() for _ in range(8)]
+    for each in asked:
+        waits.park(each, [KEY], 10_000)
+    looked: list[tuple[int, str]] = []
+
+    def look(waiter: Asked, moved: str) -> None:
+        looked.append((asked.index(waiter), moved))
+
+    waits.for_each_on(KEY, look, "core")
+    for _ in range(5):
+        waits.for_each_on(KEY, look, "core")
+    waits.for_each_on(KEY, look, "other")
+    waits.remove(asked[7])
+    while time.step():
+        assert len(looked) < 40
+    of_core = [index for index, moved in looked if moved == "core"]
+    assert of_core == [*range(7), *range(7)]
+    assert [index for index, moved in looked if moved == "other"] == [*range(7)]
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_very_many_whose_time_is_up_are_answered_a_few_a_turn() -> None:
+    time = HandTime()
+    waits: WaitList[Asked] = WaitList(time, time)
+    asked = [Asked() for _ in range(7)]
+    for each in asked:
+        waits.park(each, [KEY], 10)
+    for answered in (3, 6, 7):
+        time.fire_next()
+        assert sum(each.answer.done for each in asked) == answered
+    assert [each.answer.result() for each in asked] == ["here"] * 7
