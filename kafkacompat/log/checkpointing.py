@@ -153,12 +153,23 @@ class Checkpoints:
     def when_true(self, log: Log) -> Deferred[None]:
         """There once no checkpoint says more of this log than is true, or it is gone: it was cut back."""
         done: Deferred[None] = Deferred()
-        if self._manager.has(log) and self.are_stale(log.topic_partition):
+        if self._is_overstated(log):
             self._waiting.append((log, done))
             self._manager.on_stale()
         else:
             done.resolve(None)
         return done
+
+    def _is_overstated(self, log: Log) -> bool:
+        """In the directory where it lies. Of what another one says there is nothing to fear while no log is made there, and it may
+        be full: partitions are moved away for that."""
+        name = log.topic_partition
+        return any(
+            directory.online
+            and self._manager.log_in(directory, name) is log
+            and self._overstate(directory, name)
+            for directory in self._manager.directories
+        )
 
     @property
     def are_awaited(self) -> bool:
@@ -169,7 +180,7 @@ class Checkpoints:
         """Some were written, or a directory has failed."""
         waiting, self._waiting = self._waiting, []
         for log, done in waiting:
-            if self._manager.has(log) and self.are_stale(log.topic_partition):
+            if self._is_overstated(log):
                 self._waiting.append((log, done))
             else:
                 done.resolve(None)

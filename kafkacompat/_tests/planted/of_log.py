@@ -13,6 +13,13 @@ BUGS = (
         ("log/_tests/test_disk.py",),
     ),
     PlantedBug(
+        "a moved log counts for nothing while the disk that it was moved from is full",
+        "log/checkpointing.py",
+        "            and self._manager.log_in(directory, name) is log\n",
+        "",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
         "what was closed before a kill is synced a minute after the start",
         "log/manager.py",
         "        if log.recovery_point < log.segments[-1].base_offset:",
@@ -200,7 +207,7 @@ BUGS = (
     PlantedBug(
         "nobody waits for the checkpoints of a log that was cut back",
         "log/checkpointing.py",
-        "        if self._manager.has(log) and self.are_stale(log.topic_partition):\n"
+        "        if self._is_overstated(log):\n"
         "            self._waiting.append((log, done))\n"
         "            self._manager.on_stale()\n"
         "        else:",

@@ -250,6 +250,32 @@ def test_a_checkpoint_that_somebody_waits_for_is_written_once_a_full_disk_has_ro
     assert done.done
 
 
+def test_nobody_waits_for_the_checkpoints_of_a_full_disk_that_a_log_was_moved_from() -> None:
+    disk = MemoryDisk()
+    manager = manager_on(disk, A, B)
+    log = new_log(manager, OLD)
+    fill(log, 0, 50)
+    checkpoint_everything(manager)
+    future = manager.begin_future(NAME, manager.directories[1])
+    records = log.read(0, 1 << 20, 50, True).records
+    assert isinstance(records, FileSlice)
+    future.append_as_follower(records.read(), 0)
+    future.flush()
+    manager.on_stale = lambda: None
+    moved = manager.promote_future(NAME)
+    moved.flush()
+    carry_out(manager.retire_predecessor(moved))
+    disk.failing = "/a/"
+    manager.checkpoint_now()
+    assert not manager.may_make(NAME)
+    assert manager.when_true(moved).done
+    moved.truncate_to(5)
+    done = manager.when_true(moved)
+    assert not done.done
+    manager.checkpoint_now()
+    assert done.done
+
+
 def test_checkpoints_that_a_full_disk_refuses_do_not_pile_up() -> None:
     """One a few seconds, of every partition, for as long as the disk is full."""
     disk = MemoryDisk()
