@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,67 @@ def test_nobody_is_granted_what_nobody_uses() -> None:
         if not any(name == entry or name.startswith(entry + ".") for name in used.get(package, ()))
     ]
     assert not unused
+
+
+TYPES_IN_A_CIRCLE = {"log", "sim"}
+"""Packages of which modules know each other's types; their imports alone form no circle."""
+
+
+def modules_by_name() -> dict[str, Path]:
+    packages = [path for path in ROOT.rglob("*/__init__.py") if "_tests" not in path.parts]
+    named = [(path.with_suffix(""), path) for path in project_modules()] + [
+        (each.parent, each) for each in packages
+    ]
+    return {".".join(name.relative_to(ROOT).parts): path for name, path in named}
+
+
+def imported_modules(path: Path, modules: Mapping[str, Path], *, types: bool) -> set[str]:
+    """Of the project, by name. `types`: also what is imported for the type checker alone."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not types:
+            waiting.extend(node.orelse)
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "kafkacompat":
+            base = node.module.removeprefix("kafkacompat").lstrip(".")
+            names = [f"{base}.{alias.name}".lstrip(".") for alias in node.names]
+            found.update(name if name in modules else base for name in names)
+        elif isinstance(node, ast.Import):
+            found.update(alias.name.removeprefix("kafkacompat.") for alias in node.names)
+        waiting.extend(ast.iter_child_nodes(node))
+    return found & modules.keys()
+
+
+def circles(imports: Mapping[str, set[str]]) -> list[list[str]]:
+    """What is left when modules that import nothing that is left are taken away again and again, and those that nobody imports."""
+    left = {name: set(imported) for name, imported in imports.items()}
+    while True:
+        wanted = set().union(*left.values()) if left else set()
+        ends = {name for name, imported in left.items() if not imported or name not in wanted}
+        if not ends:
+            return [[name, *sorted(left[name])] for name in sorted(left)]
+        left = {name: imported - ends for name, imported in left.items() if name not in ends}
+
+
+def test_modules_form_no_circle() -> None:
+    modules = modules_by_name()
+    assert not circles({name: imported_modules(path, modules, types=False) for name, path in modules.items()})
+
+
+def test_modules_form_no_circle_by_the_types_that_they_name() -> None:
+    modules = modules_by_name()
+    imports = {
+        name: imported_modules(path, modules, types=True)
+        for name, path in modules.items()
+        if name.split(".")[0] not in TYPES_IN_A_CIRCLE
+    }
+    assert not circles({name: imported & imports.keys() for name, imported in imports.items()})
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [["b", "c"], ["c", "b"]]
 
 
 CORE_BANS = {"trio", "time", "random", "os", "socket", "threading", "logging", "asyncio"}

@@ -13,7 +13,8 @@ from kafkacompat.api.handler import HoldingDeferred, Message, NoResponse
 from kafkacompat.api.long_requests import LongAnswer
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.api.serve import Route, serve, serve_own, stand_in_for_failure
+from kafkacompat.api.route import Route
+from kafkacompat.api.serve import serve, serve_own, stand_in_for_failure
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.wire.apis import request_class

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import NotController, Principal, RequestContext
-from kafkacompat.api.serve import DECODED_AT_ONCE_MAX, Route, serve_own, stand_in_for_failure
+from kafkacompat.api.route import DECODED_AT_ONCE_MAX, Route
+from kafkacompat.api.serve import serve_own, stand_in_for_failure
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.apis import APIS, request_class

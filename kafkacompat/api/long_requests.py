@@ -11,6 +11,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import HandlerFunction, HoldingDeferred, NoResponse, Slices
+from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.deferred import Deferred
 from kafkacompat.stepping.jobs import Pace, Stepping, Steps, all_steps, driven
 from kafkacompat.wire.codec import encoded_element, steps_encoder
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.handler import Message
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.api.serve import Route
+    from kafkacompat.api.route import Route
     from kafkacompat.ports import Timers, Workers
 
 LARGE_REQUESTS_AT_ONCE = 2
@@ -51,15 +52,6 @@ class RequestSteps:
         self.large_at_will = Stepping(timers, workers, LARGE_REQUESTS_AT_ONCE, ONE_A_CONNECTION)
         """Those that wait as their clients like have places of their own: what the others wait for, replicas say, are fetches."""
         self.handling = Stepping(timers, workers, ONE_A_CONNECTION, 0, monotonic)
-
-
-class EncodedAnswer:
-    """A response in bytes already: what follows the header, cut as `Route.reply` gives it."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.parts = parts
 
 
 class LongAnswer(HoldingDeferred[Any]):

@@ -9,97 +9,25 @@ from __future__ import annotations
 import logging
 import sys
 from functools import partial
-from struct import Struct as Layout
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import Message, NoResponse
-from kafkacompat.api.long_requests import EncodedAnswer, answer_in_steps, as_deferred, go_on, is_long
-from kafkacompat.api.registry import BROKER_APIS, ApiTable
+from kafkacompat.api.long_requests import answer_in_steps, as_deferred, go_on, is_long
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
+from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports.dispatcher import CloseConnection
-from kafkacompat.wire.apis import APIS, request_class, response_class
-from kafkacompat.wire.codec import decoder, encode_parts, encoder
+from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import AnyNode
     from kafkacompat.api.long_requests import RequestSteps
-    from kafkacompat.ports.dispatcher import Reply
 
 logger = logging.getLogger(__name__)
 
-PRODUCE = 0
-FETCH = 1
-PREFIX = Layout(">ii")
-"""Size, correlation id: the beginning of a reply with the old header."""
-FLEXIBLE_PREFIX = Layout(">iix")
-SIZE = Layout(">i")
-DECODED_AT_ONCE_MAX = 16 * 1024
-"""Bytes of a request; the worst of them takes about a microsecond for one."""
-PRODUCE_DECODED_AT_ONCE_MAX = 64 * 1024
-
 Answer = Message | Deferred[Message] | NoResponse
-
-
-class Route:
-    """What serves one version of one API."""
-
-    __slots__ = (
-        "blocks",
-        "decode",
-        "decoded_at_once_max",
-        "encode",
-        "ends_with_connection",
-        "error_response",
-        "function",
-        "key",
-        "long",
-        "may_be_long",
-        "prefix",
-        "slices",
-        "version",
-        "waits_at_will",
-        "waits_for_opening",
-    )
-
-    def __init__(self, key: int, version: int, table: ApiTable = BROKER_APIS) -> None:
-        handler = table.load(key)
-        self.key = key
-        self.version = version
-        self.function = handler.function
-        self.error_response = handler.error_response
-        self.blocks = handler.blocks
-        self.waits_for_opening = handler.waits_for_opening
-        self.waits_at_will = handler.waits_at_will
-        self.ends_with_connection = handler.ends_with_connection
-        self.slices = handler.slices
-        self.long = handler.long
-        self.may_be_long = self.long is not None or self.slices is not None
-        self.decode = decoder(request_class(key), version)
-        # Of a produce most bytes are records, which are not looked at here.
-        self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
-        # Records of a fetch leave as file slices, between byte parts.
-        self.encode = None if key == FETCH else encoder(response_class(key), version)
-        flexible = version >= APIS[key].response_flexible_min
-        self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
-
-    def reply(self, correlation_id: int, message: Message) -> Reply:
-        """The message behind size and header; EncodeError when this version cannot carry it."""
-        out = bytearray(self.prefix.pack(0, correlation_id))
-        if type(message) is EncodedAnswer:
-            first, *others = message.parts
-            out += first
-            SIZE.pack_into(out, 0, sum(map(len, others), len(out)) - 4)
-            return [out, *others]
-        if self.encode is not None:
-            self.encode(message, out)
-            SIZE.pack_into(out, 0, len(out) - 4)
-            return [out]
-        parts = encode_parts(message, self.version, out)
-        SIZE.pack_into(parts[0], 0, sum(map(len, parts)) - 4)
-        return parts
 
 
 def serve(

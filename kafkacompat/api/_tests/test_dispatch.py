@@ -13,7 +13,7 @@ from kafkacompat.api import metadata
 from kafkacompat.api._tests.world import Api, empty_request, served_versions
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ENTRIES, ApiTable
-from kafkacompat.api.serve import Route
+from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.fakes import topic_image
 from kafkacompat.ports.dispatcher import CloseConnection, Pending

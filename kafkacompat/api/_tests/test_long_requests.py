@@ -15,7 +15,7 @@ from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import RequestSteps
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
 from kafkacompat.api.request_context import RequestContext
-from kafkacompat.api.serve import Route
+from kafkacompat.api.route import Route
 from kafkacompat.api.transaction_services import Transactions
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition import searches
