@@ -114,10 +114,10 @@ def plain(found: Sequence[tuple[int, Record]]) -> list[tuple[int, int, bytes | N
 
 
 def producers(log: PartitionLog) -> list[tuple[int, int, int, int]]:
-    return [
+    return sorted(
         (one.producer_id, one.producer_epoch, one.last_sequence, one.current_transaction_first_offset)
         for one in log.active_producers()
-    ]
+    )
 
 
 def check_agrees(log: PartitionLog, before: list[tuple[int, Record]], *, tombstones_may_go: bool) -> None:
