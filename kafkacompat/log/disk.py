@@ -52,8 +52,10 @@ class RealFile:
                     written += os.pwritev(self._fd, buffers[first : first + _WRITE_LIMIT], start + written)
             if written != expected:
                 raise OSError(errno.ENOSPC, f"wrote {written} of {expected} bytes", self.path)
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._fd, start)
+            # The system's call knows a number alone.
+            error.filename = self.path
             raise
         self._size = start + written
         return written
@@ -175,7 +177,8 @@ class RealDisk:
             finally:
                 os.close(fd)
             os.replace(temporary, path)
-        except OSError:
+        except OSError as error:
+            error.filename = path
             # Where there is no room left it would go on to take some.
             with suppress(OSError):
                 os.remove(temporary)

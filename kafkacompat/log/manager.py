@@ -9,6 +9,7 @@ have a future log in another directory beside its current one (future.py).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import traceback
 from collections import Counter
@@ -386,10 +387,24 @@ class LogManager:
             self._clear_the_way(directory, topic_partition)
             if self._has_copy(directory, topic_partition, topic_id):
                 return self.promote_future(topic_partition)
-            return self._make(directory, topic_partition, topic_id, config)
+            return self._make_whole(directory, topic_partition, topic_id, config)
         except OSError as error:
             self.directory_failed(directory, error)
             raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _make_whole(
+        self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid, config: LogConfig
+    ) -> PartitionLog:
+        """Leaves nothing of a log that could not be made: it is tried again, and each try would leave a stray."""
+        try:
+            return self._make(directory, name, topic_id, config)
+        except OSError:
+            path = f"{directory.path}/{partition_directory(name)}"
+            target = f"{directory.path}/{marked_name(name, DELETE_SUFFIX)}"
+            with contextlib.suppress(OSError):
+                self._disk.rename(path, target)
+                self.doomed.add_directory(target, 0)
+            raise
 
     def _has_copy(self, directory: LogDirectory, name: TopicPartition, topic_id: Uuid) -> bool:
         """Whether a future log lies there whose current one is gone with its directory: no directory has two of one partition.
@@ -481,7 +496,7 @@ class LogManager:
             ):
                 raise OSError(errno.EEXIST, "the prepared log has no place", path)
             self._disk.rename(prepared.path, path)
-            self._make(directory, name, prepared.topic_id, config)
+            self._make_whole(directory, name, prepared.topic_id, config)
         except OSError:
             self.discard(prepared)
             return False
@@ -652,7 +667,7 @@ class LogManager:
         After a failed sync there are bytes which may not be on the disk, after a change that stopped half way others than are known
         here: the next start looks at them again.
         """
-        if isinstance(error, (SyncFailed, HalfDone)) or not self._says_nothing(error):
+        if not self.is_short(error):
             self.fail_directory(directory, error)
             return
         now_ms = self._clock.monotonic_ms()
@@ -660,7 +675,10 @@ class LogManager:
             directory.noted_ms = now_ms
             self._note(f"log directory {directory.path} takes no writes: {error}")
 
-    def _says_nothing(self, error: OSError) -> bool:
+    def is_short(self, error: BaseException | None) -> bool:
+        """Whether what was refused may be done later: it takes no directory offline."""
+        if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):
+            return False
         return error.errno in SHORTAGES or (error.errno in FULL_ERRORS and self.spares_full())
 
     def fail_directory(self, directory: LogDirectory, error: OSError) -> None:

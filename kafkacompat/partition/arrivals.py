@@ -4,7 +4,8 @@ Duty: keep them in order and have them opened, with the files made by a worker, 
 requests would wait. Must not know: logs, roles, images. As in Kafka, the reply to the creation of a large topic does not wait
 for every log; unlike there nobody meets a partition that is not open yet. Only partitions that cannot have a log already may
 wait here, for retention must not look at a log before its topic's settings are known. A name that checkpoints still speak of waits
-until they are written anew: whoever asks for it meanwhile is told to come again.
+until they are written anew: whoever asks for it meanwhile is told to come again. So does one whose log could not be made for want
+of room or of descriptors, until there are some.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ SLICE_INTERVAL_MS = 1
 """Before the first slice, and after one whose files could not be made aside."""
 RETRY_INTERVAL_MS = 100
 """When no worker is free; until then logs are opened only when they are asked for."""
+SHORTAGE_INTERVAL_MS = 5_000
+"""Between two looks whether a log can be made for which there was no room."""
 
 Key = tuple[str, int]
 
@@ -44,10 +47,13 @@ class Arrivals:
     __slots__ = (
         "_log_config",
         "_log_manager",
+        "_looks_again",
         "_node_id",
         "_open",
         "_running",
+        "_short",
         "_timers",
+        "_tried",
         "_waiting",
         "_workers",
     )
@@ -71,22 +77,43 @@ class Arrivals:
         self._waiting: dict[Key, tuple[Uuid, PartitionImage]] = {}
         self._running = False
         """A slice is being prepared, or a timer will begin one."""
+        self._short: dict[Key, tuple[Uuid, PartitionImage]] = {}
+        """Those that lacked room."""
+        self._tried: Key | None = None
+        """Which of them shows whether there is room."""
+        self._looks_again = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def __contains__(self, name: Key) -> bool:
-        return name in self._waiting
+        return name in self._waiting or name in self._short
 
     def add(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage) -> None:
         """Wait, or go on waiting with a newer image."""
+        self._short.pop(name, None)
         self._waiting[name] = topic_id, image
         if not self._running:
             self._running = True
             self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
 
+    def add_short(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage) -> None:
+        """There was no room for its log: wait until there is. One of all that wait so is tried at a time."""
+        self._short[name] = topic_id, image
+        if not self._looks_again:
+            self._looks_again = True
+            self._timers.call_after(SHORTAGE_INTERVAL_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = bool(self._short)
+        if self._short:
+            self._timers.call_after(SHORTAGE_INTERVAL_MS, self._look_again)
+            self._tried, waiting = next(iter(self._short.items()))
+            self.add(TopicPartition(*self._tried), *waiting)
+
     def discard(self, name: Key) -> None:
         self._waiting.pop(name, None)
+        self._short.pop(name, None)
 
     def open_now(self, name: Key) -> bool:
         """False when no such partition waits, or it cannot be opened yet."""
@@ -95,6 +122,10 @@ class Arrivals:
             return False
         del self._waiting[name]
         self._open(TopicPartition(*name), *waiting)
+        if name == self._tried and name not in self._short:
+            # There is room.
+            for each, lacked in list(self._short.items()):
+                self.add(TopicPartition(*each), *lacked)
         return True
 
     def _prepare_slice(self) -> None:

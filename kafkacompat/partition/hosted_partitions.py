@@ -218,6 +218,8 @@ class HostedPartitions:
                 self.storage_failed(core, error)
             self._drop_core(name, topic_id)
             self._offline.add(name)
+            if (is_new or self._may_begin_empty(image)) and self._log_manager.is_short(error.__cause__):
+                self._arrivals.add_short(name, topic_id, image)
             return
         self._offline.discard(name)
         if changed:

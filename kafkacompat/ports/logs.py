@@ -311,6 +311,10 @@ class LogManager(Protocol):
         """Whether the log is here, or may lie in a directory that is offline."""
         ...
 
+    def is_short(self, error: BaseException | None) -> bool:
+        """Whether what was refused for it may be done later: for want of room, or of descriptors."""
+        ...
+
     def may_make(self, topic_partition: TopicPartition) -> bool:
         """False while the checkpoints speak of a log of that name that has gone: `clear_names` first."""
         ...

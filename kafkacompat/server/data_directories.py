@@ -212,9 +212,15 @@ def open_quorum_store(
     internal = config.resolved("internal.metadata.log.segment.bytes")
     segment_bytes = internal if isinstance(internal, int) else config.get_int("metadata.log.segment.bytes")
     log_config = metadata_log_config(segment_bytes, config.get_int("metadata.log.segment.ms"))
-    log = open_metadata_log(
-        disk, identity.metadata_directory, log_config, doors.clock, clean=False, note=note
-    )
+    try:
+        log = open_metadata_log(
+            disk, identity.metadata_directory, log_config, doors.clock, clean=False, note=note
+        )
+    except OSError as error:
+        raise StorageProblem(
+            f"the metadata log in {identity.metadata_directory} (metadata.log.dir, or without it the first of log.dirs) "
+            f"cannot be opened: {error}"
+        ) from error
     own = tuple((each.listener_name, each.host, each.port) for each in endpoints)
     driver = QuorumDriver(
         member=quorum_member(config, identity.metadata_directory_id, identity.cluster_id, own),

@@ -20,6 +20,27 @@ BUGS = (
         ("log/_tests/test_identity.py",),
     ),
     PlantedBug(
+        "each try to make a log on a full disk leaves a stray",
+        "log/manager.py",
+        "                self._disk.rename(path, target)\n                self.doomed",
+        "                self.doomed",
+        ("partition/_tests/test_refusals.py",),
+    ),
+    PlantedBug(
+        "a full disk is told of without the file",
+        "log/disk.py",
+        "            error.filename = self.path\n",
+        "            pass\n",
+        ("log/_tests/test_disk.py",),
+    ),
+    PlantedBug(
+        "a metadata log that the disk refuses is told of by the system's error alone",
+        "server/data_directories.py",
+        '    except OSError as error:\n        raise StorageProblem(\n            f"the metadata log',
+        '    except KeyError as error:\n        raise StorageProblem(\n            f"the metadata log',
+        ("server/_tests/test_start_refused.py",),
+    ),
+    PlantedBug(
         "what was closed before a kill is synced a minute after the start",
         "log/manager.py",
         "        if log.recovery_point < log.segments[-1].base_offset:",
@@ -179,8 +200,8 @@ BUGS = (
     PlantedBug(
         "a sync that fails for want of room is passed over",
         "log/manager.py",
-        "if isinstance(error, (SyncFailed, HalfDone)) or not self._says_nothing(error):",
-        "if not self._says_nothing(error):",
+        "if not isinstance(error, OSError) or isinstance(error, (SyncFailed, HalfDone)):",
+        "if not isinstance(error, OSError):",
         ("log/_tests/test_syncs.py",),
     ),
     PlantedBug(

@@ -6,6 +6,20 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a topic made on a full disk is never opened",
+        "partition/hosted_partitions.py",
+        "                self._arrivals.add_short(name, topic_id, image)\n",
+        "                pass\n",
+        ("partition/_tests/test_refusals.py",),
+    ),
+    PlantedBug(
+        "of the topics made on a full disk one comes back at a look",
+        "partition/arrivals.py",
+        "        if name == self._tried and name not in self._short:\n",
+        "        if False:\n",
+        ("partition/_tests/test_refusals.py",),
+    ),
+    PlantedBug(
         "a log that was there at the start keeps the node's settings",
         "partition/hosted_partitions.py",
         "                if log.config is not config:\n",

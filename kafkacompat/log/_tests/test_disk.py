@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def test_a_write_that_ends_early_fails_and_leaves_nothing(
     monkeypatch.setattr(os, "pwritev", shorter)
     with pytest.raises(OSError) as failed:
         file.write_now(b"a batch", b" and more")
-    assert failed.value.errno == errno.ENOSPC
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, str(path))
     assert (file.size(), path.read_bytes()) == (len(BEFORE), BEFORE)
     monkeypatch.undo()
     assert file.write_now(b"!") == 1
@@ -101,3 +102,20 @@ def test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it(
     with pytest.raises(OSError, match="full"):
         RealDisk().write_atomic(str(path), b"what is there then")
     assert (os.listdir(path.parent), path.read_bytes()) == ([path.name], BEFORE)
+
+
+def test_a_disk_that_is_full_names_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever starts a node is told no more than the error."""
+
+    def full(*of_the_call: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    file = RealDisk().open(str(path))
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(OSError, match=re.escape(str(path))):
+        file.write_now(b"a batch")
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=re.escape(str(path))):
+        RealDisk().write_atomic(str(path), b"a checkpoint")
+    assert path.read_bytes() == BEFORE
+    file.close()

@@ -17,6 +17,7 @@ from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_refusals import OPERATIONS, Refusing
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition._tests.fakes import NODE_ID, batch_of, image_of, partition_image, topic_image
+from kafkacompat.partition.arrivals import SHORTAGE_INTERVAL_MS
 from kafkacompat.partition.manager import PartitionManager
 from kafkacompat.partition.placement import Placement
 from kafkacompat.ports import WorkerPools
@@ -67,9 +68,13 @@ class Node:
             images.append(topic_image(name, partitions))
         old, self.image = self.image, image_of(*images)
         self.manager.on_image(old, self.image)
-        self.time.advance(10)
-        self.workers.run()
-        self.time.advance(10)
+        self.run_for(10)
+
+    def run_for(self, ms: int) -> None:
+        self.time.advance(ms)
+        for _ in range(5):
+            self.workers.run()
+            self.time.advance(10)
 
     def append(self, name: str, partition: int) -> ErrorCode:
         records = batch_of(b"v" * 300, now_ms=self.time.now_ms())
@@ -123,3 +128,24 @@ def test_a_deletion_that_a_directory_refuses_takes_that_directory_only() -> None
     assert node.append("other", 0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert node.append("other", 1) is ErrorCode.NONE
     assert set(node.logs.logs) == {TopicPartition("other", 1)}
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("operation", ["open", "write_atomic", "make_directory"])
+def test_topics_made_while_there_was_no_room_are_opened_once_there_is(number: int, operation: str) -> None:
+    node = served()
+    node.disk.refuse = Refusing(operation, number, 0)
+    node.publish(t=1, other=1, new=1, newer=1, newest=1)
+    for _ in range(3):
+        node.run_for(SHORTAGE_INTERVAL_MS)
+    topics = ("new", "newer", "newest")
+    assert [node.append(topic, 0) for topic in topics] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+    assert [node.append(topic, 1) for topic in topics] == [ErrorCode.NONE] * 3
+    assert all(each.online for each in node.logs.directories)
+    node.disk.refuse = None
+    node.publish(t=1, other=1, new=1, newest=1)
+    node.run_for(SHORTAGE_INTERVAL_MS)
+    assert [node.append(topic, 0) for topic in ("new", "newest")] == [ErrorCode.NONE] * 2
+    node.logs.doomed.remove(node.logs.doomed.take_due(None))
+    left = {name for name in node.disk.list_directory("/a") if "checkpoint" not in name}
+    assert left == {"t-0", "other-0", "new-0", "newest-0"}

@@ -48,3 +48,15 @@ def test_a_broken_bootstrap_checkpoint_is_named(tmp_path: Path, damage: bytes) -
     path.write_bytes(damage)
     with pytest.raises(StartRefused, match=re.escape(str(path))):
         serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
+
+
+def test_a_metadata_log_that_the_disk_refuses_is_named_with_its_setting(tmp_path: Path) -> None:
+    """The system's error alone tells of a file that nobody has named in a setting."""
+    settings = {"listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "log.dirs": str(tmp_path)}
+    config = ServerConfig.from_properties(defaults_without_file(), settings)
+    cluster = "aW50ZXJvcC1jbHVzdGVyLQ"
+    format_node(config, RealDisk(), SystemRandom(), 0, cluster_id=cluster, standalone=False)
+    (tmp_path / "__cluster_metadata-0").write_text("a file")
+    expected = rf"the metadata log in {tmp_path} \(metadata\.log\.dir.*cannot be opened: .*File exists"
+    with pytest.raises(StartRefused, match=expected):
+        serve_until_stopped(config, format_if_empty=True, announce=lambda _: None, signals=StopSignals())
