@@ -98,6 +98,9 @@ def open_directories(
 ) -> NodeDirectories:
     """Lock all directories, format them if they are new and that is wanted, check their identity. Raises StorageProblem."""
     log_dirs, metadata_dir = absolute_log_dirs(config), absolute_metadata_dir(config)
+    if len(set(log_dirs)) < len(log_dirs):
+        # Each log would be found twice, and one of the two be taken for superfluous. A link shows by its directory's id.
+        raise StorageProblem(f"log.dirs names a directory twice: {', '.join(config.log_dirs)}")
     failed = _unreadable(disk, log_dirs, metadata_dir)
     readable = tuple(path for path in log_dirs if path not in failed)
     every = tuple(dict.fromkeys((*readable, metadata_dir)))

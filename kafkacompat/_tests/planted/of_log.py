@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a directory that log.dirs names twice is taken for two",
+        "server/data_directories.py",
+        "    if len(set(log_dirs)) < len(log_dirs):",
+        "    if False:",
+        ("server/_tests/test_directories.py",),
+    ),
+    PlantedBug(
         "what could not be written whole stays beside the file that it was to replace",
         "log/disk.py",
         "                os.remove(temporary)\n",

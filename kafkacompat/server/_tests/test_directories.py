@@ -172,6 +172,16 @@ def test_without_any_directory_that_can_be_written_no_node_starts(tmp_path: Path
         opened(config)
 
 
+@pytest.mark.parametrize("again", ["a/", "b/../a", "link"])
+def test_no_directory_is_taken_for_two(tmp_path: Path, again: str) -> None:
+    """Each log in it would be found twice, and go as the second one of its partition."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    config = config_of(tmp_path, **{"log.dirs": f"{tmp_path / 'a'},{tmp_path}/{again}"})
+    with pytest.raises(StorageProblem, match=rf"log\.dirs .*{again}|{again} of log\.dirs have the same"):
+        opened(formatted(config))
+
+
 def test_a_metadata_logs_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     config = formatted(config_of(tmp_path))
     (tmp_path / "a" / ".lock").mkdir()
