@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat.cli import node as node_command
+from kafkacompat.cli.cluster import start_all
 from kafkacompat.cli.cluster_files import (
     BOTH,
     BROKER,
@@ -23,7 +32,7 @@ from kafkacompat.cli.cluster_files import (
 )
 from kafkacompat.cli.cluster_status import Answers, Report, changes_between, duration, rows_of, summary_of
 from kafkacompat.cli.failure import CommandFailed
-from kafkacompat.cli.node_process import how_it_ended
+from kafkacompat.cli.node_process import NodeProcesses, how_it_ended
 from kafkacompat.cli.output import progress_bar, progress_text
 from kafkacompat.cli.view import Broker, Partition, Quorum
 from kafkacompat.config import ServerConfig
@@ -133,6 +142,134 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
         pass
     with files.locked("running", "somebody"):
         pass
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Files can be opened and emptied, and nothing be written to them: what a full disk allows."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_leaves_the_files_as_they_are(tmp_path: Path) -> None:
+    """Above all the settings, which are a user's."""
+    files = ClusterFiles(tmp_path)
+    made = layout(3)
+    files.save(made)
+    for node in made.nodes:
+        files.write_settings(made, node, {})
+    files.settings_path(1).chmod(0o600)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    changes = (
+        lambda: files.save(made.without_node(3)),
+        lambda: files.tell_of_controllers(made.without_node(3)),
+        lambda: files.write_settings(made, made.node(2), {"num.io.threads": "3"}),
+    )
+    for change in changes:
+        with full_disk(), pytest.raises(CommandFailed, match=rf"cannot write {tmp_path}.*: File too large"):
+            change()
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    files.tell_of_controllers(made.without_node(3))
+    assert files.settings_path(1).stat().st_mode & 0o777 == 0o600
+
+
+def test_settings_behind_a_link_are_changed_where_they_are(tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path / "cluster")
+    made = layout(2)
+    files.write_settings(made, made.node(1), {})
+    files.write_settings(made, made.node(2), {})
+    kept = tmp_path / "kept.properties"
+    files.settings_path(1).rename(kept)
+    files.settings_path(1).symlink_to(kept)
+    files.tell_of_controllers(made.without_node(2))
+    assert files.settings_path(1).is_symlink()
+    assert "quorum.bootstrap.servers=127.0.0.1:10092\n" in kept.read_text()
+
+
+class Nodes:
+    """Processes that sleep in place of nodes."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.files = ClusterFiles(tmp_path / "cluster")
+        self.layout = layout(3)
+        self.processes = NodeProcesses(self.files)
+        self.started: list[subprocess.Popen[bytes]] = []
+        for node in self.layout.nodes:
+            self.files.write_settings(self.layout, node, {})
+        sleeper = tmp_path / "sleeper"
+        sleeper.write_text('#!/bin/sh\nread line < "$0.never"\n')
+        sleeper.chmod(0o755)
+        os.mkfifo(f"{sleeper}.never")
+        monkeypatch.setattr(sys, "executable", str(sleeper))
+        started = self.started
+
+        class Remembered(subprocess.Popen):  # type: ignore[type-arg]
+            def __init__(self, *arguments: object, **options: object) -> None:
+                super().__init__(*arguments, **options)  # type: ignore[call-overload]
+                started.append(self)
+
+        monkeypatch.setattr(subprocess, "Popen", Remembered)
+
+    def close(self) -> None:
+        for each in self.started:
+            each.kill()
+            each.wait()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    made = Nodes(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def test_a_node_whose_pid_cannot_be_written_does_not_run(nodes: Nodes) -> None:
+    """Nobody would find it again, and its next start would meet its locks."""
+    node = nodes.layout.node(1)
+    with full_disk(), pytest.raises(CommandFailed, match=r"cannot write .*node\.pid: File too large"):
+        nodes.processes.start(node)
+    (child,) = nodes.started
+    assert child.returncode is not None
+    assert nodes.processes.pid(node) is None
+    assert nodes.processes.start(node) == nodes.processes.pid(node)
+
+
+def test_nodes_are_started_without_one_that_cannot_be(
+    nodes: Nodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes.files.settings_path(2).unlink()
+    nodes.files.folder(2).rmdir()
+    with pytest.raises(CommandFailed, match="node 2 cannot be started"):
+        start_all(nodes.layout, nodes.processes, is_first_start=True)
+    start_all(nodes.layout, nodes.processes, is_first_start=False)
+    runs = [nodes.processes.pid(node) is not None for node in nodes.layout.nodes]
+    assert runs == [True, False, True]
+    assert "node 2 cannot be started: " in capsys.readouterr().err
+
+
+def test_a_controller_stays_when_its_vote_is_in_doubt(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quorum may count on it already: of one voter and a new one, that is stopped, no majority is left."""
+    nodes.files.save(nodes.layout)
+
+    def lose_the_answer(*_: object) -> bytes:
+        raise CommandFailed("the connection was closed")
+
+    monkeypatch.setattr(node_command, "running_bootstrap", lambda *_: "127.0.0.1:9092")
+    monkeypatch.setattr(node_command, "make_node", lambda files, made, *_, **__: made)
+    monkeypatch.setattr(node_command, "wait_until_there", lambda *_: None)
+    monkeypatch.setattr(node_command, "add_voter", lose_the_answer)
+    joined = nodes.layout.with_node(new_node(nodes.layout, 4, BOTH, IDS[3], None))
+    nodes.files.write_settings(joined, joined.node(4), {})
+    arguments = argparse.Namespace(override=[], controller=True, rack=None)
+    with pytest.raises(CommandFailed, match=r"was closed; node 4 stays.*quorum add 4 127\.0\.0\.1:10095"):
+        node_command.add_node(nodes.files, nodes.processes, arguments)
+    assert nodes.processes.pid(joined.node(4)) is not None
+    assert [each.node_id for each in nodes.files.load().nodes] == [1, 2, 3, 4]
+    assert "127.0.0.1:10095" in nodes.files.settings_path(1).read_text()
 
 
 def report(**changes: object) -> Report:

@@ -107,10 +107,8 @@ def run_cluster(files: ClusterFiles, arguments: argparse.Namespace) -> int:
         for node in layout.nodes:
             if not node.is_formatted:
                 layout = make_node(files, layout, node, is_first_set=True)
-        for node in layout.nodes:
-            if processes.pid(node) is None:
-                processes.start(node)
         try:
+            start_all(layout, processes, is_first_start=is_first_start)
             wait_until_up(layout, processes, ended, is_first_start=is_first_start)
         except CommandFailed:
             stop_all(layout, processes)
@@ -162,6 +160,18 @@ def check_ports(layout: Layout) -> None:
                     raise CommandFailed(
                         f"node {node.node_id} cannot listen on {HOST}:{port}: {error.strerror}; choose another --port"
                     ) from error
+
+
+def start_all(layout: Layout, processes: NodeProcesses, *, is_first_start: bool) -> None:
+    """Those that do not run. CommandFailed when one cannot be started on a first start; later the others go on alone."""
+    for node in layout.nodes:
+        if processes.pid(node) is None:
+            try:
+                processes.start(node)
+            except CommandFailed as failure:
+                if is_first_start:
+                    raise
+                print(f"kafkacompat: {failure}", file=sys.stderr)
 
 
 def wait_until_up(

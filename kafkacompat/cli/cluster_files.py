@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -221,20 +222,16 @@ class ClusterFiles:
             raise CommandFailed(f"{self.layout_path} cannot be read: {error}") from error
 
     def save(self, layout: Layout) -> None:
-        """The file is the old or the new one, whenever we are stopped."""
         self._make(self.root)
-        written = self.layout_path.with_suffix(".json.new")
-        written.write_text(json.dumps(asdict(layout), indent=2) + "\n", "utf-8")
-        os.replace(written, self.layout_path)
+        write_whole(self.layout_path, json.dumps(asdict(layout), indent=2) + "\n", "utf-8")
 
     def write_settings(self, layout: Layout, node: Node, overrides: Mapping[str, str]) -> None:
         """The server.properties of a new node. overrides: what is its own."""
         folder = self.folder(node.node_id)
         self._make(folder)
         settings = {**settings_of(layout, node, folder / "data"), **overrides}
-        self.settings_path(node.node_id).write_text(
-            "".join(property_line(name, value) for name, value in settings.items()), "latin-1"
-        )
+        text = "".join(property_line(name, value) for name, value in settings.items())
+        write_whole(self.settings_path(node.node_id), text)
 
     def tell_of_controllers(self, layout: Layout) -> None:
         """Every node finds the controllers that there are now when it is started next; nothing else of its file changes."""
@@ -246,13 +243,18 @@ class ClusterFiles:
                 wanted if line.partition("=")[0].strip() == CONTROLLERS_SETTING else line for line in lines
             ]
             if changed != lines:
-                path.write_text("".join(changed), "latin-1")
+                write_whole(path, "".join(changed))
 
     @contextmanager
     def locked(self, name: str, refusal: str) -> Iterator[None]:
         """Nobody else holds the lock of this name meanwhile; CommandFailed with the refusal when somebody does."""
         self._make(self.root)
-        with open(self.root / f"{name}.lock", "a+b") as lock:
+        path = self.root / f"{name}.lock"
+        try:
+            opened = open(path, "a+b")  # noqa: SIM115
+        except OSError as error:
+            raise CommandFailed(f"cannot write {path}: {error.strerror}") from error
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -264,3 +266,24 @@ class ClusterFiles:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CommandFailed(f"cannot make {path}: {error.strerror}") from error
+
+
+def write_whole(path: Path, text: str, encoding: str = "latin-1") -> None:
+    """The file is the old or the new one, whenever we are stopped and however full the disk is. A link stays one, and a user's
+    file keeps its mode. CommandFailed when the disk refuses."""
+    target = path.resolve()
+    written = target.with_name(f"{target.name}.new")
+    try:
+        try:
+            with open(written, "w", encoding=encoding) as file:
+                if target.exists():
+                    shutil.copymode(target, written)
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(written, target)
+        except OSError:
+            written.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise CommandFailed(f"cannot write {path}: {error.strerror}") from error

@@ -118,19 +118,31 @@ def add_node(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.
         processes.start(node)
         wait_until_there(files, processes, node.node_id)
         print(f"node {node.node_id} takes part as a broker at {node.address}", flush=True)
-        if node.is_controller:
-            bootstrap = running_bootstrap(joined, processes)
-            directory_id = add_voter(bootstrap, node.node_id, HOST, node.controller_port)
-            made = joined.node(node.node_id)
-            joined = joined.with_node(replace(made, directory_id=uuid_to_text(directory_id)))
-            files.save(joined)
-            files.tell_of_controllers(joined)
-            print(f"node {node.node_id} votes", flush=True)
     except BaseException:
         processes.stop([node])
         files.save(replace(layout, highest_node_id=node.node_id))
         raise
+    if node.is_controller:
+        let_vote(files, processes, joined, node)
     print(f"its partitions are none yet: kafkacompat reassign --bootstrap {node.address}")
+
+
+def let_vote(files: ClusterFiles, processes: NodeProcesses, layout: Layout, node: Node) -> None:
+    """The node stays whatever is refused: the quorum may count on its vote already."""
+    try:
+        files.tell_of_controllers(layout)
+        directory_id = add_voter(
+            running_bootstrap(layout, processes), node.node_id, HOST, node.controller_port
+        )
+        files.save(
+            layout.with_node(replace(layout.node(node.node_id), directory_id=uuid_to_text(directory_id)))
+        )
+    except CommandFailed as failure:
+        raise CommandFailed(
+            f"{failure}; node {node.node_id} stays, and votes by "
+            f"`kafkacompat quorum add {node.node_id} {node.controller_address}`"
+        ) from failure
+    print(f"node {node.node_id} votes", flush=True)
 
 
 def start_nodes(files: ClusterFiles, processes: NodeProcesses, arguments: argparse.Namespace) -> None:

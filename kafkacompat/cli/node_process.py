@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from kafkacompat.cli.cluster_files import ClusterFiles, Node
+from kafkacompat.cli.cluster_files import ClusterFiles, Node, write_whole
 from kafkacompat.cli.failure import CommandFailed
 
 POLL_INTERVAL_S = 0.05
@@ -34,27 +34,45 @@ class NodeProcesses:
         """Exit statuses by pid, of those that have ended; negative: by that signal."""
 
     def start(self, node: Node) -> int:
-        """The new process's id; it outlives us. CommandFailed if the node runs already."""
+        """The new process's id; it outlives us. CommandFailed if the node runs already, or the disk refuses its log or its pid."""
         running = self.pid(node)
         if running is not None:
             raise CommandFailed(f"node {node.node_id} runs already with pid {running}")
-        settings = self._files.settings_path(node.node_id)
-        with open(self._files.log_path(node.node_id), "ab") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "kafkacompat", "start", str(settings)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._files.folder(node.node_id),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
-                start_new_session=True,
-            )
+        child = self._launch(node)
+        try:
+            write_whole(self._files.pid_path(node.node_id), f"{child.pid}\n")
+        except CommandFailed:
+            # Nobody would find it, and whoever starts the node again would meet its locks.
+            child.kill()
+            child.wait()
+            raise
         self._children[child.pid] = child
         self.statuses.pop(child.pid, None)
-        written = self._files.pid_path(node.node_id).with_suffix(".pid.new")
-        written.write_text(f"{child.pid}\n")
-        os.replace(written, self._files.pid_path(node.node_id))
         return child.pid
+
+    def _launch(self, node: Node) -> subprocess.Popen[bytes]:
+        path = self._files.log_path(node.node_id)
+        try:
+            with open(path, "ab") as log:
+                return subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-m",
+                        "kafkacompat",
+                        "start",
+                        str(self._files.settings_path(node.node_id)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self._files.folder(node.node_id),
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise CommandFailed(
+                f"node {node.node_id} cannot be started: {error.filename or path}: {error.strerror}"
+            ) from error
 
     def pid(self, node: Node) -> int | None:
         """The process that runs this node; None when there is none."""

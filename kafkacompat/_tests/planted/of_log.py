@@ -6,13 +6,6 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
-        "a directory that log.dirs names twice is taken for two",
-        "server/data_directories.py",
-        "    if len(set(log_dirs)) < len(log_dirs):",
-        "    if False:",
-        ("server/_tests/test_directories.py",),
-    ),
-    PlantedBug(
         "what could not be written whole stays beside the file that it was to replace",
         "log/disk.py",
         "                os.remove(temporary)\n",
@@ -39,13 +32,6 @@ BUGS = (
         "            error.filename = self.path\n",
         "            pass\n",
         ("log/_tests/test_disk.py",),
-    ),
-    PlantedBug(
-        "a metadata log that the disk refuses is told of by the system's error alone",
-        "server/data_directories.py",
-        '    except OSError as error:\n        raise StorageProblem(\n            f"the metadata log',
-        '    except KeyError as error:\n        raise StorageProblem(\n            f"the metadata log',
-        ("server/_tests/test_start_refused.py",),
     ),
     PlantedBug(
         "what was closed before a kill is synced a minute after the start",
