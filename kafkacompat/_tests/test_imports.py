@@ -199,6 +199,7 @@ CORES = [
     "partition/throttles",
     "raft/effects",
     "raft/elections",
+    "raft/events",
     "raft/following",
     "raft/leader_state",
     "raft/leading",

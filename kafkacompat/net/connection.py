@@ -1,7 +1,5 @@
 """One client's connection: frames in, replies out, in the order of the requests.
 
-Duty: receive, dispatch every whole frame in the buffer, hold replies in order, send. Must not know what a request is.
-
 The work is done by `turn`, which never waits; whoever has news calls it: the poller when bytes came (`readable`) or a full
 socket takes more (`writable`), or the server's turn-taker when a pending reply is there. A reply to a blocking request is sent
 by whoever gives it. So a request costs no task, no cancel scope and no lock. What one turn may do is bounded, in requests, bytes
@@ -19,7 +17,6 @@ Order and bounds, as of Kafka's network layer:
 
 from __future__ import annotations
 
-import enum
 import logging
 import socket
 from collections import deque
@@ -27,9 +24,10 @@ from time import monotonic
 from typing import Protocol
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.output_queue import Flushed, OutputQueue, SliceTooShort, warm
+from kafkacompat.net.output_queue import Flushed, OutputQueue, SliceTooShort
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
+from kafkacompat.net.stages import Stage
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.wire.errors import WireError
@@ -48,15 +46,6 @@ REPLIES_WAITING_MAX = 128
 REPLY_BYTES_MAX = 1024 * 1024
 
 _log = logging.getLogger(__name__)
-
-
-class Stage(enum.Enum):
-    OPEN = "reads and dispatches"
-    DRAINING = "reads no more; whole frames received are still served"
-    PEER_GONE = "the client closed; whole frames received are still dispatched"
-    ENDING = "dispatches no more; replies to earlier requests are still sent"
-    CLOSED = "the socket is closed"
-
 
 # Looking a member up in its enum takes ten times as long as a name of the module's own, and a request has a dozen looks.
 _OPEN = Stage.OPEN
@@ -219,7 +208,7 @@ class Connection:
         try:
             self._host.dispatcher.connection_closed(self.info)
         except Exception:  # must not end whichever task closes a connection
-            _log.exception("after closing %s: an error of the broker's own", self._name())
+            _log.exception("after closing %s: an error of the broker's own", self.info)
 
     def turn(self, until_s: float | None = None) -> None:
         """Do what can be done now: release replies that are there, dispatch frames, send. Never waits, never raises.
@@ -238,7 +227,7 @@ class Connection:
                 # Sending may have made room below the bound that had stopped dispatch.
                 more = more or (self._buffer.has_frame() and self._may_dispatch())
         except Exception:
-            _log.exception("closing %s: an error of the broker's own", self._name())
+            _log.exception("closing %s: an error of the broker's own", self.info)
             self.close()
             return
         if self.closed:
@@ -326,33 +315,27 @@ class Connection:
             if isinstance(error, ConnectionError):
                 self._log_end(error)
             else:
-                _log.error("closing %s: a reply cannot be sent: %s", self._name(), error)
+                _log.error("closing %s: a reply cannot be sent: %s", self.info, error)
             self.close()
             return False
         if result is _FULL:
             self._full = True
         elif result is _COLD:
             self._warming = True
-            self._warm()
+            self._output.warm_next(self._host.workers).on_done(self._warmed)
         return result is _TURN_OVER
 
-    def _warm(self) -> None:
-        file, position, length = self._output.cold_stretch()
-
-        def warmed(done: Deferred[None]) -> None:
-            self._warming = False
-            if self.closed:
-                return
-            try:
-                done.result()
-            except Exception:
-                _log.exception("closing %s: %s cannot be read", self._name(), file.path)
-                self.close()
-                return
-            self._output.warmed(length)
-            self._host.take_turn_soon(self)
-
-        self._host.workers.submit(lambda: warm(file, position, length)).on_done(warmed)
+    def _warmed(self, done: Deferred[None]) -> None:
+        self._warming = False
+        if self.closed:
+            return
+        try:
+            done.result()
+        except Exception:
+            _log.exception("closing %s: what is sent next cannot be read", self.info)
+            self.close()
+            return
+        self._host.take_turn_soon(self)
 
     def _reply_done(self, reply: Deferred[Reply | None]) -> None:
         if self._stage is _CLOSED or (reply is self._parked and self._send_parked()):
@@ -388,17 +371,13 @@ class Connection:
         )
 
     def _may_read(self) -> bool:
-        if self._stage is not _OPEN:
-            return False
-        return self._buffer.has_space() or not self._must_hold()
+        return self._stage is _OPEN and (self._buffer.has_space() or not self._must_hold())
 
     def _must_hold(self) -> bool:
         return self._parked is not None or self._buffer.has_frame()
 
     def _is_over(self) -> bool:
         """Whether nothing is left to do in a stage that ends."""
-        if self._stage is _CLOSED:
-            return False
         if self._stage is _PEER_GONE:
             return not self._buffer.has_frame()
         if self._replies or self._output.queued_bytes:
@@ -414,12 +393,8 @@ class Connection:
             self._host.watch(self._fd, self, before, wanted)
         except OSError as error:  # no memory to put it back into the set
             self._watched = 0
-            _log.error("closing %s: %s", self._name(), error)
+            _log.error("closing %s: %s", self.info, error)
             self.close()
 
     def _log_end(self, error: Exception) -> None:
-        _log.info("closing %s: %s", self._name(), error)
-
-    def _name(self) -> str:
-        info = self.info
-        return f"connection {info.connection_id} of {info.client_host}:{info.client_port} on {info.listener_name}"
+        _log.info("closing %s: %s", self.info, error)

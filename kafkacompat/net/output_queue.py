@@ -1,8 +1,7 @@
 """The replies of one connection on their way to its socket, in order.
 
-Duty: write as much as the socket takes, memory gathered in one call, file slices by sendfile from the page cache. Must
-not know requests or the loop: it never waits, it says why it stopped. Its length is bounded by its owner, who asks
-`queued_bytes`.
+As much is written as the socket takes, memory gathered in one call, file slices by sendfile from the page cache. It never waits,
+it says why it stopped. Its length is bounded by its owner, who asks `queued_bytes`.
 
 A slice that is not in the page cache would block the loop for a disk's time, so each stretch of PROBED_BYTES is asked
 for first: one byte at its either end, read with RWF_NOWAIT, about a microsecond a stretch, less than remembering what
@@ -21,7 +20,8 @@ import os
 import socket
 from collections import deque
 
-from kafkacompat.ports import File, FileSlice
+from kafkacompat.deferred import Deferred
+from kafkacompat.ports import File, FileSlice, Workers
 from kafkacompat.ports.dispatcher import Reply, ReplyPart
 
 PROBED_BYTES = 256 * 1024
@@ -110,16 +110,17 @@ class OutputQueue:
             return _FULL
         return _EMPTY
 
-    def cold_stretch(self) -> tuple[File, int, int]:
-        """File, position and length of what to warm after COLD."""
+    def warm_next(self, workers: Workers) -> Deferred[None]:
+        """After COLD: there when a worker has brought the next stretch into the page cache. Nothing is sent until then."""
         head = self._parts[0]
         assert isinstance(head, FileSlice)
+        file, position = head.file, head.position + self._head_sent
         length = min(head.length - self._head_sent, WARMED_BYTES)
-        return head.file, head.position + self._head_sent, length
 
-    def warmed(self, length: int) -> None:
-        """The stretch that `cold_stretch` gave is in the page cache now."""
-        self._known_warm_to = self._head_sent + length
+        def warmed(_: None) -> None:
+            self._known_warm_to = self._head_sent + length
+
+        return workers.submit(lambda: warm(file, position, length)).then(warmed)
 
     def forget_warmth(self) -> None:
         """Time has passed: ask for what is in the page cache again."""

@@ -64,6 +64,9 @@ class ConnectionInfo:
         self.client_software = client_software
         """Set by whoever handles ApiVersions."""
 
+    def __str__(self) -> str:
+        return f"connection {self.connection_id} of {self.client_host}:{self.client_port} on {self.listener_name}"
+
 
 class Dispatcher(Protocol):
     """Synchronous: called in the loop's thread, in the order in which a connection's requests came."""

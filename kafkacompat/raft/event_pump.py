@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.roles import NEVER_MS
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class EventPump:
         self._fail = fail
         self._timer: TimerHandle | None = None
         self._timer_at_ms = NEVER_MS
-        self._events: deque[effect.Event] = deque()
+        self._events: deque[events.Event] = deque()
         self._outbox: deque[Callable[[], None]] = deque()
         """Bounded by what one step asks for, and what its calls ask for in turn."""
         self._held: list[effect.Effect] | None = None
@@ -72,12 +73,12 @@ class EventPump:
         finally:
             self.is_starting = False
 
-    def enter(self, event: effect.Event) -> None:
+    def enter(self, event: events.Event) -> None:
         if not self.is_closed:
             self._events.append(event)
             self.run()
 
-    def enter_next(self, event: effect.Event) -> None:
+    def enter_next(self, event: events.Event) -> None:
         """Out of a list of effects: before any event that waits."""
         self._events.appendleft(event)
 
@@ -127,7 +128,7 @@ class EventPump:
         finally:
             self._draining = False
 
-    def _step(self, event: effect.Event | None, first: Callable[[], None] | None = None) -> None:
+    def _step(self, event: events.Event | None, first: Callable[[], None] | None = None) -> None:
         """None: what is held."""
         self._stepping = True
         try:
@@ -161,7 +162,7 @@ class EventPump:
         if self._clock.monotonic_ms() < self.core.wake_ms:
             self._plan_tick()
         else:
-            self.enter(effect.Tick())
+            self.enter(events.Tick())
 
     def halt(self, problem: BaseException) -> None:
         """What is on the disk is unknown, or the quorum is broken: no answer may follow from it. Nothing follows after a close."""

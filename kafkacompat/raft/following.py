@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft import effects as effect
-from kafkacompat.raft import membership
+from kafkacompat.raft import events, membership
 from kafkacompat.raft.elections import Lesson, learn
 from kafkacompat.raft.messages import (
     Batch,
@@ -151,7 +151,7 @@ def handle_fetch_snapshot_response(
     return True
 
 
-def snapshot_installed(state: QuorumState, event: effect.SnapshotInstalled) -> None:
+def snapshot_installed(state: QuorumState, event: events.SnapshotInstalled) -> None:
     """The log has given way to the snapshot."""
     state.restarted_at(event.snapshot_id, event.size_bytes)
     state.voters.reset(event.snapshot_id.offset - 1, event.voters, event.kraft_version)

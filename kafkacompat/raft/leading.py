@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.raft import effects as effect
-from kafkacompat.raft import membership
+from kafkacompat.raft import events, membership
 from kafkacompat.raft.elections import has_cluster_id
 from kafkacompat.raft.leader_state import LeaderState, ParkedFetch
 from kafkacompat.raft.log_shape import BOOTSTRAP_SNAPSHOT, Validity
@@ -47,7 +47,7 @@ def lead(state: QuorumState) -> None:
     state.ask_sync()
 
 
-def propose(state: QuorumState, proposal: effect.Propose) -> None:
+def propose(state: QuorumState, proposal: events.Propose) -> None:
     leader = state.leader
     if leader is None or proposal.epoch != state.epoch:
         state.effects.append(effect.RefuseProposal(proposal.proposal_id, ErrorCode.NOT_LEADER_OR_FOLLOWER))

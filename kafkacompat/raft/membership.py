@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.elections import has_cluster_id
 from kafkacompat.raft.leader_state import LeaderState, VoterChange
 from kafkacompat.raft.messages import (
@@ -122,7 +123,7 @@ def _check_add(state: QuorumState, request: AddRaftVoterRequest) -> tuple[ErrorC
     return refusal
 
 
-def voter_probed(state: QuorumState, event: effect.VoterProbed) -> bool:
+def voter_probed(state: QuorumState, event: events.VoterProbed) -> bool:
     """True when the log has grown."""
     leader = state.leader
     change = leader.change if leader is not None else None
@@ -301,7 +302,7 @@ def _ready_voters(state: QuorumState, leader: LeaderState) -> list[Voter]:
     ]
 
 
-def raise_kraft_version(state: QuorumState, event: effect.RaiseKraftVersion) -> bool:
+def raise_kraft_version(state: QuorumState, event: events.RaiseKraftVersion) -> bool:
     """True when the log has grown. Every voter must be ready."""
     error = kraft_version_refusal(state)
     leader = state.leader

@@ -25,7 +25,7 @@ from typing import Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.raft import effects as effect
-from kafkacompat.raft import elections, following, leading, membership
+from kafkacompat.raft import elections, events, following, leading, membership
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.messages import (
     AddRaftVoterRequest,
@@ -92,7 +92,7 @@ class QuorumCore(QuorumState):
         if self.role is not Role.CANDIDATE:
             self.become_prospective()
 
-    def step(self, event: effect.Event, now_ms: int) -> list[effect.Effect]:
+    def step(self, event: events.Event, now_ms: int) -> list[effect.Effect]:
         """Never in the past: a clock that went back counts as standing still."""
         if now_ms > self.now_ms:
             self.now_ms = now_ms
@@ -127,10 +127,10 @@ class QuorumCore(QuorumState):
 
     # Events.
 
-    def _request_received(self, event: effect.RequestReceived) -> None:
+    def _request_received(self, event: events.RequestReceived) -> None:
         _REQUESTS[type(event.request)](self, event.request_id, event.request)
 
-    def _response_received(self, event: effect.ResponseReceived) -> None:
+    def _response_received(self, event: events.ResponseReceived) -> None:
         taken = self.peers.take(event.correlation_id)
         if taken is None:
             return
@@ -161,7 +161,7 @@ class QuorumCore(QuorumState):
         # A node that joins by itself asks again in time, whatever the leader said.
         return asked is AddRaftVoterRequest or asked is RemoveRaftVoterRequest
 
-    def _request_failed(self, event: effect.RequestFailed) -> None:
+    def _request_failed(self, event: events.RequestFailed) -> None:
         taken = self.peers.take(event.correlation_id)
         if taken is None:
             return
@@ -172,7 +172,7 @@ class QuorumCore(QuorumState):
         if self.follower is not None and isinstance(request, FetchSnapshotRequest):
             self.follower.download = None
 
-    def _peer_refused(self, event: effect.PeerRefused) -> None:
+    def _peer_refused(self, event: events.PeerRefused) -> None:
         """Counts as an expired fetch timeout; the pre-vote that follows still asks whether others hear the leader.
 
         All followers see it at the same instant. They stand one after another, by id, or their votes would split and cost an
@@ -186,50 +186,50 @@ class QuorumCore(QuorumState):
         follower.deadline_ms = min(follower.deadline_ms, self.now_ms + wait_ms)
         follower.has_fetched = False
 
-    def _synced(self, event: effect.Synced) -> None:
+    def _synced(self, event: events.Synced) -> None:
         self.sync_done()
         if self.leader is not None:
             leading.maybe_commit(self, self.leader)
         if self.log.durable_end < self.log.end and (self.leader is not None or self.member.can_vote):
             self.ask_sync()
 
-    def _propose(self, event: effect.Propose) -> None:
+    def _propose(self, event: events.Propose) -> None:
         leading.propose(self, event)
 
-    def _snapshot_frozen(self, event: effect.SnapshotFrozen) -> None:
+    def _snapshot_frozen(self, event: events.SnapshotFrozen) -> None:
         if event.snapshot_id.offset > self.high_watermark:
             raise ValueError(f"a snapshot at {event.snapshot_id.offset} is above the high watermark")
         if event.snapshot_id.offset >= self.log.start:
             # Else it was written while the leader's own, which is newer, was put in place, and went with the older ones.
             self.log.snapshots[event.snapshot_id] = event.size_bytes
 
-    def _log_trimmed(self, event: effect.LogTrimmed) -> None:
+    def _log_trimmed(self, event: events.LogTrimmed) -> None:
         self.log.trim(event.snapshot_id)
         self.voters.trim(event.snapshot_id.offset)
 
-    def _snapshot_installed(self, event: effect.SnapshotInstalled) -> None:
+    def _snapshot_installed(self, event: events.SnapshotInstalled) -> None:
         following.snapshot_installed(self, event)
 
-    def _snapshot_broken(self, event: effect.SnapshotBroken) -> None:
+    def _snapshot_broken(self, event: events.SnapshotBroken) -> None:
         if self.follower is not None:
             self.follower.download = None
             self.peers.back_off(self.follower.leader_id, self.now_ms)
 
-    def _resign(self, event: effect.Resign) -> None:
+    def _resign(self, event: events.Resign) -> None:
         if self.role is Role.LEADER:
             self.has_room = not event.until_room
             self.become_resigned()
 
-    def _room_found(self, event: effect.RoomFound) -> None:
+    def _room_found(self, event: events.RoomFound) -> None:
         self.has_room = True
         if self.role is Role.UNATTACHED:
             self.unattached.deadline_ms = self.election_deadline_ms()
 
-    def _voter_probed(self, event: effect.VoterProbed) -> None:
+    def _voter_probed(self, event: events.VoterProbed) -> None:
         if membership.voter_probed(self, event):
             self._grown()
 
-    def _raise_kraft_version(self, event: effect.RaiseKraftVersion) -> None:
+    def _raise_kraft_version(self, event: events.RaiseKraftVersion) -> None:
         if membership.raise_kraft_version(self, event):
             self._grown()
 
@@ -237,7 +237,7 @@ class QuorumCore(QuorumState):
         if self.leader is not None:
             leading.appended(self, self.leader)
 
-    def _tick(self, event: effect.Tick) -> None:
+    def _tick(self, event: events.Tick) -> None:
         """What is due is done by `_poll`."""
 
     def _remove_voter(self, request_id: int, request: RemoveRaftVoterRequest) -> None:
@@ -250,21 +250,21 @@ class QuorumCore(QuorumState):
 
 
 _EVENTS: dict[type, Callable[[QuorumCore, Any], None]] = {
-    effect.Tick: QuorumCore._tick,
-    effect.RequestReceived: QuorumCore._request_received,
-    effect.ResponseReceived: QuorumCore._response_received,
-    effect.RequestFailed: QuorumCore._request_failed,
-    effect.PeerRefused: QuorumCore._peer_refused,
-    effect.Propose: QuorumCore._propose,
-    effect.Synced: QuorumCore._synced,
-    effect.SnapshotFrozen: QuorumCore._snapshot_frozen,
-    effect.LogTrimmed: QuorumCore._log_trimmed,
-    effect.SnapshotInstalled: QuorumCore._snapshot_installed,
-    effect.SnapshotBroken: QuorumCore._snapshot_broken,
-    effect.Resign: QuorumCore._resign,
-    effect.RoomFound: QuorumCore._room_found,
-    effect.RaiseKraftVersion: QuorumCore._raise_kraft_version,
-    effect.VoterProbed: QuorumCore._voter_probed,
+    events.Tick: QuorumCore._tick,
+    events.RequestReceived: QuorumCore._request_received,
+    events.ResponseReceived: QuorumCore._response_received,
+    events.RequestFailed: QuorumCore._request_failed,
+    events.PeerRefused: QuorumCore._peer_refused,
+    events.Propose: QuorumCore._propose,
+    events.Synced: QuorumCore._synced,
+    events.SnapshotFrozen: QuorumCore._snapshot_frozen,
+    events.LogTrimmed: QuorumCore._log_trimmed,
+    events.SnapshotInstalled: QuorumCore._snapshot_installed,
+    events.SnapshotBroken: QuorumCore._snapshot_broken,
+    events.Resign: QuorumCore._resign,
+    events.RoomFound: QuorumCore._room_found,
+    events.RaiseKraftVersion: QuorumCore._raise_kraft_version,
+    events.VoterProbed: QuorumCore._voter_probed,
 }
 
 _REQUESTS: dict[type, Callable[[QuorumCore, int, Any], None]] = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
 from kafkacompat.wire.errors import ErrorCode, WireError
 
@@ -38,7 +39,7 @@ class QuorumCalls:
         settings: QuorumSettings,
         listener_name: str,
         transport: QuorumTransport,
-        enter: Callable[[effect.Event], None],
+        enter: Callable[[events.Event], None],
         note: Callable[[str], None],
     ) -> None:
         self._member = member
@@ -50,7 +51,7 @@ class QuorumCalls:
         self._waiting: dict[int, tuple[Any, int, Deferred[Any]]] = {}
         """Request id -> (wire request, its version, its answer)."""
         self._next_request_id = 0
-        transport.on_refused = lambda node_id: enter(effect.PeerRefused(node_id))
+        transport.on_refused = lambda node_id: enter(events.PeerRefused(node_id))
 
     # As server.
 
@@ -65,7 +66,7 @@ class QuorumCalls:
         self._next_request_id += 1
         deferred: Deferred[Any] = Deferred()
         self._waiting[request_id] = (message, api_version, deferred)
-        self._enter(effect.RequestReceived(request_id, request))
+        self._enter(events.RequestReceived(request_id, request))
         return deferred
 
     def answer(self, request_id: int, response: Response, records: Any) -> None:
@@ -96,7 +97,7 @@ class QuorumCalls:
 
         address = self._address(each.endpoints)
         if address is None:
-            self._enter(effect.RequestFailed(each.correlation_id))
+            self._enter(events.RequestFailed(each.correlation_id))
             return
         message, min_version = wire_client.encode_request(each.request)
         self._transport.request(
@@ -113,21 +114,21 @@ class QuorumCalls:
                 request, done.result(), self._listener_name, voters.latest, voters.kraft_version
             )
         except PeerUnsupported:
-            self._enter(effect.RequestFailed(correlation_id, ErrorCode.UNSUPPORTED_VERSION))
+            self._enter(events.RequestFailed(correlation_id, ErrorCode.UNSUPPORTED_VERSION))
         except (PeerUnavailable, WireError, wire_client.AnswerMalformed, BrokenBatch):
-            self._enter(effect.RequestFailed(correlation_id))
+            self._enter(events.RequestFailed(correlation_id))
         except Exception as error:
             self._note(f"a peer's answer to {type(request).__name__} cannot be read: {error!r}")
-            self._enter(effect.RequestFailed(correlation_id))
+            self._enter(events.RequestFailed(correlation_id))
         else:
-            self._enter(effect.ResponseReceived(correlation_id, response))
+            self._enter(events.ResponseReceived(correlation_id, response))
 
     def probe(self, each: effect.ProbeVoter) -> None:
         from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 
         address = self._address(each.endpoints)
         if address is None:
-            self._enter(effect.VoterProbed(each.voter, None))
+            self._enter(events.VoterProbed(each.voter, None))
             return
         request = ApiVersionsRequest(client_software_name="kafkacompat", client_software_version="1")
         self._transport.request(
@@ -149,4 +150,4 @@ class QuorumCalls:
         except Exception as error:
             supported = None
             self._note(f"the answer of would-be voter {each.voter.id} cannot be read: {error!r}")
-        self._enter(effect.VoterProbed(each.voter, supported))
+        self._enter(events.VoterProbed(each.voter, supported))

@@ -17,6 +17,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
 from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.applier import Applier, Own
 from kafkacompat.raft.contracts import (
     MetadataLog,
@@ -81,7 +82,7 @@ class QuorumDriver(QuorumView):
         self._calls = QuorumCalls(member, settings, listener_name, transport, self._pump.enter, note)
         work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, timers, note)
         self._snapshots = QuorumSnapshots(self._files, work, self._pump, note)
-        self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(effect.RoomFound()))
+        self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(events.RoomFound()))
         self._led_epoch = -1
         """The epoch this node leads as far as the machine was told; -1: none."""
         self._activation: tuple[int, int] | None = None
@@ -215,7 +216,7 @@ class QuorumDriver(QuorumView):
         if error is not None:
             self._pump.halt(error)
         else:
-            self._pump.enter(effect.Synced())
+            self._pump.enter(events.Synced())
 
     def flush_now(self) -> None:
         """Make everything in the log durable before returning (and with it committed, for a sole voter). Blocks on the disk."""
@@ -226,7 +227,7 @@ class QuorumDriver(QuorumView):
                 files.sync_now()
                 if not self._core.is_syncing:
                     break
-                self._pump.enter(effect.Synced())
+                self._pump.enter(events.Synced())
         finally:
             files.syncs_at_once = False
 
@@ -298,7 +299,7 @@ class QuorumDriver(QuorumView):
                 self._pump.halt(problem)
             raise
         own.committed, own.lost = committed, lost
-        self._pump.enter(effect.Propose(self._remember(own), epoch, None, values.count, own.size_bytes))
+        self._pump.enter(events.Propose(self._remember(own), epoch, None, values.count, own.size_bytes))
         return first
 
     def _remember(self, own: Own) -> int:
@@ -326,13 +327,13 @@ class QuorumDriver(QuorumView):
         own.committed = partial(done, ErrorCode.NONE)
         own.lost = lambda: done(self._refused_error)
         self._refused_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        self._pump.enter(effect.RaiseKraftVersion(self._remember(own)))
+        self._pump.enter(events.RaiseKraftVersion(self._remember(own)))
 
     # The end.
 
     def resign(self) -> None:
         """Hand leadership on, and stay."""
-        self._pump.enter(effect.Resign())
+        self._pump.enter(events.Resign())
 
     def resign_for_room(self, size_bytes: int, error: OSError) -> bool:
         """The log refused a proposal of about this size: hand leadership on, and do not stand again until there is room.
@@ -342,7 +343,7 @@ class QuorumDriver(QuorumView):
         if self.voters.ids == (self._member.node_id,):
             return False
         self._room.wait(size_bytes, error)
-        self._pump.enter(effect.Resign(until_room=True))
+        self._pump.enter(events.Resign(until_room=True))
         return True
 
     def shut_down(self, timeout_ms: int) -> Deferred[None]:
@@ -355,7 +356,7 @@ class QuorumDriver(QuorumView):
         leaving: Deferred[None] = Deferred()
         self._leaving = leaving
         self._timers.call_after(timeout_ms, self._left)
-        self._pump.enter(effect.Resign())
+        self._pump.enter(events.Resign())
         self._maybe_left()
         return leaving
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent
 from kafkacompat.raft.voter_set import VoterSet
 
@@ -50,13 +51,13 @@ class QuorumSnapshots:
         snapshot_id = each.snapshot_id
         if isinstance(content, BrokenSnapshot):
             self._note(f"the leader's snapshot {snapshot_id} is not taken: {content}")
-            self._pump.enter_next(effect.SnapshotBroken(snapshot_id))
+            self._pump.enter_next(events.SnapshotBroken(snapshot_id))
             return
         self._files.installed(snapshot_id)
         self._pump.later(partial(self._applier.load, snapshot_id, content))
         voters = VoterSet(content.voters) if content.voters else None
         self._pump.enter_next(
-            effect.SnapshotInstalled(snapshot_id, each.size_bytes, voters, content.kraft_version)
+            events.SnapshotInstalled(snapshot_id, each.size_bytes, voters, content.kraft_version)
         )
 
     def begin(self, snapshot_id: OffsetAndEpoch) -> SnapshotWriter | None:
@@ -88,14 +89,14 @@ class QuorumSnapshots:
         files = self._files
         files.bytes_since_snapshot = max(0, files.bytes_since_snapshot - counted)
         previous = log.latest_snapshot
-        self._pump.enter(effect.SnapshotFrozen(snapshot_id, size))
+        self._pump.enter(events.SnapshotFrozen(snapshot_id, size))
         leader = self._core.leader
         alone = leader is not None and len(self._core.voters.latest) == 1 and not leader.observers
         # Others may still fetch what the snapshot before this one does not hold.
         keep = snapshot_id if alone else previous
         if keep is not None and log.start < keep.offset <= log.durable_end and not self._pump.is_held:
             files.trim(keep)
-            self._pump.enter(effect.LogTrimmed(keep))
+            self._pump.enter(events.LogTrimmed(keep))
 
     def close(self) -> None:
         self._work.close()

@@ -6,22 +6,28 @@ Topic and partition shape, cluster id, tags, error levels. Pure. Knows no role. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, NO_LEADER, OffsetAndEpoch
+from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID, OffsetAndEpoch
 from kafkacompat.raft import messages as core
-from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_set import ReplicaKey
+from kafkacompat.raft.wire_voters import (
+    decode_add,
+    decode_remove,
+    decode_update,
+    encode_add,
+    encode_remove,
+    encode_update,
+    endpoints_of,
+    leader_address,
+)
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import (
-    add_raft_voter_response,
     begin_quorum_epoch_response,
     end_quorum_epoch_response,
     fetch_response,
     fetch_snapshot_response,
-    remove_raft_voter_response,
-    update_raft_voter_response,
     vote_response,
 )
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest
@@ -87,17 +93,8 @@ def _check_cluster(message: Any, cluster_id: str | None) -> None:
         raise Refused(_TOP_LEVEL[type(message)](error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
 
 
-def _endpoints(listeners: Iterable[Any]) -> Endpoints:
-    return tuple((each.name, each.host, each.port) for each in listeners)
-
-
 def _addressee(voter_id: int, directory_id: bytes) -> ReplicaKey | None:
     return ReplicaKey(voter_id, directory_id) if voter_id >= 0 else None
-
-
-def leader_address(endpoints: Endpoints, listener_name: str) -> tuple[str, int] | None:
-    """Of a named listener; None when it has none of that name."""
-    return next(((host, port) for name, host, port in endpoints if name == listener_name), None)
 
 
 def _node_endpoints(node: Any, response: Any, known_since: int, api_version: int, listener_name: str) -> Any:
@@ -149,7 +146,7 @@ def _decode_begin(
         _addressee(message.voter_id, asked.voter_directory_id),
         asked.leader_id,
         asked.leader_epoch,
-        _endpoints(message.leader_endpoints),
+        endpoints_of(message.leader_endpoints),
         message.cluster_id,
     )
 
@@ -165,7 +162,7 @@ def _decode_end(
         asked.leader_id,
         asked.leader_epoch,
         tuple(preferred or [ReplicaKey(each) for each in asked.preferred_successors]),
-        _endpoints(message.leader_endpoints),
+        endpoints_of(message.leader_endpoints),
         message.cluster_id,
     )
 
@@ -309,76 +306,15 @@ def _encode_fetch_snapshot(
     )
 
 
-# The voter set.
-
-
-def _decode_add(
-    message: AddRaftVoterRequest, api_version: int, cluster_id: str | None
-) -> core.AddRaftVoterRequest:
-    voter = Voter(message.voter_id, message.voter_directory_id, _endpoints(message.listeners))
-    return core.AddRaftVoterRequest(voter, message.timeout_ms, message.ack_when_committed, message.cluster_id)
-
-
-def _decode_remove(
-    message: RemoveRaftVoterRequest, api_version: int, cluster_id: str | None
-) -> core.RemoveRaftVoterRequest:
-    key = ReplicaKey(message.voter_id, message.voter_directory_id)
-    return core.RemoveRaftVoterRequest(key, message.cluster_id)
-
-
-def _decode_update(
-    message: UpdateRaftVoterRequest, api_version: int, cluster_id: str | None
-) -> core.UpdateRaftVoterRequest:
-    versions = message.kraft_version_feature
-    voter = Voter(
-        message.voter_id,
-        message.voter_directory_id,
-        _endpoints(message.listeners),
-        versions.min_supported_version,
-        versions.max_supported_version,
-    )
-    return core.UpdateRaftVoterRequest(message.current_leader_epoch, voter, message.cluster_id)
-
-
-def _encode_add(
-    request: Any, response: core.RaftVoterResponse, api_version: int, listener_name: str
-) -> add_raft_voter_response.AddRaftVoterResponse:
-    return add_raft_voter_response.AddRaftVoterResponse(
-        error_code=response.error, error_message=response.message or response.error.name
-    )
-
-
-def _encode_remove(
-    request: Any, response: core.RaftVoterResponse, api_version: int, listener_name: str
-) -> remove_raft_voter_response.RemoveRaftVoterResponse:
-    return remove_raft_voter_response.RemoveRaftVoterResponse(
-        error_code=response.error, error_message=response.message or response.error.name
-    )
-
-
-def _encode_update(
-    request: Any, response: core.RaftVoterResponse, api_version: int, listener_name: str
-) -> update_raft_voter_response.UpdateRaftVoterResponse:
-    leader = update_raft_voter_response.CurrentLeader(
-        leader_id=response.leader_id, leader_epoch=response.epoch
-    )
-    address = leader_address(response.leader_endpoints, listener_name)
-    if address is not None and response.leader_id != NO_LEADER:
-        leader.host, leader.port = address
-    return update_raft_voter_response.UpdateRaftVoterResponse(
-        error_code=response.error, current_leader=leader
-    )
-
-
 _DECODERS: dict[type, Callable[[Any, int, str | None], core.Request]] = {
     VoteRequest: _decode_vote,
     BeginQuorumEpochRequest: _decode_begin,
     EndQuorumEpochRequest: _decode_end,
     FetchRequest: _decode_fetch,
     FetchSnapshotRequest: _decode_fetch_snapshot,
-    AddRaftVoterRequest: _decode_add,
-    RemoveRaftVoterRequest: _decode_remove,
-    UpdateRaftVoterRequest: _decode_update,
+    AddRaftVoterRequest: decode_add,
+    RemoveRaftVoterRequest: decode_remove,
+    UpdateRaftVoterRequest: decode_update,
 }
 _ENCODERS: dict[type, Callable[..., Any]] = {
     VoteRequest: _encode_vote,
@@ -390,9 +326,9 @@ _ENCODERS: dict[type, Callable[..., Any]] = {
     ),
     FetchRequest: _encode_fetch,
     FetchSnapshotRequest: _encode_fetch_snapshot,
-    AddRaftVoterRequest: _encode_add,
-    RemoveRaftVoterRequest: _encode_remove,
-    UpdateRaftVoterRequest: _encode_update,
+    AddRaftVoterRequest: encode_add,
+    RemoveRaftVoterRequest: encode_remove,
+    UpdateRaftVoterRequest: encode_update,
 }
 _TOP_LEVEL: dict[type, Any] = {
     VoteRequest: vote_response.VoteResponse,

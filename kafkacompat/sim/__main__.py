@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.cluster_options import draw_cluster_options
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -35,7 +36,7 @@ def print_short(line: str) -> None:
     print(re.sub(r"<ErrorCode\.(\w+): -?\d+>", r"\1", line))
 
 
-def show(node: SimulatedNode, event: effect.Event, effects: list[effect.Effect]) -> None:
+def show(node: SimulatedNode, event: events.Event, effects: list[effect.Effect]) -> None:
     core = node.core
     assert core is not None
     time_ms = node.simulation.scheduler.now_us / 1000

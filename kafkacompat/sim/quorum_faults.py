@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.roles import Role
 from kafkacompat.sim.chance import Chance
 
@@ -66,7 +66,7 @@ class QuorumFaults:
             node.effects_until_crash = -1
             node.effects_until_full = -1
             node.resume()
-            node.enter(effect.RoomFound())
+            node.enter(events.RoomFound())
             if node.core is None:
                 node.start()
 
@@ -143,13 +143,13 @@ class QuorumFaults:
         node = self._leader()
         if node.core is not None:
             self._simulation.counters.full_leaders += node.core.role is Role.LEADER
-            node.enter(effect.Resign(until_room=True))
+            node.enter(events.Resign(until_room=True))
             self._later(self._make_room, (node, node.life))
 
     def _make_room(self, planned: tuple[SimulatedNode, int]) -> None:
         node, life = planned
         if node.life == life:
-            node.enter(effect.RoomFound())
+            node.enter(events.RoomFound())
 
     def _fill_disk_in_step(self) -> None:
         node = self._any_node() if self._chance.happens(0.5) else self._leader()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.messages import Batch, Request, Response
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_state import Member
@@ -52,8 +53,8 @@ class SimulatedNode:
         self.life = 0
         """Counts starts: what was meant for an earlier life is void."""
         self.is_paused = False
-        self._inbox: list[effect.Event] = []
-        self._next_event: effect.Event | None = None
+        self._inbox: list[events.Event] = []
+        self._next_event: events.Event | None = None
         """To be entered before any other."""
         self.effects_until_crash = -1
         """How many effects of the next step are still carried out; -1: it does not die in it."""
@@ -99,7 +100,7 @@ class SimulatedNode:
         if self.local_ms() < core.wake_ms:
             self._plan_tick(core)
         else:
-            self.enter(effect.Tick())
+            self.enter(events.Tick())
 
     # Life.
 
@@ -144,7 +145,7 @@ class SimulatedNode:
         for event in waiting:
             self.enter(event)
 
-    def enter(self, event: effect.Event) -> None:
+    def enter(self, event: events.Event) -> None:
         core = self.core
         if core is None:
             return
@@ -199,24 +200,24 @@ class SimulatedNode:
         request_id = self._next_request_id
         self._next_request_id = request_id + 1
         self._requests[request_id] = message
-        self.enter(effect.RequestReceived(request_id, request))
+        self.enter(events.RequestReceived(request_id, request))
 
     def response_arrives(self, message: tuple[int, int, Response]) -> None:
         life, correlation_id, response = message
         if life == self.life:
-            self.enter(effect.ResponseReceived(correlation_id, response))
+            self.enter(events.ResponseReceived(correlation_id, response))
 
     def refusal_arrives(self, message: tuple[int, int, int]) -> None:
         life, correlation_id, refusing_id = message
         if life == self.life:
-            self.enter(effect.RequestFailed(correlation_id, ErrorCode.BROKER_NOT_AVAILABLE))
-            self.enter(effect.PeerRefused(refusing_id))
+            self.enter(events.RequestFailed(correlation_id, ErrorCode.BROKER_NOT_AVAILABLE))
+            self.enter(events.PeerRefused(refusing_id))
 
     def ask(self, request: Request) -> None:
         """An administrator's request, whose answer nobody waits for."""
         request_id = self._next_request_id
         self._next_request_id = request_id + 1
-        self.enter(effect.RequestReceived(request_id, request))
+        self.enter(events.RequestReceived(request_id, request))
 
     def _send(self, each: effect.Send) -> None:
         self.simulation.oracles.sends(self, each)
@@ -305,7 +306,7 @@ class SimulatedNode:
     def _synced(self, life: int) -> None:
         if life == self.life:
             self.disk.finish_sync()
-            self.enter(effect.Synced())
+            self.enter(events.Synced())
 
     def _write_chunk(self, each: effect.WriteSnapshotChunk) -> None:
         self.disk.write_part(each.position, each.data)
@@ -315,7 +316,7 @@ class SimulatedNode:
         self.disk.install(each.snapshot_id, snapshot)
         self.applied = each.snapshot_id.offset
         self.simulation.counters.snapshots_fetched += 1
-        installed = effect.SnapshotInstalled(
+        installed = events.SnapshotInstalled(
             each.snapshot_id, each.size_bytes, snapshot.voters, snapshot.kraft_version
         )
         # The rest of this list comes first.
@@ -346,10 +347,10 @@ class SimulatedNode:
             return
         self.disk.freeze(snapshot_id, snapshot)
         self.simulation.counters.snapshots_made += 1
-        self.enter(effect.SnapshotFrozen(snapshot_id, len(snapshot.data)))
+        self.enter(events.SnapshotFrozen(snapshot_id, len(snapshot.data)))
         if self.chance.happens(0.6) and snapshot_id.offset <= self.disk.durable_end:
             self.disk.trim(snapshot_id)
-            self.enter(effect.LogTrimmed(snapshot_id))
+            self.enter(events.LogTrimmed(snapshot_id))
 
 
 _CARRY_OUT: dict[type, Callable[[SimulatedNode, Any], None]] = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.messages import AddRaftVoterRequest, Batch, RemoveRaftVoterRequest, Request, Response
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_state import Member
@@ -30,7 +31,7 @@ CLUSTER_ID = "simulated-cluster"
 LIVENESS_ROUNDS = 60
 """A healed quorum must commit within so many fetch and election timeouts."""
 
-Trace = Callable[[SimulatedNode, effect.Event, list[effect.Effect]], None]
+Trace = Callable[[SimulatedNode, events.Event, list[effect.Effect]], None]
 
 
 @dataclass(slots=True)
@@ -209,12 +210,12 @@ class QuorumSimulation:
         if leaders and self.options.membership and chance.happens(self.options.membership):
             self._change_voters(leaders[chance.randrange(len(leaders))])
         if leaders and self.options.resign and chance.happens(self.options.resign):
-            leaders[0].enter(effect.Resign())
+            leaders[0].enter(events.Resign())
         if leaders and self.options.upgrade and chance.happens(self.options.upgrade):
-            leaders[0].enter(effect.RaiseKraftVersion(0))
+            leaders[0].enter(events.RaiseKraftVersion(0))
         if chance.happens(0.02):
             # A state machine that has not heard yet that it leads no more.
-            self.ordered[chance.randrange(len(self.ordered))].enter(effect.Propose(0, 0, None, 1, 1))
+            self.ordered[chance.randrange(len(self.ordered))].enter(events.Propose(0, 0, None, 1, 1))
 
     def _propose(self, node: SimulatedNode) -> None:
         chance = self._chance
@@ -225,7 +226,7 @@ class QuorumSimulation:
             self._marker_id = self._next_proposal
         size = chance.between(60, 1500)
         node.enter(
-            effect.Propose(
+            events.Propose(
                 self._next_proposal, core.epoch, (self._next_proposal, size), chance.between(1, 3), size
             )
         )
@@ -286,5 +287,5 @@ class QuorumSimulation:
             and not self.network.is_cut(source.id, voter.id)
             and not self.network.is_cut(voter.id, source.id)
         )
-        event = effect.VoterProbed(voter, target.member.kraft_versions if answers else None)
+        event = events.VoterProbed(voter, target.member.kraft_versions if answers else None)
         self.scheduler.after(2 * self.options.delay_us, source.enter, event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.log_shape import LogShape
 from kafkacompat.raft.messages import (
@@ -76,7 +77,7 @@ class Node:
         self.last: list[effect.Effect] = self.core.boot(stored, high_watermark, self.now_ms)
         self._request_id = 0
 
-    def step(self, event: effect.Event, after_ms: int = 0) -> list[effect.Effect]:
+    def step(self, event: events.Event, after_ms: int = 0) -> list[effect.Effect]:
         self.now_ms += after_ms
         self.last = self.core.step(event, self.now_ms)
         return self.last
@@ -84,7 +85,7 @@ class Node:
     def wait(self) -> list[effect.Effect]:
         """Tick when the core asked for it."""
         self.now_ms = max(self.now_ms, self.core.wake_ms)
-        return self.step(effect.Tick())
+        return self.step(events.Tick())
 
     def wait_for(self, role: Role) -> None:
         for _ in range(50):
@@ -96,7 +97,7 @@ class Node:
     def ask(self, request: Request) -> Any:
         """The answer, or None while it is parked."""
         self._request_id += 1
-        self.step(effect.RequestReceived(self._request_id, request))
+        self.step(events.RequestReceived(self._request_id, request))
         return self.answer_to(self._request_id)
 
     def answer_to(self, request_id: int) -> Any:
@@ -119,7 +120,7 @@ class Node:
         ]
 
     def answer(self, sent: effect.Send, response: Response) -> list[effect.Effect]:
-        return self.step(effect.ResponseReceived(sent.correlation_id, response))
+        return self.step(events.ResponseReceived(sent.correlation_id, response))
 
     def effects(self, kind: type) -> list[Any]:
         return [each for each in self.last if isinstance(each, kind)]
@@ -155,7 +156,7 @@ class Node:
 
     def commit_epoch(self) -> None:
         """The leader's first batch is synced here and on node 2."""
-        self.step(effect.Synced())
+        self.step(events.Synced())
         self.fetch(2, self.core.log.end)
         assert self.core.high_watermark == self.core.log.end
 

@@ -8,6 +8,7 @@ import pytest
 
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft._tests.quorum_support import NONE, Node, address, directory, key, voter
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.elections import successor_backoff_ms
@@ -85,7 +86,7 @@ def test_a_sole_voter_goes_straight_to_leadership_of_the_next_epoch() -> None:
         kinds = [type(each) for each in node.last]
         assert kinds.index(effect.PersistElection) < kinds.index(effect.AppendEpochStart)
         assert node.core.high_watermark == -1
-        node.step(effect.Synced())
+        node.step(events.Synced())
         assert node.core.high_watermark == node.core.log.end == 3
 
 
@@ -115,14 +116,14 @@ def test_the_leader_counts_itself_only_once_it_has_synced() -> None:
     node = leading()
     node.fetch(2, node.core.log.end)
     assert node.core.high_watermark == -1
-    node.step(effect.Synced())
+    node.step(events.Synced())
     assert node.core.high_watermark == node.core.log.end
 
 
 def test_nothing_is_committed_before_the_epochs_own_first_batch_is() -> None:
     """A majority that holds only older epochs commits nothing (figure 8 of the raft paper)."""
     node = leading()
-    node.step(effect.Synced())
+    node.step(events.Synced())
     node.fetch(2, 20)
     node.fetch(3, 20)
     assert node.core.high_watermark == -1
@@ -135,7 +136,7 @@ def test_a_fetch_is_parked_until_records_come() -> None:
     end = node.core.log.end
     assert node.fetch(2, end, high_watermark=end) is None
     request_id = node.last_request_id
-    node.step(effect.Propose(1, node.core.epoch, "payload", 2, 50))
+    node.step(events.Propose(1, node.core.epoch, "payload", 2, 50))
     kinds = [type(each) for each in node.last]
     assert kinds.index(effect.AppendRecords) < kinds.index(effect.ReplyWithRecords)
     assert node.answer_to(request_id).high_watermark == end
@@ -149,7 +150,7 @@ def test_a_parked_fetch_ends_empty_in_time_and_is_replaced_by_a_newer_one() -> N
     node.fetch(2, end, high_watermark=end)
     assert node.answer_to(first).error is NONE
     second = node.last_request_id
-    node.step(effect.Tick(), after_ms=500)
+    node.step(events.Tick(), after_ms=500)
     assert node.answer_to(second).error is NONE
 
 
@@ -203,9 +204,9 @@ def test_a_stepping_down_leader_tells_whoever_waits() -> None:
 
 def test_a_leader_that_no_majority_fetches_from_resigns_after_one_and_a_half_timeouts() -> None:
     node = committed_leader()
-    node.step(effect.Tick(), after_ms=2999)
+    node.step(events.Tick(), after_ms=2999)
     assert node.core.role is Role.LEADER
-    node.step(effect.Tick(), after_ms=1)
+    node.step(events.Tick(), after_ms=1)
     assert node.core.role is Role.RESIGNED
     sent = node.sent(EndQuorumEpochRequest)
     assert [each.node_id for each in sent] == [2, 3]
@@ -214,10 +215,10 @@ def test_a_leader_that_no_majority_fetches_from_resigns_after_one_and_a_half_tim
 
 def test_a_resigned_leader_repeats_itself_until_answered_and_leaves_the_epoch() -> None:
     node = committed_leader()
-    node.step(effect.Resign())
+    node.step(events.Resign())
     first, second = node.sent(EndQuorumEpochRequest)
     node.answer(first, QuorumEpochResponse(NONE, EPOCH + 1, 1))
-    node.step(effect.RequestFailed(second.correlation_id))
+    node.step(events.RequestFailed(second.correlation_id))
     node.wait()
     assert [each.node_id for each in node.sent()] == [second.node_id]
     node.wait_for(Role.UNATTACHED)
@@ -227,30 +228,30 @@ def test_a_resigned_leader_repeats_itself_until_answered_and_leaves_the_epoch() 
 def test_only_silent_voters_are_told_of_the_epoch_again() -> None:
     node = committed_leader()
     for _ in range(2):
-        node.step(effect.Tick(), after_ms=450)
+        node.step(events.Tick(), after_ms=450)
         node.fetch(2, node.core.log.end, high_watermark=node.core.log.end)
     for each in (3, 2):
         node.core.peers.get(each).correlation_id = -1
-    node.step(effect.Tick(), after_ms=100)
+    node.step(events.Tick(), after_ms=100)
     assert [each.node_id for each in node.sent(BeginQuorumEpochRequest)] == [3]
 
 
 def test_proposals_are_refused_unless_for_the_epoch_that_is_led() -> None:
     node = committed_leader()
-    node.step(effect.Propose(5, EPOCH, "late", 1, 10))
+    node.step(events.Propose(5, EPOCH, "late", 1, 10))
     assert node.effects(effect.RefuseProposal)[0].proposal_id == 5
     other = following()
-    other.step(effect.Propose(6, EPOCH, "nobody", 1, 10))
+    other.step(events.Propose(6, EPOCH, "nobody", 1, 10))
     assert other.effects(effect.RefuseProposal)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_one_sync_is_under_way_at_a_time_and_covers_only_what_was_there() -> None:
     node = committed_leader()
-    node.step(effect.Propose(1, node.core.epoch, "a", 1, 10))
+    node.step(events.Propose(1, node.core.epoch, "a", 1, 10))
     assert node.effects(effect.Sync)
-    node.step(effect.Propose(2, node.core.epoch, "b", 1, 10))
+    node.step(events.Propose(2, node.core.epoch, "b", 1, 10))
     assert not node.effects(effect.Sync)
-    node.step(effect.Synced())
+    node.step(events.Synced())
     assert node.core.log.durable_end == node.core.log.end - 1
     assert node.effects(effect.Sync)
 
@@ -268,7 +269,7 @@ def test_records_are_synced_before_the_next_fetch_acknowledges_them() -> None:
         effect.Sync,
         effect.AdvanceHighWatermark,
     ]
-    node.step(effect.Synced())
+    node.step(events.Synced())
     (again,) = node.sent(FetchRequest)
     assert (again.request.fetch_offset, again.request.high_watermark) == (24, 15)  # type: ignore[union-attr]
 
@@ -314,27 +315,27 @@ def test_records_that_do_not_follow_our_log_are_not_taken(batch: Batch) -> None:
 
 def test_a_silent_leader_is_doubted_after_the_fetch_timeout() -> None:
     node = following()
-    node.step(effect.Tick(), after_ms=1999)
+    node.step(events.Tick(), after_ms=1999)
     assert node.core.role is Role.FOLLOWER
-    node.step(effect.Tick(), after_ms=1)
+    node.step(events.Tick(), after_ms=1)
     assert node.core.role is Role.PROSPECTIVE
 
 
 def test_a_refused_connection_to_the_leader_counts_as_its_silence_and_a_closed_one_does_not() -> None:
     node = following()
     (sent,) = node.sent(FetchRequest)
-    node.step(effect.RequestFailed(sent.correlation_id))
+    node.step(events.RequestFailed(sent.correlation_id))
     assert node.core.role is Role.FOLLOWER
-    node.step(effect.PeerRefused(2))
+    node.step(events.PeerRefused(2))
     assert node.core.role is Role.FOLLOWER
-    node.step(effect.PeerRefused(3))
+    node.step(events.PeerRefused(3))
     assert node.core.role is Role.PROSPECTIVE
     assert all(each.request.pre_vote for each in node.sent(VoteRequest))  # type: ignore[union-attr]
 
 
 def test_an_observer_never_stands_and_asks_the_bootstrap_servers_in_between() -> None:
     node = following(node_id=9, bootstrap=True)
-    node.step(effect.Tick(), after_ms=2000)
+    node.step(events.Tick(), after_ms=2000)
     assert node.core.role is Role.FOLLOWER
     assert any(each.node_id <= -2 for each in node.sent(FetchRequest))
 
@@ -359,8 +360,8 @@ def test_a_bootstrap_server_that_fails_is_followed_by_another_at_once() -> None:
     for _ in range(3):
         (sent,) = node.sent(FetchRequest)
         asked.add(sent.node_id)
-        assert not [each for each in node.step(effect.Tick()) if isinstance(each, effect.Send)]
-        node.step(effect.RequestFailed(sent.correlation_id))
+        assert not [each for each in node.step(events.Tick()) if isinstance(each, effect.Send)]
+        node.step(events.RequestFailed(sent.correlation_id))
     assert asked == {-2, -3, -4}
     assert not node.sent()
     node.wait()
@@ -426,8 +427,8 @@ def test_the_first_successor_stands_at_once() -> None:
 def test_an_answer_to_another_fetch_than_the_last_is_ignored() -> None:
     node = following()
     (sent,) = node.sent(FetchRequest)
-    node.step(effect.Tick(), after_ms=1900)
-    node.step(effect.RequestFailed(sent.correlation_id))
+    node.step(events.Tick(), after_ms=1900)
+    node.step(events.RequestFailed(sent.correlation_id))
     node.answer(sent, node.empty_answer(20, records=(records(20),)))
     assert node.core.log.end == 20
 
@@ -446,7 +447,7 @@ def test_a_snapshot_is_fetched_in_chunks_and_replaces_the_log() -> None:
         node.answer(chunk, FetchSnapshotResponse(NONE, EPOCH, 3, address(3), snapshot_id, 5, position, data))
     assert node.effects(effect.InstallSnapshot) == [effect.InstallSnapshot(snapshot_id, 5)]
     assert not node.sent()
-    node.step(effect.SnapshotInstalled(snapshot_id, 5, None, 0))
+    node.step(events.SnapshotInstalled(snapshot_id, 5, None, 0))
     assert (node.core.log.start, node.core.log.end, node.core.high_watermark) == (90, 90, 90)
     (again,) = node.sent(FetchRequest)
     assert (again.request.fetch_offset, again.request.last_fetched_epoch) == (90, 6)  # type: ignore[union-attr]
@@ -474,7 +475,7 @@ def test_a_snapshot_that_cannot_be_had_is_forgotten(top: ErrorCode, error: Error
 def test_a_leader_hands_out_the_snapshots_it_has() -> None:
     node = committed_leader()
     snapshot_id = OffsetAndEpoch(15, 5)
-    node.step(effect.SnapshotFrozen(snapshot_id, 40))
+    node.step(events.SnapshotFrozen(snapshot_id, 40))
 
     def ask(position: int, wanted: OffsetAndEpoch = snapshot_id, epoch: int = EPOCH + 1) -> Any:
         return node.ask(FetchSnapshotRequest(key(3), epoch, wanted, position, 10))
@@ -492,7 +493,7 @@ def test_a_leader_hands_out_the_snapshots_it_has() -> None:
 def test_a_snapshot_above_the_high_watermark_is_a_bug() -> None:
     node = committed_leader()
     with pytest.raises(ValueError):
-        node.step(effect.SnapshotFrozen(OffsetAndEpoch(node.core.log.end + 1, EPOCH + 1), 40))
+        node.step(events.SnapshotFrozen(OffsetAndEpoch(node.core.log.end + 1, EPOCH + 1), 40))
 
 
 # The shape of the log.
@@ -561,11 +562,11 @@ def test_a_voter_is_added_once_probed_caught_up_and_committed() -> None:
     (probe,) = node.effects(effect.ProbeVoter)
     assert (probe.voter, probe.endpoints) == (key(4), address(4))
     base = node.core.log.end
-    node.step(effect.VoterProbed(key(4), (0, 1)))
+    node.step(events.VoterProbed(key(4), (0, 1)))
     (appended,) = node.effects(effect.AppendVoters)
     assert (appended.base_offset, appended.voters.ids) == (base, (1, 2, 3, 4))
     assert node.core.voters.latest.ids == (1, 2, 3, 4)
-    node.step(effect.Synced())
+    node.step(events.Synced())
     node.fetch(2, base + 1)
     assert node.core.high_watermark == base
     node.fetch(4, base + 1)
@@ -586,7 +587,7 @@ def test_a_voter_that_does_not_fit_is_not_added(
 ) -> None:
     node = with_observer() if observed else committed_leader()
     add(node, voter(4))
-    node.step(effect.VoterProbed(key(4), supported))
+    node.step(events.VoterProbed(key(4), supported))
     assert node.answer_to(node.last_request_id).error is error
     assert not node.effects(effect.AppendVoters)
     assert add(node, voter(4)) is None
@@ -613,7 +614,7 @@ def test_a_change_that_is_not_committed_in_time_is_answered_but_stays() -> None:
     node = committed_leader()
     assert node.ask(RemoveRaftVoterRequest(key(3))) is None
     request_id = node.last_request_id
-    node.step(effect.Tick(), after_ms=2000)
+    node.step(events.Tick(), after_ms=2000)
     assert node.answer_to(request_id).error is ErrorCode.REQUEST_TIMED_OUT
     assert node.core.voters.latest.ids == (1, 2)
     assert node.ask(RemoveRaftVoterRequest(key(2))).error is ErrorCode.REQUEST_TIMED_OUT
@@ -623,7 +624,7 @@ def test_a_leader_that_removes_itself_commits_without_counting_itself_and_then_r
     node = committed_leader()
     assert node.ask(RemoveRaftVoterRequest(key(1))) is None
     request_id = node.last_request_id
-    node.step(effect.Synced())
+    node.step(events.Synced())
     end = node.core.log.end
     node.fetch(2, end)
     assert node.core.role is Role.LEADER
@@ -635,7 +636,7 @@ def test_a_leader_that_removes_itself_commits_without_counting_itself_and_then_r
 
 def test_the_last_voter_is_not_removed() -> None:
     node = Node(voters=(1,))
-    node.step(effect.Synced())
+    node.step(events.Synced())
     assert node.ask(RemoveRaftVoterRequest(key(1))).error is ErrorCode.VOTER_NOT_FOUND
 
 
@@ -675,7 +676,7 @@ def test_a_voter_tells_the_leader_of_itself_once_an_epoch_under_kraft_version_0(
     node = following(kraft_version=0)
     for _ in range(2):
         sent = node.sent(FetchRequest)
-        node.step(effect.Tick(), after_ms=1000)
+        node.step(events.Tick(), after_ms=1000)
         node.answer(sent[0], node.empty_answer(20))
     (update,) = node.sent(UpdateRaftVoterRequest)
     assert update.request.voter == voter(1)  # type: ignore[union-attr]
@@ -695,18 +696,18 @@ def test_a_second_vote_answer_of_one_voter_does_not_count_twice() -> None:
 def test_a_static_quorum_becomes_dynamic_once_every_voter_has_said_who_it_is() -> None:
     node = Node(voters=(1, 2), kraft_version=0, stored=ElectionState(EPOCH))
     node.become_leader()
-    node.step(effect.RaiseKraftVersion(1))
+    node.step(events.RaiseKraftVersion(1))
     assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.REQUEST_TIMED_OUT
     node.commit_epoch()
-    node.step(effect.RaiseKraftVersion(2))
+    node.step(events.RaiseKraftVersion(2))
     assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.INVALID_UPDATE_VERSION
     assert node.ask(UpdateRaftVoterRequest(node.core.epoch, voter(2))).error is NONE
-    node.step(effect.RaiseKraftVersion(3))
+    node.step(events.RaiseKraftVersion(3))
     (appended,) = node.effects(effect.AppendVoters)
     assert (appended.kraft_version, appended.end_offset - appended.base_offset) == (1, 2)
     assert [each.id for each in appended.voters.voters] == [1, 2]
     assert node.core.voters.kraft_version == 1
-    node.step(effect.RaiseKraftVersion(4))
+    node.step(events.RaiseKraftVersion(4))
     assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.INVALID_UPDATE_VERSION
 
 
@@ -721,5 +722,5 @@ def test_an_upgrade_that_is_cut_off_leaves_the_quorum_static() -> None:
 
 def test_only_a_leader_raises_the_version() -> None:
     node = following(kraft_version=0)
-    node.step(effect.RaiseKraftVersion(1))
+    node.step(events.RaiseKraftVersion(1))
     assert node.effects(effect.RefuseProposal)[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.raft import effects as effect
+from kafkacompat.raft import events
 from kafkacompat.raft._tests.quorum_support import NONE, Node, address, key, voter
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.elections import EPOCHS_MISSED_MAX
@@ -258,7 +259,7 @@ def test_a_voter_without_pre_vote_is_asked_in_the_older_way() -> None:
     """UNSUPPORTED_VERSION to a pre-vote: candidate at once."""
     node = unattached()
     first, *_ = node.become_prospective()
-    node.step(effect.RequestFailed(first.correlation_id, ErrorCode.UNSUPPORTED_VERSION))
+    node.step(events.RequestFailed(first.correlation_id, ErrorCode.UNSUPPORTED_VERSION))
     assert node.core.role is Role.CANDIDATE
 
 
@@ -274,7 +275,7 @@ def test_answers_to_an_older_campaign_do_not_count() -> None:
 def test_a_failed_vote_request_is_sent_again_after_the_backoff() -> None:
     node = unattached()
     first, _ = node.become_prospective()
-    node.step(effect.RequestFailed(first.correlation_id))
+    node.step(events.RequestFailed(first.correlation_id))
     assert not node.sent()
     node.wait()
     assert [each.node_id for each in node.sent(VoteRequest)] == [first.node_id]
