@@ -194,6 +194,7 @@ CORES = [
     "partition/followers",
     "partition/following",
     "partition/isr",
+    "partition/partition_fetch_state",
     "partition/read_replicas",
     "partition/sessions",
     "partition/throttles",

@@ -96,9 +96,6 @@ class ActiveController:
             raise NotController
         return self._liveness.image(but=broker_id)
 
-    def _submit(self, result: ControllerResult[MetadataRecord, T]) -> Deferred[T]:
-        return self._machine.submit(result)
-
     def _in_steps(
         self, command: Steps[ControllerResult[MetadataRecord, T]], *, is_atomic: bool = True
     ) -> Steps[Deferred[T]]:
@@ -227,46 +224,18 @@ class ActiveController:
         return self._turns.take_steps(lambda: self._in_steps(delete_acls.in_steps(self._image, request)))
 
     def update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        return self._turns.take(lambda: self._update_features(request, context))
+        from kafkacompat.controller.kraft_version_upgrade import update_features_and_kraft_version
 
-    def _update_features(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        from kafkacompat.controller.feature_updates import (
-            refused_update,
-            update_features,
-            wanted_kraft_version,
+        return self._turns.take(
+            lambda: update_features_and_kraft_version(
+                self._image,
+                self._settings,
+                self._machine,
+                self._driver,
+                request,
+                with_results=context.api_version < FEATURE_RESULTS_UNTIL,
+            )
         )
-
-        image, driver = self._image, self._driver
-        result = update_features(
-            image,
-            self._settings,
-            list(driver.voters.ids),
-            request,
-            with_results=context.api_version < FEATURE_RESULTS_UNTIL,
-        )
-        level = wanted_kraft_version(image, request)
-        if result.response.error_code != ErrorCode.NONE or level is None:
-            return self._submit(result)
-        refusal = driver.kraft_version_refusal
-        if refusal != ErrorCode.NONE:
-            # Before anything is written: all of the levels or none.
-            reason = f"kraft.version cannot be raised to {level} now: not all of the voters are ready for it"
-            return self._submit(ControllerResult((), refused_update(refusal, reason)))
-        if request.validate_only:
-            return self._submit(result)
-        answer: Deferred[Any] = Deferred()
-
-        def raised(code: int) -> None:
-            if code == ErrorCode.NONE:
-                self._machine.take_kraft_version(level)
-            else:
-                result.response.error_code = code
-            answer.resolve(result.response)
-
-        if result.records:
-            self._machine.append(result.records)
-        driver.upgrade_kraft_version(raised)
-        return answer
 
     def describe_quorum(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.raft.describe import describe_quorum

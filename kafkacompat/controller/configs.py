@@ -1,39 +1,40 @@
 """AlterConfigs and IncrementalAlterConfigs, and the settings part of CreateTopics: image and request -> records and response.
 
-Pure. Follows the two steps of Kafka: what the receiving broker refuses before it forwards (duplicates, nulls, broker settings
-that are not dynamic), then what the controller refuses. With eligible leader replicas on, min.insync.replicas stays a cluster
+Pure. Refuses in the order of Kafka: what the receiving broker refuses before it forwards (duplicates, nulls, unknown operations),
+then what the controller does (configuration_validator.py). With eligible leader replicas on, min.insync.replicas stays a cluster
 default, and changing it anywhere clears the eligible leaders it concerns (KIP-966; eligible.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias, TypeVar
 
 from kafkacompat.config import (
-    ConfigError,
     ConfigType,
     broker_keys,
     group_keys,
     topic_keys,
-    validate_topic_configs,
 )
 from kafkacompat.config.describe import describe_topic
-from kafkacompat.config.dynamic import validate_dynamic_broker
-from kafkacompat.config.group import validate_group_configs
 from kafkacompat.config.keys import render_value
 from kafkacompat.config.topic import broker_default
+from kafkacompat.controller.configuration_validator import (
+    MAX_VALUE_LENGTH,
+    ConfigRefused,
+    check_node,
+    too_long,
+    validate,
+)
 from kafkacompat.controller.eligible import EVERY_TOPIC, clearing
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.refusals import told
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
-from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.stepping.jobs import Pace
 from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.errors import ErrorCode
@@ -52,7 +53,6 @@ from kafkacompat.wire.messages.incremental_alter_configs_response import (
 
 T = TypeVar("T")
 
-MAX_VALUE_LENGTH = 32767
 STEP = 5_000
 """Units of work of a microsecond or two."""
 RESOURCE_UNITS = 100
@@ -60,7 +60,7 @@ RESOURCE_UNITS = 100
 CHARACTERS_A_UNIT = 32
 """Of a value."""
 TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
-CLIENT_METRICS, BROKER_LOGGER = ConfigResourceType.CLIENT_METRICS, ConfigResourceType.BROKER_LOGGER
+CLIENT_METRICS = ConfigResourceType.CLIENT_METRICS
 
 
 class Operation(IntEnum):
@@ -71,15 +71,6 @@ class Operation(IntEnum):
 
 
 OPERATIONS = frozenset(Operation)
-
-
-class ConfigRefused(Exception):
-    """One resource's refusal."""
-
-    def __init__(self, code: ErrorCode, message: str | None) -> None:
-        super().__init__(code.name)
-        self.code = code
-        self.message = told(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +85,6 @@ class ResourceChange:
     type: int
     name: str
     changes: list[Change]
-
-
-def check_topic_configs(
-    image: MetadataImage,
-    settings: ControllerSettings,
-    overrides: Mapping[str, str],
-    existing: Mapping[str, str],
-) -> None:
-    """ConfigRefused INVALID_CONFIG for what a topic may not have."""
-    _check_lengths(overrides.values())
-    try:
-        validate_topic_configs(overrides, settings.dynamic(image).effective, existing)
-    except ConfigError as error:
-        raise ConfigRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
 def describe_new_topic(
@@ -244,7 +221,7 @@ def _alter_one(
             yield
     if not incremental:
         written.update({name: None for name in current if name not in wanted})
-    _check_resource(image, settings, resource, wanted, current)
+    validate(image, settings, resource.type, resource.name, wanted, current)
     elr = elr_enabled(image.features)
     if elr and resource.type == BROKER and MIN_INSYNC_REPLICAS in written:
         if resource.name:
@@ -291,32 +268,9 @@ def _check_shape(
     if resource.type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
         raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.type}")
     if resource.type == BROKER and resource.name:
-        _check_node(image, settings, resource.name)
+        check_node(image, settings, resource.name)
     if is_too_long:
         raise too_long()
-
-
-def _check_node(image: MetadataImage, settings: ControllerSettings, name: str) -> None:
-    """Any node that the cluster knows: that a client asks the node itself is for the broker to see to."""
-    try:
-        node_id = int(name)
-    except ValueError:
-        raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}") from None
-    if not (node_id in image.brokers or node_id in image.controllers or node_id == settings.node_id):
-        raise ConfigRefused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
-
-
-def _check_lengths(values: Iterable[str]) -> None:
-    if any(len(value) > MAX_VALUE_LENGTH for value in values):
-        raise too_long()
-
-
-def too_long() -> ConfigRefused:
-    return ConfigRefused(
-        ErrorCode.INVALID_CONFIG,
-        "The configuration value cannot be added because it exceeds the maximum value size of "
-        f"{MAX_VALUE_LENGTH} bytes.",
-    )
 
 
 def _new_value(
@@ -351,58 +305,3 @@ def _new_value(
     else:
         entries = [entry for entry in entries if entry not in operands]
     return ",".join(entries)
-
-
-def _check_resource(
-    image: MetadataImage,
-    settings: ControllerSettings,
-    resource: ResourceChange,
-    wanted: Mapping[str, str],
-    current: Mapping[str, str],
-) -> None:
-    if resource.type == TOPIC:
-        if not resource.name:
-            raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        flaw = topic_name_flaw(resource.name)
-        if flaw is not None:
-            raise ConfigRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
-        check_topic_configs(image, settings, wanted, current)
-        if resource.name not in image.topics:
-            text = f"The topic '{resource.name}' does not exist."
-            raise ConfigRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    elif resource.type == BROKER:
-        try:
-            validate_dynamic_broker(wanted, per_broker=bool(resource.name), current=settings.dynamic(image))
-        except ConfigError as error:
-            raise ConfigRefused(ErrorCode.INVALID_REQUEST, str(error)) from error
-    elif resource.type == GROUP:
-        if not resource.name:
-            raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-        try:
-            validate_group_configs(wanted, settings.dynamic(image).effective)
-        except ConfigError as error:
-            raise ConfigRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
-    else:
-        _check_client_metrics(resource, wanted)
-
-
-_CLIENT_METRICS_KEYS = frozenset({"interval.ms", "metrics", "match"})
-_MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
-
-
-def _check_client_metrics(resource: ResourceChange, wanted: Mapping[str, str]) -> None:
-    code = ErrorCode.INVALID_REQUEST
-    if not resource.name:
-        raise ConfigRefused(code, "Subscription name can't be empty")
-    for name in wanted:
-        if name not in _CLIENT_METRICS_KEYS:
-            raise ConfigRefused(code, f"Unknown client metrics configuration: {name}")
-    interval = wanted.get("interval.ms")
-    if interval is not None and not (
-        interval.strip().isdigit() and _MIN_INTERVAL_MS <= int(interval) <= _MAX_INTERVAL_MS
-    ):
-        raise ConfigRefused(
-            code,
-            f"Invalid value {interval} for interval.ms, interval must be between {_MIN_INTERVAL_MS} and "
-            f"{_MAX_INTERVAL_MS} (1 hour)",
-        )

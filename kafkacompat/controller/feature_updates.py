@@ -22,9 +22,8 @@ from kafkacompat.controller.features import (
     loses_metadata,
     metadata_version,
 )
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import CONTROLLERS, ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.replay import CONTROLLERS
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from kafkacompat.wire.errors import ErrorCode

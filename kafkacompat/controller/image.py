@@ -1,6 +1,6 @@
 """The cluster's metadata as one immutable value: what the broker and its handlers read.
 
-Made only by controller/replay from committed records; knows neither where records come from nor who reads it.
+Made only by controller/metadata_delta from committed records; knows neither where records come from nor who reads it.
 Every field is replaced, never changed in place, so whoever holds an image may keep it.
 """
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 CONTROLLERS = "controllers"
-"""The kind of `MetadataImage.opaque` that holds registered controllers."""
+CLIENT_QUOTAS = "client_quotas"
+SCRAM_CREDENTIALS = "scram_credentials"
+DELEGATION_TOKENS = "delegation_tokens"
+"""Kinds of `MetadataImage.opaque`; all but the controllers are kept and written to snapshots, and not served."""
 
 
 class ConfigResourceType(IntEnum):
@@ -99,12 +102,12 @@ class MetadataImage:
     acls: Mapping[Uuid, Acl] = field(default_factory=dict)
     """Access control entries by their records' ids."""
     opaque: Mapping[str, Mapping[object, object]] = field(default_factory=dict)
-    """What is carried but not served yet (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
+    """What is kept as the records that said it (controllers, quotas, SCRAM, tokens): kind -> key -> record message."""
 
     @property
     def controllers(self) -> Mapping[int, RegisterControllerRecord]:
         """Registered controllers, by node id."""
-        return self.opaque.get(CONTROLLERS, {})  # type: ignore[return-value]  # replay puts nothing else there
+        return self.opaque.get(CONTROLLERS, {})  # type: ignore[return-value]  # a delta puts nothing else there
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})

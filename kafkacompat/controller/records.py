@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
-from kafkacompat.controller.replay import ReplayError
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.message import Message
@@ -49,6 +48,10 @@ _MODULES: dict[int, tuple[str, str]] = {
     27: ("register_controller_record", "RegisterControllerRecord"),
     28: ("clear_elr_record", "ClearElrRecord"),
 }
+
+
+class ReplayError(Exception):
+    """The metadata log says something that cannot follow from what it said before, or that 4.3 does not know. Fatal."""
 
 
 class MetadataRecord(NamedTuple):

@@ -1,6 +1,6 @@
 """Batches of committed records in order, metadata transactions held back until their end (KIP-868).
 
-One image after the other. What a record does to an image is replay.py's.
+One image after the other. What a record does to an image is metadata_delta.py's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.image import MetadataImage
-from kafkacompat.controller.replay import ImageBuilder, ReplayError
+from kafkacompat.controller.metadata_delta import MetadataDelta
+from kafkacompat.controller.records import ReplayError
 from kafkacompat.stepping.stepped import RECORDS_A_STEP, Stepped, Steps
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ BEGIN_TRANSACTION, END_TRANSACTION, ABORT_TRANSACTION = 23, 24, 25
 class Replayer:
     """Applies batches in order and holds back what stands in an unfinished metadata transaction (KIP-868)."""
 
-    __slots__ = ("_builder", "_held", "image")
+    __slots__ = ("_delta", "_held", "image")
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
         """After the last `publish`."""
-        self._builder: ImageBuilder | None = None
+        self._delta: MetadataDelta | None = None
         self._held: list[tuple[int, Any]] | None = None
 
     @property
@@ -42,37 +43,37 @@ class Replayer:
 
     def apply(self, records: Iterable[tuple[int, Any]]) -> None:
         """(api key, message) in log order."""
-        if self._builder is None:
-            self._builder = ImageBuilder(self.image)
-        apply = self._builder.apply
+        if self._delta is None:
+            self._delta = MetadataDelta(self.image)
+        replay = self._delta.replay
         for api_key, message in records:
             if BEGIN_TRANSACTION <= api_key <= ABORT_TRANSACTION:
                 self._transaction(api_key, message)
             elif self._held is not None:
                 self._held.append((api_key, message))
             else:
-                apply(api_key, message)
+                replay(api_key, message)
 
     def apply_records(self, records: Iterable[MetadataRecord]) -> None:
         """A command's, in order."""
         self.apply((record.message.API_KEY or 0, record.message) for record in records)
 
     def set_kraft_version(self, level: int) -> None:
-        if self._builder is None:
-            self._builder = ImageBuilder(self.image)
-        self._builder.set_kraft_version(level)
+        if self._delta is None:
+            self._delta = MetadataDelta(self.image)
+        self._delta.features.set_kraft_version(level)
 
     def publish(self, offset: int, epoch: int) -> MetadataImage:
         """A new image at this offset; what a transaction holds back is not in it."""
-        if self._builder is None:
+        if self._delta is None:
             self.image = replace(self.image, offset=offset, epoch=epoch)
         else:
-            self.image = self._builder.build(offset, epoch)
-            self._builder = None
+            self.image = self._delta.apply(offset, epoch)
+            self._delta = None
         return self.image
 
     def _transaction(self, api_key: int, message: Any) -> None:
-        assert self._builder is not None
+        assert self._delta is not None
         if api_key == BEGIN_TRANSACTION:
             if self._held is not None:
                 raise ReplayError("a metadata transaction begins inside another")
@@ -83,7 +84,7 @@ class Replayer:
         held, self._held = self._held, None
         if api_key == END_TRANSACTION:
             for each in held:
-                self._builder.apply(*each)
+                self._delta.replay(*each)
 
 
 @Stepped
@@ -91,10 +92,10 @@ def replayed(image: MetadataImage, records: Sequence[MetadataRecord]) -> Steps[M
     """The image as it will be with these records, for a command whose second step must see its first."""
     if not records:
         return image
-    builder = ImageBuilder(image)
+    delta = MetadataDelta(image)
     for number, record in enumerate(records, 1):
         assert record.message.API_KEY is not None
-        builder.apply(record.message.API_KEY, record.message)
+        delta.replay(record.message.API_KEY, record.message)
         if number % RECORDS_A_STEP == 0:
             yield
-    return builder.build(image.offset, image.epoch)
+    return delta.apply(image.offset, image.epoch)

@@ -15,14 +15,16 @@ from kafkacompat.controller.features import (
     partition_version,
     register_broker_version,
 )
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
-from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.replay import (
+from kafkacompat.controller.image import (
     CLIENT_QUOTAS,
     CONTROLLERS,
     DELEGATION_TOKENS,
     SCRAM_CREDENTIALS,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
 )
+from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import Uuid
 from kafkacompat.security.acl import Acl
 from kafkacompat.wire.message import Message

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkacompat.controller.cluster_control import default_dir, is_active
-from kafkacompat.controller.configs import ConfigRefused, check_topic_configs, describe_new_topic
+from kafkacompat.controller.configs import describe_new_topic
+from kafkacompat.controller.configuration_validator import ConfigRefused, check_topic_configs
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.placement import PlacementRefused, place_partitions

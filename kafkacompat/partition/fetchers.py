@@ -10,9 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkacompat.faults import report
-from kafkacompat.partition.followers import Fetched, Followed, FollowerFetches
+from kafkacompat.partition.followers import FollowerFetches
 from kafkacompat.partition.following import parts_below_start, take_earliest, take_latest
 from kafkacompat.partition.lookup import EARLIEST_LOCAL, LATEST
+from kafkacompat.partition.partition_fetch_state import Fetched, PartitionFetchState
 from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_offsets_request import (
@@ -146,9 +147,9 @@ class Fetcher:
                 lambda done: self._guarded(lambda: self._answered(done))
             )
             return
-        ready_ms = self.fetches.next_ready_ms()
-        if ready_ms is not None:
-            self._wake_at(ready_ms)
+        due_ms = self.fetches.next_due_ms()
+        if due_ms is not None:
+            self._wake_at(due_ms)
 
     def _answered(self, done: Deferred[Any]) -> None:
         if self._closed:
@@ -189,10 +190,10 @@ class Fetcher:
         else:
             self._done()
 
-    def _tell_failed(self, followed: Followed, problem: Exception) -> None:
+    def _tell_failed(self, followed: PartitionFetchState, problem: Exception) -> None:
         logger.error("%s is not followed until its leader changes", followed.name, exc_info=problem)
 
-    def _resume_when_true(self, followed: Followed) -> None:
+    def _resume_when_true(self, followed: PartitionFetchState) -> None:
         """Its log was cut back. What it fetches from now on counts as replicated, so a start must not believe what was."""
 
         def resume(_: Deferred[None]) -> None:
@@ -208,14 +209,16 @@ class Fetcher:
 
     # Offsets out of the leader's range
 
-    def _ask_offsets(self, asked: list[Followed], timestamp: int) -> None:
+    def _ask_offsets(self, asked: list[PartitionFetchState], timestamp: int) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
         for followed in asked:
             name = followed.name
             topic = topics.setdefault(name.topic, ListOffsetsTopic(name=name.topic))
             topic.partitions.append(
                 ListOffsetsPartition(
-                    partition_index=name.partition, current_leader_epoch=followed.epoch, timestamp=timestamp
+                    partition_index=name.partition,
+                    current_leader_epoch=followed.current_leader_epoch,
+                    timestamp=timestamp,
                 )
             )
         request = ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
@@ -223,12 +226,14 @@ class Fetcher:
             lambda done: self._guarded(lambda: self._offsets_answered(asked, timestamp, done))
         )
 
-    def _offsets_answered(self, asked: list[Followed], timestamp: int, done: Deferred[Any]) -> None:
+    def _offsets_answered(
+        self, asked: list[PartitionFetchState], timestamp: int, done: Deferred[Any]
+    ) -> None:
         if self._closed:
             return
         later_ms = self._clock.monotonic_ms() + self._backoff_ms
-        waiting: dict[tuple[str, int], Followed] = {followed.name: followed for followed in asked}
-        unsettled: list[Followed] = []
+        waiting: dict[tuple[str, int], PartitionFetchState] = {followed.name: followed for followed in asked}
+        unsettled: list[PartitionFetchState] = []
         try:
             answers = [
                 ((topic.name, answer.partition_index), answer)
@@ -255,13 +260,13 @@ class Fetcher:
         else:
             self._done()
 
-    def _refused(self, followed: Followed, error_code: int, later_ms: int) -> None:
+    def _refused(self, followed: PartitionFetchState, error_code: int, later_ms: int) -> None:
         logger.info("node %d tells no offsets of %s: error %d", self.leader_id, followed.name, error_code)
         if error_code == ErrorCode.FENCED_LEADER_EPOCH:
             followed.failed = True
         self.fetches.resolved(followed, later_ms)
 
-    def _settle(self, followed: Followed, timestamp: int, offset: int, later_ms: int) -> bool:
+    def _settle(self, followed: PartitionFetchState, timestamp: int, offset: int, later_ms: int) -> bool:
         """False when the leader's start must be known as well, or the log failed."""
         core = followed.core
         end = core.log.log_end_offset

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.ids import Uuid
 from kafkacompat.partition.following import (
     BATCHES_AT_ONCE,
     append_in_steps,
@@ -21,6 +21,7 @@ from kafkacompat.partition.following import (
     take_watermarks,
     truncate_to_divergence,
 )
+from kafkacompat.partition.partition_fetch_state import Fetched, PartitionFetchState
 from kafkacompat.partition.sessions import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from kafkacompat.ports import LogRefused
 from kafkacompat.stepping.jobs import Steps, all_steps
@@ -67,73 +68,6 @@ FIRST_BACKOFF_MS = 20
 """After the first of these errors in a row; each time twice as long, up to replica.fetch.backoff.ms."""
 
 
-class Followed:
-    """One partition in a fetcher. Its core's leader epoch may move on while `epoch` is what was assigned."""
-
-    __slots__ = (
-        "asked",
-        "begins_anew",
-        "core",
-        "epoch",
-        "failed",
-        "is_fresh",
-        "ready_ms",
-        "refusals",
-        "resolving",
-    )
-
-    def __init__(self, core: PartitionCore) -> None:
-        self.core = core
-        self.epoch = core.leader_epoch
-        self.asked: tuple[int, int, int, int] | None = None
-        """(offset, log start, last fetched epoch, leader epoch) as the session knows them; None when it knows nothing."""
-        self.is_fresh = True
-        """Not asked for yet since it was added. The session may hold its question from before, whose answers the log may not have
-        taken: while the name of its directory is not durable a log's high watermark does not move. A leader tells it again only to
-        whoever asks again."""
-        self.ready_ms = 0
-        """Not asked for before this."""
-        self.failed = False
-        """Not asked for until the metadata gives it a new epoch."""
-        self.begins_anew = False
-        """Nothing of its log is the leader's: it is to begin where that begins, once that is known."""
-        self.resolving = False
-        """Waits for the leader's offsets, or for the checkpoints after a truncation."""
-        self.refusals = 0
-        """Answers in a row that show the leader behind with its metadata."""
-
-    @property
-    def name(self) -> TopicPartition:
-        return self.core.topic_partition
-
-    def is_wanted(self, now_ms: int) -> bool:
-        return not self.failed and not self.resolving and self.ready_ms <= now_ms
-
-
-@dataclass(slots=True)
-class Fetched:
-    """What a response has brought about, for the fetcher to carry on."""
-
-    advanced: list[PartitionCore]
-    """Their high watermark moved."""
-    out_of_range: list[Followed]
-    """The leader's offsets must be asked for."""
-    truncated: list[Followed]
-    """Not asked for before `resolved`: the checkpoints may still say more of their logs than is true."""
-    broken: list[tuple[PartitionCore, OSError]]
-    """Their files failed."""
-    notes: list[str]
-    """For the node's log."""
-    failed: list[tuple[Followed, Exception]]
-    """Not followed until their leader changes: their logs are damaged, or a bug of ours met them."""
-    batches: int = 0
-    """Of the last partition, appended in the last step."""
-
-    @classmethod
-    def nothing(cls) -> Fetched:
-        return cls([], [], [], [], [], [])
-
-
 class FollowerFetches:
     """The partitions of one fetcher, and its session with the leader."""
 
@@ -144,18 +78,18 @@ class FollowerFetches:
         settings: FetchSettings,
         throttle: ReplicationThrottle | None = None,
     ) -> None:
-        self.partitions: dict[Key, Followed] = {}
+        self.partitions: dict[Key, PartitionFetchState] = {}
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._throttle = throttle
         self._session_id = INVALID_SESSION_ID
         self._session_epoch = INITIAL_EPOCH
-        self._changed: dict[Key, Followed] = {}
+        self._changed: dict[Key, PartitionFetchState] = {}
         """What the session may have to be told; everything else stands as it was asked."""
         self._forget: dict[Key, None] = {}
         """In the session, and not to be asked for."""
-        self._idle: dict[Key, Followed] = {}
+        self._idle: dict[Key, PartitionFetchState] = {}
         """Those that are not asked for: delayed, held back, failed, or waiting for the leader's offsets."""
 
     # Partitions
@@ -164,7 +98,7 @@ class FollowerFetches:
         """Follow it, from now on in the epoch its core has; one that is followed already starts afresh."""
         key = core.topic_id, core.topic_partition.partition
         known = self.partitions.get(key)
-        followed = Followed(core)
+        followed = PartitionFetchState(core)
         if known is not None:
             followed.asked = known.asked
         self.partitions[key] = self._changed[key] = followed
@@ -179,14 +113,14 @@ class FollowerFetches:
         if followed is not None and followed.asked is not None:
             self._forget[key] = None
 
-    def current(self, followed: Followed) -> Followed | None:
+    def current(self, followed: PartitionFetchState) -> PartitionFetchState | None:
         """What stands in its place now: itself, unless it was taken out or begun afresh."""
         return self.partitions.get((followed.core.topic_id, followed.core.topic_partition.partition))
 
-    def next_ready_ms(self) -> int | None:
+    def next_due_ms(self) -> int | None:
         """When a delay ends next; None when there is none."""
         return min(
-            (each.ready_ms for each in self._idle.values() if not each.resolving and not each.failed),
+            (each.due_ms for each in self._idle.values() if not each.resolving and not each.failed),
             default=None,
         )
 
@@ -195,13 +129,13 @@ class FollowerFetches:
     def build(self, now_ms: int) -> FetchRequest | None:
         """The next request; None when there is nothing to ask for now."""
         for key, followed in list(self._idle.items()):
-            if followed.is_wanted(now_ms):
+            if followed.is_ready_for_fetch(now_ms):
                 del self._idle[key]
                 self._changed[key] = followed
         if self._throttle is not None and self._throttle.is_limited():
             for key, followed in self.partitions.items():
                 if key not in self._idle and self._throttle.holds_back(followed.core, self._node_id):
-                    self._put_off(key, followed, now_ms + self._settings.max_wait_ms)
+                    self._delay_partition(key, followed, now_ms + self._settings.max_wait_ms)
         if len(self._idle) >= len(self.partitions):
             return None
         is_full = self._session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
@@ -248,9 +182,9 @@ class FollowerFetches:
             forgotten_topics_data=list(forgotten.values()),
         )
 
-    def _position(self, followed: Followed) -> tuple[int, int, int, int]:
+    def _position(self, followed: PartitionFetchState) -> tuple[int, int, int, int]:
         log = followed.core.log
-        return log.log_end_offset, log.log_start_offset, log.latest_epoch(), followed.epoch
+        return log.log_end_offset, log.log_start_offset, log.latest_epoch(), followed.current_leader_epoch
 
     # Responses
 
@@ -259,7 +193,7 @@ class FollowerFetches:
         self._restart_session()
         for key, followed in self.partitions.items():
             if not followed.failed:
-                self._put_off(key, followed, now_ms + self._settings.backoff_ms)
+                self._delay_partition(key, followed, now_ms + self._settings.backoff_ms)
 
     def take(self, response: FetchResponse, now_ms: int) -> Fetched:
         """`take_in_steps` in one."""
@@ -292,7 +226,11 @@ class FollowerFetches:
                     left = BATCHES_AT_ONCE
                     yield None
                 followed = self.partitions.get(key)
-                if followed is not None and followed.asked is not None and followed.is_wanted(now_ms):
+                if (
+                    followed is not None
+                    and followed.asked is not None
+                    and followed.is_ready_for_fetch(now_ms)
+                ):
                     outcome.batches = 0
                     yield from self._take_partition(key, followed, answer, outcome, now_ms)
                     left -= BATCHES_A_PARTITION + outcome.batches
@@ -305,12 +243,12 @@ class FollowerFetches:
         self._forget.clear()
 
     def _take_partition(
-        self, key: Key, followed: Followed, answer: Any, outcome: Fetched, now_ms: int
+        self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched, now_ms: int
     ) -> Steps[None]:
         core = followed.core
         asked = followed.asked
         assert asked is not None  # the caller has looked
-        if asked[0] != core.log.log_end_offset or asked[3] != followed.epoch:
+        if asked[0] != core.log.log_end_offset or asked[3] != followed.current_leader_epoch:
             self._changed[key] = followed  # of a question that is no longer asked
             return
         error = answer.error_code
@@ -320,7 +258,7 @@ class FollowerFetches:
                     followed.resolving = True
                     followed.refusals = 0
                     (outcome.out_of_range if followed.begins_anew else outcome.truncated).append(followed)
-                    self._put_off(key, followed, now_ms)
+                    self._delay_partition(key, followed, now_ms)
                     return
             elif error == ErrorCode.NONE:
                 is_settled = yield from self._take_records(key, followed, answer, outcome)
@@ -355,9 +293,9 @@ class FollowerFetches:
         if error in METADATA_ERRORS:
             delay_ms = min(delay_ms, FIRST_BACKOFF_MS << min(followed.refusals, 16))
             followed.refusals += 1
-        self._put_off(key, followed, now_ms + delay_ms)
+        self._delay_partition(key, followed, now_ms + delay_ms)
 
-    def _diverges(self, followed: Followed, answer: Any, outcome: Fetched) -> bool:
+    def _diverges(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> bool:
         """Whether histories part below our end; what the leader does not have is gone then."""
         diverging = answer.diverging_epoch
         if diverging is None or diverging.epoch < 0:
@@ -373,7 +311,9 @@ class FollowerFetches:
             outcome.notes.append(truncate_to_divergence(followed.core, diverging))
         return True
 
-    def _take_records(self, key: Key, followed: Followed, answer: Any, outcome: Fetched) -> Steps[bool]:
+    def _take_records(
+        self, key: Key, followed: PartitionFetchState, answer: Any, outcome: Fetched
+    ) -> Steps[bool]:
         """False when the answer should have changed the log; if it did not, asking at once again would give the same."""
         core = followed.core
         size = len(answer.records) if answer.records is not None else 0
@@ -381,7 +321,10 @@ class FollowerFetches:
             if self._throttle is not None:
                 self._throttle.passed(core, size)
             outcome.batches = yield from append_in_steps(
-                core, answer.records, followed.epoch, lambda: self.partitions.get(key) is followed
+                core,
+                answer.records,
+                followed.current_leader_epoch,
+                lambda: self.partitions.get(key) is followed,
             )
             if outcome.batches < 0:
                 return False
@@ -389,15 +332,15 @@ class FollowerFetches:
             outcome.advanced.append(core)
         return not size
 
-    def _put_off(self, key: Key, followed: Followed, ready_ms: int) -> None:
-        followed.ready_ms = ready_ms
+    def _delay_partition(self, key: Key, followed: PartitionFetchState, due_ms: int) -> None:
+        followed.due_ms = due_ms
         self._idle[key] = followed
         self._changed.pop(key, None)
         if followed.asked is not None:
             followed.asked = None
             self._forget[key] = None
 
-    def resolved(self, followed: Followed, delay_until_ms: int = 0) -> None:
+    def resolved(self, followed: PartitionFetchState, delay_until_ms: int = 0) -> None:
         """What it waited for is there, or could not be had: asked for again, at once or later."""
         followed.resolving = False
-        followed.ready_ms = delay_until_ms
+        followed.due_ms = delay_until_ms

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kafkacompat.partition.alter_partitions import AlterPartitions
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.fetchers import Channel, Fetcher
-    from kafkacompat.partition.followers import Fetched
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.isr import PendingIsr
+    from kafkacompat.partition.partition_fetch_state import Fetched
     from kafkacompat.ports import Clock, Timers
 
 logger = logging.getLogger(__name__)

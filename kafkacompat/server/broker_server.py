@@ -7,8 +7,7 @@ metadata shared, and keeps the order of a broker's start and stop. Knows every p
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkacompat.api.context import Node
 from kafkacompat.api.dispatch import ApiDispatcher
@@ -19,20 +18,14 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.service import GroupCoordinator
 from kafkacompat.coordinator.settings import coordinator_settings, transaction_settings
 from kafkacompat.coordinator.transactions_side import TransactionsSide
-from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import NO_EPOCH
-from kafkacompat.log.cleaner.cleaner import OWN_PROCESS_BYTES, LogCleaner, cleaner_limits
-from kafkacompat.log.cleaner.throttle import Throttle
-from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.node.auto_topics import OnDemandTopics
 from kafkacompat.node.broker_life import LifeSettings
-from kafkacompat.node.cleaning import BackgroundCleaning
 from kafkacompat.node.forwarding import ForwardingController
 from kafkacompat.node.heartbeats import BrokerHeartbeats
 from kafkacompat.node.lifecycle import BrokerIdentity
 from kafkacompat.node.notices import SettingNotices
 from kafkacompat.node.opening import Opening
-from kafkacompat.node.periodic import PeriodicWork
 from kafkacompat.node.producer_ids import BlockProducerIds, blocks_of_controller
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition.fetch import FetchEngine
@@ -43,13 +36,12 @@ from kafkacompat.partition.sessions import FetchSessionCache
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.server.advertised import broker_addresses
 from kafkacompat.server.broker_directories import BrokerDirectories
+from kafkacompat.server.broker_logs import BrokerLogs
 from kafkacompat.server.data_directories import NodeDirectories
 from kafkacompat.server.doors import NodeDoors
 from kafkacompat.server.shared_server import SharedServer
-from kafkacompat.stepping.jobs import Stepping, Steps
 
 if TYPE_CHECKING:
-    from kafkacompat.log.loading import LoadTask
     from kafkacompat.ports import SocketServer
 
 logger = logging.getLogger(__name__)
@@ -60,10 +52,6 @@ CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
 NO_CONNECTION = -1
 NEVER_MS = 2**53
 """As long as it takes, in milliseconds that a float can still count."""
-WORKERS_END_MS = 10_000
-"""How long workers that still touch the logs are waited for when the node stops."""
-LOADED_AT_ONCE = 32
-"""Logs of a clean stop that are opened one after another before anybody else has a turn: some 0.3 ms each."""
 
 
 class BrokerServer:
@@ -83,65 +71,15 @@ class BrokerServer:
         self._effective = settings.effective
         self._disks = BrokerDirectories(doors, directories, settings, shared)
         self.logs = self._disks.logs
+        self._broker_logs = BrokerLogs(doors, settings, self.logs)
         self._opening = Opening(doors.config.node_id, doors.timers)
         self._session_timeout_ms = doors.config.get_int("broker.session.timeout.ms")
         self.bound: tuple[EndPoint, ...] = ()
         """The clients' listeners, with the ports really bound."""
-        self._loading: Deferred[Any] | None = None
-        """Of logs that are closed only when all are open."""
-        self._is_loaded = False
-        """All logs are open, and ours to close."""
-        self.leaves_threads = False
-        """Some work on the logs, and may do so until the process ends."""
         self._is_hurried = False
         self._server: SocketServer | None = None
         self.heartbeats: BrokerHeartbeats | None = None
-        self._periodic: PeriodicWork | None = None
-        self._cleaning: BackgroundCleaning | None = None
         self._build()
-
-    async def start(self) -> None:
-        """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
-        doors, config, shared = self._doors, self._doors.config, self._shared
-        await self._load_logs()
-        self._server = server = doors.network.socket_server()
-        server.dispatcher = self._dispatcher
-        self.bound = await server.bind(config.broker_listeners())
-        heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
-        await shared.machine.when_at(await heartbeats.start())
-        self._periodic = PeriodicWork(
-            config, self._settings, LogUpkeep(self.logs), doors.clock, doors.timers, doors.workers
-        )
-        self.logs.on_stale = self._periodic.checkpoint_soon
-        self._groups.start()
-        self._transactions.start()
-        self._take_image(MetadataImage(), shared.machine.image)
-        shared.machine.subscribe(self._take_image)
-        bound_ms = self._session_timeout_ms
-        self._opening.begin(heartbeats.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
-        self._opening.on_image(shared.machine.image)
-        await server.serve()
-        await heartbeats.ready_to_unfence()
-        self._periodic.start()
-        self._cleaning = self._make_cleaning()
-        if config.get_boolean("log.cleaner.enable"):
-            self._cleaning.start()
-
-    def _make_cleaning(self) -> BackgroundCleaning:
-        doors, settings = self._doors, self._settings
-        throttle = Throttle(
-            lambda: settings.effective.get_double("log.cleaner.io.max.bytes.per.second"), doors.monotonic_s
-        )
-        cleaner = LogCleaner(
-            self.logs,
-            doors.disk,
-            lambda: cleaner_limits(settings.effective),
-            lambda: throttle,
-            logger.warning,
-            monotonic_ms=doors.clock.monotonic_ms,
-            own_process_bytes=OWN_PROCESS_BYTES if doors.disk.is_shared else None,
-        )
-        return BackgroundCleaning(settings, cleaner, throttle, doors.clock, doors.timers, doors.workers)
 
     def _build(self) -> None:
         doors, config, settings, shared = self._doors, self._doors.config, self._settings, self._shared
@@ -249,6 +187,27 @@ class BrokerServer:
             elements_max=config.get_int("request.max.elements"),
         )
 
+    async def start(self) -> None:
+        """Until clients are served and leadership may come here. Raises OSError, BrokerRefused, CheckpointCorrupt."""
+        doors, config, shared = self._doors, self._doors.config, self._shared
+        await self._broker_logs.load()
+        self._server = server = doors.network.socket_server()
+        server.dispatcher = self._dispatcher
+        self.bound = await server.bind(config.broker_listeners())
+        heartbeats = self._make_heartbeats(await broker_addresses(config, self.bound, doors.network))
+        await shared.machine.when_at(await heartbeats.start())
+        self._broker_logs.keep_checkpoints_true()
+        self._groups.start()
+        self._transactions.start()
+        self._take_image(MetadataImage(), shared.machine.image)
+        shared.machine.subscribe(self._take_image)
+        bound_ms = self._session_timeout_ms
+        self._opening.begin(heartbeats.broker_epoch, bound_ms, lambda: _still_fenced(bound_ms))
+        self._opening.on_image(shared.machine.image)
+        await server.serve()
+        await heartbeats.ready_to_unfence()
+        self._broker_logs.start_upkeep()
+
     def _broker_epoch(self) -> int:
         return NO_EPOCH if self.heartbeats is None else self.heartbeats.broker_epoch
 
@@ -294,8 +253,7 @@ class BrokerServer:
         """Give up leadership while clients are still told where it went, answer what is in flight; of a start that was called off
         what there is. False when the logs cannot be closed, because a thread that works on them does not end."""
         self._opening.open()
-        if self._loading is not None:
-            await self._loading
+        await self._broker_logs.load_is_over()
         if self.heartbeats is not None:
             stopped = self.heartbeats.shut_down()
             if self._is_hurried:
@@ -310,36 +268,17 @@ class BrokerServer:
         self._transactions.stop()
         self._groups.stop()
         await self._server.drain(DRAIN_DEADLINE_MS)
-        await self._workers_end()
+        await self._broker_logs.stop_upkeep()
         self._disks.close()
         self._replication.close()
         self._alters.close()
         self._requests.close()
         return not self.leaves_threads
 
-    async def _workers_end(self) -> None:
-        """Wait for what cleans, syncs and checkpoints by itself, but not for ever: a disk may answer nothing."""
-        ends = [part.stop() for part in (self._cleaning, self._periodic) if part is not None]
-        await self._in_time(gather(ends), WORKERS_END_MS)
-        self.leaves_threads = not all(end.done for end in ends)
-        if self.leaves_threads:
-            logger.error(
-                "a thread still works on the logs after %d s; they are left as after a kill, and checked at the next start",
-                WORKERS_END_MS // 1000,
-            )
-
-    def _in_time(self, wanted: Deferred[Any], timeout_ms: int) -> Deferred[None]:
-        """There when that is, or when its time is over."""
-        either: Deferred[None] = Deferred()
-
-        def over() -> None:
-            if not either.done:
-                either.resolve(None)
-
-        timer = self._doors.timers.call_after(timeout_ms, over)
-        either.on_done(lambda _: timer.cancel())
-        wanted.on_done(lambda _: over())
-        return either
+    @property
+    def leaves_threads(self) -> bool:
+        """Some work on the logs, and may do so until the process ends."""
+        return self._broker_logs.leaves_threads
 
     def hurry(self) -> None:
         """It stops, or will: do not wait for the controller any longer."""
@@ -351,9 +290,7 @@ class BrokerServer:
 
     def close_logs(self) -> None:
         """After the metadata log has stopped: nothing changes roles any more."""
-        if self._is_loaded and not self.leaves_threads:
-            # One that was never registered has changed nothing since the last clean stop.
-            self.logs.shut_down(max(self._broker_epoch(), self.logs.previous_broker_epoch))
+        self._broker_logs.close(self._broker_epoch())
 
     def abandon(self) -> None:
         """A start that failed lets go of the listeners and of whoever waits for it, and closes the logs if it has them all."""
@@ -362,42 +299,11 @@ class BrokerServer:
             self._server.close_listeners()
         self.close_logs()
 
-    async def _load_logs(self) -> None:
-        """Every partition's log; after an unclean stop with as many threads as num.recovery.threads.per.data.dir allows.
-
-        Called off, a clean load goes on to its end, for its marks are gone and whoever closes the logs must have them all; recovery
-        ends as by a kill, and begins again with the next start.
-        """
-        logs, workers = self.logs, self._doors.workers
-        tasks = logs.begin_load()
-
-        if all(task.clean for task in tasks):
-            stepping = Stepping(self._doors.timers, workers.files, 1, 0)
-            self._loading = stepping.submit(_loaded_in_steps(tasks)).then(self._loaded)
-            await self._loading
-        else:
-            self.leaves_threads = True
-            await gather([workers.recovery.submit(task.run) for task in tasks])
-            self.leaves_threads = False
-            self._loaded(tasks)
-
-    def _loaded(self, tasks: Sequence[LoadTask]) -> None:
-        self.logs.finish_load(tasks)
-        self._is_loaded = True
-
     def _follow_settings(self, config: ServerConfig) -> None:
         """Connection bounds hold from now on; what else is dynamic is read where it is used."""
         assert self._server is not None
         self._disks.take_settings(config)
         self._server.take_settings(config)
-
-
-def _loaded_in_steps(tasks: Sequence[LoadTask]) -> Steps[Sequence[LoadTask]]:
-    for number, task in enumerate(tasks):
-        if number % LOADED_AT_ONCE == LOADED_AT_ONCE - 1:
-            yield None
-        task.run()
-    return tasks
 
 
 def _still_fenced(bound_ms: int) -> None:

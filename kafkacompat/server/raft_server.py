@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kafkacompat import __version__
 from kafkacompat.config import ConfigError, EndPoint
+from kafkacompat.controller.records import ReplayError
 from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.controller.replay import ReplayError
 from kafkacompat.log.checkpoint import CheckpointCorrupt
 from kafkacompat.node.heartbeats import RegistrationFailed
 from kafkacompat.node.settings import NodeSettings

@@ -194,7 +194,7 @@ class Administrator(Client):
         if read <= 0 or place.leader == NO_LEADER or not self.simulation.is_for_producers(place.topic):
             return
         offset = self.chance.between(0, read)
-        self.simulation.partition_oracles.asked_to_delete(place.key, offset)
+        self.simulation.client_oracles.asked_to_delete(place.key, offset)
         one = DeleteRecordsPartition(partition_index=place.partition, offset=offset)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=place.topic, partitions=[one])], timeout_ms=TIMEOUT_MS

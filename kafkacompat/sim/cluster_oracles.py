@@ -6,17 +6,15 @@ event at the partitions of the node it happened at, and only at what changed the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafkacompat.records.batch import BatchHeader, iterate_batches, parse_header
+from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim.compaction_oracle import Content, contents_of
 from kafkacompat.sim.ledgers import Key, Ledger, Seen, batches, cleaned_to, opened, written
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.retention_oracle import StartLedger
 from kafkacompat.sim.topics import RETAINED, min_isr
-from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 if TYPE_CHECKING:
     from kafkacompat.partition.core import PartitionCore
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Log
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
-
-ALL_REPLICAS = -1
 
 
 class PartitionOracles:
@@ -309,81 +305,6 @@ class PartitionOracles:
             where = f"{core.topic_partition} on node {life.id}"
             self._compare("replicas agree", where, core, 0, core.log.high_watermark, ledger)
             self._check_keys(where, core, self._seen.get(core), ledger)
-
-    def check_latest(self, key: Key, latest: Mapping[bytes, bytes | None]) -> None:
-        """In the end: what a producer has had acknowledged last of each key is what every replica shows last of it."""
-        for machine in self._simulation.ordered:
-            partitions = None if machine.life is None else machine.life.partitions
-            core = None if partitions is None else partitions.by_id.get(key)
-            if core is None:
-                continue
-            shown: dict[bytes | None, bytes | None] = {}
-            with machine.watched():
-                for header, view in opened(core.log, 0, core.log.high_watermark):
-                    shown.update(contents_of(header, view).values())
-            for name, value in latest.items():
-                # A tombstone may be gone, after its time.
-                if shown.get(name) != value:
-                    raise Breach(
-                        "each key's last acknowledged value stays",
-                        f"{core.topic_partition} on node {machine.id} shows {shown.get(name)!r} for {name!r} instead of {value!r}",
-                    )
-
-    # Answers.
-
-    def answered(self, life: Life, request: Any, response: Any) -> None:
-        """An answer leaves a node: what it acknowledges must be committed."""
-        if not isinstance(request, ProduceRequest) or request.acks != ALL_REPLICAS:
-            return
-        self.look(life)
-        for asked, topic in zip(request.topic_data, response.responses, strict=True):
-            for data, answer in zip(asked.partition_data, topic.partition_responses, strict=True):
-                if answer.error_code == 0:
-                    header = parse_header(data.records)
-                    self._acknowledged((asked.topic_id, data.index), header, answer.base_offset, life.id)
-
-    def _acknowledged(self, key: Key, header: BatchHeader, base_offset: int, node_id: int) -> None:
-        ledger = self.ledgers[key]
-        batch = ledger.batches.get(base_offset)
-        if any(each.crc == header.crc for each in ledger.history.lost.get(base_offset, ())):
-            return
-        if (
-            batch is None
-            or (header.producer_id < 0 and batch.crc != header.crc)
-            or batch.producer_id != header.producer_id
-            or batch.base_sequence != header.base_sequence
-        ):
-            raise Breach(
-                "acknowledged is committed",
-                f"node {node_id} acknowledges {ledger.name} at {base_offset}, "
-                f"committed is all below {ledger.end}, and there {batch}",
-            )
-        ledger.acknowledged += 1
-
-    def consumed(self, key: Key, records: bytes, high_watermark: int) -> None:
-        """Only what is committed is shown."""
-        ledger = self.ledgers[key]
-        for header in iterate_batches(records):
-            if not ledger.was_committed(header.base_offset, written(header)):
-                raise Breach(
-                    "consumers see what is committed",
-                    f"{ledger.name} at {header.base_offset} is shown as "
-                    f"{written(header)}, committed is {ledger.batches.get(header.base_offset)}",
-                )
-
-    def passed(self, key: Key, start: int, end: int) -> None:
-        """A consumer goes on from one offset to a later one without having been shown what lies between."""
-        ledger = self.ledgers[key]
-        now_us = None if self._simulation.counters.clock_jumps else self._simulation.scheduler.now_us
-        for offset in range(start, end):
-            if ledger.keys is None or not ledger.keys.may_be_gone(offset, now_us):
-                raise Breach("consumers miss nothing", f"{ledger.name} went from {start} to {end}")
-
-    def asked_to_delete(self, key: Key, offset: int) -> None:
-        """Somebody is about to ask for it. Of a log that is only cleaned it is refused."""
-        ledger = self.ledgers[key]
-        if ledger.keys is None:
-            ledger.starts.asked = max(ledger.starts.asked, offset)
 
     # What befalls disks and processes.
 

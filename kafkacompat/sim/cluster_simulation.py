@@ -16,6 +16,7 @@ from kafkacompat.ids import NO_LEADER
 from kafkacompat.ports import ProbeResult
 from kafkacompat.sim.administrator import Administrator
 from kafkacompat.sim.chance import Chance
+from kafkacompat.sim.client_oracles import ClientOracles
 from kafkacompat.sim.clients import Client, Key, KeyedLane, Producer
 from kafkacompat.sim.cluster_changes import ClusterChanges, unlike
 from kafkacompat.sim.cluster_counters import ClusterCounters
@@ -71,6 +72,7 @@ class ClusterSimulation:
         self.network = Network(self.scheduler, self.options, Chance(seed, "network"))
         self.image_oracles = ImageOracles(self)
         self.partition_oracles = PartitionOracles(self)
+        self.client_oracles = ClientOracles(self, self.partition_oracles)
         self.feature_levels = [
             (name, level)
             for name, level in DEFAULT_LEVELS
@@ -242,7 +244,7 @@ class ClusterSimulation:
                     f"{read} of {lane.acknowledged} of producer {producer.producer_id} in {name}",
                 )
             if isinstance(lane, KeyedLane):
-                self.partition_oracles.check_latest(key, lane.latest)
+                self.client_oracles.check_latest(key, lane.latest)
 
     # What hosts tell.
 

@@ -144,7 +144,7 @@ class Reader(Client, ABC):
                     "consumers miss nothing",
                     f"{self.places[key]} went from {self.positions[key]} back to {offset}",
                 )
-            self.simulation.partition_oracles.passed(key, self.positions[key], offset)
+            self.simulation.client_oracles.passed(key, self.positions[key], offset)
         self.positions[key] = offset + 1
 
     def _pass(self, key: Key, header: BatchHeader) -> None:
@@ -191,7 +191,7 @@ class Consumer(Reader):
         records = answer.records or b""
         if key in self._nearby and records:
             self.simulation.counters.reads_from_followers += 1
-        self.simulation.partition_oracles.consumed(key, records, answer.high_watermark)
+        self.simulation.client_oracles.consumed(key, records)
         for header in iterate_batches(records):
             batch = memoryview(records)[header.position : header.position + header.size]
             for offset, record in records_of(batch, header):

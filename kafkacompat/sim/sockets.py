@@ -141,7 +141,7 @@ class SimulatedSocketServer:
         life = self._life
         dispatcher = cast("ApiDispatcher", self.dispatcher)
         context = context_of(message, connection.info, dispatcher.table)
-        oracles = life.simulation.partition_oracles
+        oracles = life.simulation.client_oracles
 
         def done(answer: Deferred[Any]) -> None:
             try:

@@ -111,9 +111,9 @@ BUGS = (
     ),
     PlantedBug(
         "features are raised though kraft.version is refused beside them",
-        "controller/active_controller.py",
-        "        if refusal != ErrorCode.NONE:\n            # Before",
-        "        if False:\n            # Before",
+        "controller/kraft_version_upgrade.py",
+        "    if refusal != ErrorCode.NONE:\n        # Before",
+        "    if False:\n        # Before",
         ("controller/_tests/test_controller_faults.py::test_features_are_raised_all_or_none",),
     ),
 )

@@ -14,7 +14,7 @@ from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.encoded_topics import ENTRY_BYTES, EncodedTopics
 from kafkacompat.api.metadata import describe_topic
 from kafkacompat.controller.image import BrokerImage
-from kafkacompat.controller.replay import ImageBuilder
+from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.partition._tests.fakes import broker_image, image_of, partition_image, topic_image
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -50,11 +50,11 @@ class History:
             kinds += ["delete", "add partition", "change partition", "change partition"]
         if self.image.brokers:
             kinds += ["fence", "unfence", "unregister", "lose directories"]
-        builder = ImageBuilder(self.image)
+        delta = MetadataDelta(self.image)
         records = getattr(self, self.draw(st.sampled_from(kinds)).replace(" ", "_"))()
         for record in records:
-            builder.apply(type(record).API_KEY, record)
-        self.image = builder.build(self.image.offset + 1, 1)
+            delta.replay(type(record).API_KEY, record)
+        self.image = delta.apply(self.image.offset + 1, 1)
 
     def some(self, values: Any) -> Any:
         return self.draw(st.sampled_from(sorted(values)))

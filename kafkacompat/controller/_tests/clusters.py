@@ -8,8 +8,8 @@ from typing import Any
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from kafkacompat.controller.leader_and_isr import partition_change
+from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.records import MetadataRecord
-from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import ControllerSettings
 
@@ -94,7 +94,7 @@ def isr_change(image: MetadataImage, *isr: int) -> MetadataRecord | None:
 
 def after(image: MetadataImage, result: ControllerResult[Any, Any]) -> MetadataImage:
     """The image once the result's records are replayed."""
-    builder = ImageBuilder(image)
+    delta = MetadataDelta(image)
     for record in result.records:
-        builder.apply(record.message.API_KEY, record.message)
-    return builder.build(image.offset + len(result.records), image.epoch)
+        delta.replay(record.message.API_KEY, record.message)
+    return delta.apply(image.offset + len(result.records), image.epoch)

@@ -20,11 +20,10 @@ from kafkacompat.controller._tests.harness import registration
 from kafkacompat.controller.brokers import return_to_broker
 from kafkacompat.controller.controller_registration import register_controller
 from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import CONTROLLERS, MetadataImage
 from kafkacompat.controller.producer_ids import MAX_PRODUCER_ID, allocate_producer_ids
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.registration import broker_registration
-from kafkacompat.controller.replay import CONTROLLERS
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.unregistration import unregister_broker

@@ -25,11 +25,11 @@ from kafkacompat.controller.features import directories_supported
 from kafkacompat.controller.heartbeats import broker_heartbeat
 from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.controller.isr import alter_partition
+from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.reassignments import alter_partition_reassignments
 from kafkacompat.controller.records import RecordClasses, frame, unframe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.registration import broker_registration
-from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.snapshot_records import image_records
@@ -88,11 +88,11 @@ class ClusterLife(RuleBasedStateMachine):
             result = command()
         except BrokerRefused:
             return None
-        builder = ImageBuilder(self.image)
+        delta = MetadataDelta(self.image)
         for record in result.records:
-            builder.apply(*unframe(frame(record), self.classes))
+            delta.replay(*unframe(frame(record), self.classes))
         self.before = self.image
-        self.image = builder.build(self.image.offset + len(result.records), 1)
+        self.image = delta.apply(self.image.offset + len(result.records), 1)
         self.check_step()
         return result.response
 
@@ -424,10 +424,10 @@ class ClusterLife(RuleBasedStateMachine):
 
     @invariant()
     def a_snapshot_gives_the_same_image(self) -> None:
-        builder = ImageBuilder(MetadataImage())
+        delta = MetadataDelta(MetadataImage())
         for record in image_records(self.image):
-            builder.apply(*unframe(frame(record), self.classes))
-        assert builder.build(self.image.offset, self.image.epoch) == self.image
+            delta.replay(*unframe(frame(record), self.classes))
+        assert delta.apply(self.image.offset, self.image.epoch) == self.image
 
 
 class WithEligibleLeaders(ClusterLife):

@@ -10,6 +10,7 @@ import pytest
 from kafkacompat.controller import configs, elections, reassignments, topic_deletion
 from kafkacompat.controller._tests.harness import Harness, context
 from kafkacompat.controller._tests.test_steps import pauses, settle, with_partitions
+from kafkacompat.controller.configuration_validator import MAX_VALUE_LENGTH
 from kafkacompat.raft import describe
 from kafkacompat.stepping.stepped import RECORDS_A_STEP, SCANNED_A_STEP
 from kafkacompat.wire.errors import ErrorCode
@@ -93,7 +94,7 @@ def test_long_values_count_by_their_characters(harness: Harness) -> None:
 
 def test_the_first_fault_of_a_resource_is_told_in_kafkas_order(harness: Harness) -> None:
     """Names that are repeated, then nulls, then operations, then lengths."""
-    long = "1" * (configs.MAX_VALUE_LENGTH + 1)
+    long = "1" * (MAX_VALUE_LENGTH + 1)
     faults = [("a", 0, "1"), ("a", 0, "1"), ("b", 0, None), ("c", 9, "1"), ("d", 0, long)]
     texts = []
     while len(faults) > 1:

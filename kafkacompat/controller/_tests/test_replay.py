@@ -13,8 +13,7 @@ from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage, PartitionImage
 from kafkacompat.controller.merge import merge_partition_change
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
-from kafkacompat.controller.records import MetadataRecord, RecordClasses, frame, unframe
-from kafkacompat.controller.replay import ReplayError
+from kafkacompat.controller.records import MetadataRecord, RecordClasses, ReplayError, frame, unframe
 from kafkacompat.controller.replayer import Replayer
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.ids import DIRECTORY_UNASSIGNED

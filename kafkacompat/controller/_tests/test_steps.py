@@ -11,10 +11,10 @@ import pytest
 from kafkacompat.api.request_context import NotController
 from kafkacompat.controller import configs, records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
+from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
 from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
-from kafkacompat.controller.replay import ImageBuilder
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.topics import NAMED_A_STEP, TOPICS_A_STEP, create_partitions, create_topics
 from kafkacompat.controller.turns import Turns
@@ -51,7 +51,7 @@ class Turn:
         self.totals: dict[str, int] = {}
         for name, owner, method in (
             ("changes", PartitionChangeBuilder, "build"),
-            ("replayed", ImageBuilder, "apply"),
+            ("replayed", MetadataDelta, "replay"),
             ("framed", records, "frame"),
             ("placed", StripedPlacer, "place"),
         ):

@@ -10,8 +10,9 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.fakes import batch_of
 from kafkacompat.partition.core import PartitionCore
-from kafkacompat.partition.followers import FIRST_BACKOFF_MS, Fetched, FetchSettings, FollowerFetches
+from kafkacompat.partition.followers import FIRST_BACKOFF_MS, FetchSettings, FollowerFetches
 from kafkacompat.partition.following import BATCHES_AT_ONCE, take_earliest, take_latest
+from kafkacompat.partition.partition_fetch_state import Fetched
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import (
@@ -162,7 +163,7 @@ def test_a_fenced_epoch_waits_for_the_metadata_and_for_nothing_else() -> None:
     fetches.build(0)
     fetches.take(answer(core, error_code=ErrorCode.FENCED_LEADER_EPOCH), 0)
     assert fetches.build(10**9) is None
-    assert fetches.next_ready_ms() is None
+    assert fetches.next_due_ms() is None
     fetches.add(core)
     assert asked_for(fetches) == [(0, 0)]
 
@@ -173,10 +174,10 @@ def test_a_leader_that_has_not_heard_yet_is_asked_soon_and_then_less_and_less() 
     for _ in range(8):
         assert fetches.build(now_ms) is not None
         fetches.take(answer(core, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), now_ms)
-        ready_ms = fetches.next_ready_ms()
-        assert ready_ms is not None
-        waits.append(ready_ms - now_ms)
-        now_ms = ready_ms
+        due_ms = fetches.next_due_ms()
+        assert due_ms is not None
+        waits.append(due_ms - now_ms)
+        now_ms = due_ms
     assert waits == [FIRST_BACKOFF_MS << turn for turn in range(6)] + [BACKOFF_MS, BACKOFF_MS]
 
 
@@ -188,7 +189,7 @@ def test_other_errors_delay_only_their_partition() -> None:
     assert request is not None
     assert request.forgotten_topics_data[0].partitions == [0]
     fetches.take(FetchResponse(session_id=7), 0)
-    assert fetches.next_ready_ms() == BACKOFF_MS
+    assert fetches.next_due_ms() == BACKOFF_MS
     assert asked_for(fetches, BACKOFF_MS) == [(0, 0)]
 
 

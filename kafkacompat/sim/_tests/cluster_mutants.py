@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import isr, partition_change_builder, replay
+from kafkacompat.controller import isr, partition_change_builder, topics_delta
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import BrokerImage
 from kafkacompat.controller.metadata_machine import MetadataMachine
@@ -164,12 +164,12 @@ def any_live_replica_may_lead(patch: pytest.MonkeyPatch) -> None:
 
 def elections_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """A new leader in the old leader epoch."""
-    original = replay.merge_partition_change
+    original = topics_delta.merge_partition_change
 
     def merged(partition: Any, change: Any) -> Any:
         return replace(original(partition, change), leader_epoch=partition.leader_epoch)
 
-    patch.setattr(replay, "merge_partition_change", merged)
+    patch.setattr(topics_delta, "merge_partition_change", merged)
 
 
 def proposals_stay_when_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:

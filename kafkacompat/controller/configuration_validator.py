@@ -1,0 +1,122 @@
+"""What settings a topic, a broker, a group or a subscription of client metrics may have. Pure.
+
+Kafka's ControllerConfigurationValidator, and the checks of ConfigurationControlManager before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkacompat.config import ConfigError, validate_topic_configs
+from kafkacompat.config.dynamic import validate_dynamic_broker
+from kafkacompat.config.group import validate_group_configs
+from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.refusals import told
+from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.controller.topic_name import topic_name_flaw
+from kafkacompat.wire.errors import ErrorCode
+
+MAX_VALUE_LENGTH = 32767
+TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.GROUP
+
+
+class ConfigRefused(Exception):
+    """One resource's refusal."""
+
+    def __init__(self, code: ErrorCode, message: str | None) -> None:
+        super().__init__(code.name)
+        self.code = code
+        self.message = told(message)
+
+
+def check_node(image: MetadataImage, settings: ControllerSettings, name: str) -> None:
+    """Any node that the cluster knows: that a client asks the node itself is for the broker to see to."""
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise ConfigRefused(ErrorCode.INVALID_REQUEST, f"Invalid broker name {name}") from None
+    if not (node_id in image.brokers or node_id in image.controllers or node_id == settings.node_id):
+        raise ConfigRefused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
+
+
+def validate(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    resource_type: int,
+    name: str,
+    wanted: Mapping[str, str],
+    current: Mapping[str, str],
+) -> None:
+    if resource_type == TOPIC:
+        if not name:
+            raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        flaw = topic_name_flaw(name)
+        if flaw is not None:
+            raise ConfigRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
+        check_topic_configs(image, settings, wanted, current)
+        if name not in image.topics:
+            text = f"The topic '{name}' does not exist."
+            raise ConfigRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    elif resource_type == BROKER:
+        try:
+            validate_dynamic_broker(wanted, per_broker=bool(name), current=settings.dynamic(image))
+        except ConfigError as error:
+            raise ConfigRefused(ErrorCode.INVALID_REQUEST, str(error)) from error
+    elif resource_type == GROUP:
+        if not name:
+            raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        try:
+            validate_group_configs(wanted, settings.dynamic(image).effective)
+        except ConfigError as error:
+            raise ConfigRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    else:
+        _check_client_metrics(name, wanted)
+
+
+def check_topic_configs(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    overrides: Mapping[str, str],
+    existing: Mapping[str, str],
+) -> None:
+    """ConfigRefused INVALID_CONFIG for what a topic may not have."""
+    _check_lengths(overrides.values())
+    try:
+        validate_topic_configs(overrides, settings.dynamic(image).effective, existing)
+    except ConfigError as error:
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _check_lengths(values: Iterable[str]) -> None:
+    if any(len(value) > MAX_VALUE_LENGTH for value in values):
+        raise too_long()
+
+
+def too_long() -> ConfigRefused:
+    return ConfigRefused(
+        ErrorCode.INVALID_CONFIG,
+        "The configuration value cannot be added because it exceeds the maximum value size of "
+        f"{MAX_VALUE_LENGTH} bytes.",
+    )
+
+
+_CLIENT_METRICS_KEYS = frozenset({"interval.ms", "metrics", "match"})
+_MIN_INTERVAL_MS, _MAX_INTERVAL_MS = 100, 3_600_000
+
+
+def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> None:
+    code = ErrorCode.INVALID_REQUEST
+    if not name:
+        raise ConfigRefused(code, "Subscription name can't be empty")
+    for key in wanted:
+        if key not in _CLIENT_METRICS_KEYS:
+            raise ConfigRefused(code, f"Unknown client metrics configuration: {key}")
+    interval = wanted.get("interval.ms")
+    if interval is not None and not (
+        interval.strip().isdigit() and _MIN_INTERVAL_MS <= int(interval) <= _MAX_INTERVAL_MS
+    ):
+        raise ConfigRefused(
+            code,
+            f"Invalid value {interval} for interval.ms, interval must be between {_MIN_INTERVAL_MS} and "
+            f"{_MAX_INTERVAL_MS} (1 hour)",
+        )

@@ -1,0 +1,51 @@
+"""What records change of the settings of topics, brokers, groups and client metrics. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from kafkacompat.controller.image import ConfigResourceType
+
+if TYPE_CHECKING:
+    from kafkacompat.wire.messages.config_record import ConfigRecord
+
+Configs: TypeAlias = Mapping[tuple[int, str], Mapping[str, str]]
+"""By (resource type, name)."""
+
+
+class ConfigurationsDelta:
+    __slots__ = ("_base", "_changed")
+
+    def __init__(self, base: Configs) -> None:
+        self._base = base
+        self._changed: dict[tuple[int, str], dict[str, str]] = {}
+
+    def apply(self) -> Configs:
+        """A resource without a setting is absent."""
+        if not self._changed:
+            return self._base
+        configs = {**self._base, **self._changed}
+        for key, values in self._changed.items():
+            if not values:
+                del configs[key]
+        return configs
+
+    def replay_config(self, record: ConfigRecord) -> None:
+        values = self._editable((record.resource_type, record.resource_name))
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+
+    def delete_topic(self, name: str) -> None:
+        key = (int(ConfigResourceType.TOPIC), name)
+        if key in self._base or key in self._changed:
+            self._editable(key).clear()
+
+    def _editable(self, key: tuple[int, str]) -> dict[str, str]:
+        """The first write copies the settings of a resource."""
+        values = self._changed.get(key)
+        if values is None:
+            values = self._changed[key] = dict(self._base.get(key, {}))
+        return values
