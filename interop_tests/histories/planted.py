@@ -64,15 +64,15 @@ PLANTED = (
     PlantedBug(
         "offsets are shown before they are replicated",
         "coordinator/shard.py",
-        "        pending = self._pending()\n        return Deferred.of(value)",
+        "        pending = self._log.when_all_committed()\n        return Deferred.of(value)",
         "        pending = None\n        return Deferred.of(value)",
         (),
     ),
     PlantedBug(
         "a commit does not wait for replicas",
         "coordinator/shard.py",
-        "            pending = self._writer.when_committed(self.partition, end_offset)\n            if",
-        "            pending = None\n            if",
+        "            pending = self._log.when_committed(end_offset)\n        else:",
+        "            pending = None\n        else:",
         (),
     ),
     PlantedBug(
