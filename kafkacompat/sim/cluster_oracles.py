@@ -86,8 +86,8 @@ class PartitionOracles:
             )
         if seen.log is not log:
             # A copy has taken its place, of which nothing is known yet.
+            # What the tombstones of the log before have taken is not to be in it.
             seen.log, seen.matched, seen.verified = log, 0, min(seen.unverified, high_watermark)
-            seen.tombstones.clear()
             counters.directory_moves += 1
         self.log_ends[life.id, (core.topic_id, core.topic_partition.partition)] = end
         if end < seen.end:

@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "a log is cleaned while a copy of it is made, which keeps what the tombstones and markers had ended",
+        "log/cleaner/cleaner.py",
+        " and name not in manager.futures.logs\n",
+        "\n",
+        ("log/cleaner/_tests/test_cleaner.py",),
+    ),
+    PlantedBug(
         "what could not be written whole stays beside the file that it was to replace",
         "log/disk.py",
         "                os.remove(temporary)\n",

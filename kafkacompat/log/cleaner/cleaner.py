@@ -2,7 +2,7 @@
 
 Duty: which partition is being cleaned, what became of it, the checkpoint of what is clean. Must not know: threads, timers (it
 gives plans whose `run` blocks; node/cleaning.py runs them). Everything but `run` is in the loop's thread, so that a reader finds
-either the old segments or the new one. What happens to a log meanwhile (truncation, retention, deletion) calls its cleaning off.
+either the old segments or the new one. What happens to a log meanwhile (truncation, retention, deletion, a move) calls it off.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class Cleaning:
                     at += len(group)
 
     def intact(self) -> bool:
-        """Whether what is still to be replaced is as it was when the cleaning began, and the log still served."""
-        if self.log.truncated or not self._cleaner.serves(self.log):
+        """Whether what is still to be replaced is as it was when the cleaning began, and the log may still be cleaned."""
+        if self.log.truncated or not self._cleaner.may_change(self.log):
             return False
         if not self._segments:
             return True
@@ -288,7 +288,7 @@ class LogCleaner:
 
     def _may_begin(self, log: PartitionLog) -> bool:
         name = log.topic_partition
-        if name in self._in_progress or name in self.uncleanable or not self.serves(log):
+        if name in self._in_progress or name in self.uncleanable or not self.may_change(log):
             return False
         now_ms, rests = self._monotonic_ms(), self._rests
         if not rests.may_clean(log, now_ms):
@@ -316,8 +316,11 @@ class LogCleaner:
         bytes_most = UNPACKED_BYTES_MAX if self._own_process_bytes is None else IN_THREAD_BYTES
         return CleaningWork(self._disk, job, self._pace_for(), bytes_most)
 
-    def serves(self, log: PartitionLog) -> bool:
-        return self._manager.get(log.topic_partition) is log and not self._manager.closed
+    def may_change(self, log: PartitionLog) -> bool:
+        """Whether it is served, and no copy of it is being made: that may have a record, or the data of a transaction, and would
+        not get the tombstone or the marker that is cleaned away before the copy has got so far."""
+        manager, name = self._manager, log.topic_partition
+        return manager.get(name) is log and not manager.closed and name not in manager.futures.logs
 
     def has_successor(self, log: PartitionLog) -> bool:
         """Whether another log lies under its name by now."""

@@ -28,11 +28,19 @@ LIMITS = CleanerLimits(1 << 20, 0.9, 4096)
 NAME = TopicPartition("t", 0)
 
 
+class Futures:
+    """Those of a LogManager."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+
+
 class Manager:
     """One log, as the cleaner sees a LogManager."""
 
     def __init__(self, log: PartitionLog) -> None:
         self.logs = {NAME: log}
+        self.futures = Futures()
         self.closed = False
         self.failed: list[OSError] = []
 

@@ -11,14 +11,16 @@ import random
 import struct
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.logs import marker, open_log
+from kafkacompat.log._tests.logs import TOPIC_ID, marker, open_log
 from kafkacompat.log._tests.memory_disk import CountingDisk, MemoryDisk
+from kafkacompat.log._tests.test_manager import manager_on
 from kafkacompat.log.aborted import TXN_INDEX_SUFFIX
 from kafkacompat.log.cleaner import filtering
 from kafkacompat.log.cleaner._tests.cleaning import (
@@ -37,6 +39,7 @@ from kafkacompat.log.cleaner._tests.cleaning import (
     records,
 )
 from kafkacompat.log.cleaner.candidates import Candidate, Search, candidate
+from kafkacompat.log.cleaner.cleaner import LogCleaner
 from kafkacompat.log.cleaner.job import GROUPED_AT_ONCE, CleanerLimits, SegmentFile, group_segments
 from kafkacompat.log.cleaner.lines import job_from_json, job_to_json
 from kafkacompat.log.cleaner.noted import GAP_BYTES, NotedSegments
@@ -44,6 +47,7 @@ from kafkacompat.log.cleaner.offset_map import OffsetMap
 from kafkacompat.log.cleaner.survivors import Survivors
 from kafkacompat.log.cleaner.throttle import Throttle
 from kafkacompat.log.cleaner.work import CleaningStopped, CleaningWork
+from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log import PartitionLog
 from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
@@ -603,7 +607,9 @@ def step_until_written(disk: MemoryDisk, log: PartitionLog, notes: list[str]) ->
     return cleaner, cleaning
 
 
-@pytest.mark.parametrize("event", ["truncated", "truncated at the end", "deleted", "retention", "closed"])
+@pytest.mark.parametrize(
+    "event", ["truncated", "truncated at the end", "deleted", "retention", "closed", "moved"]
+)
 def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) -> None:
     disk = MemoryDisk()
     log = new_log(disk)
@@ -618,6 +624,8 @@ def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) ->
         del cleaner._manager.logs[NAME]
     elif event == "closed":
         cleaner._manager.closed = True
+    elif event == "moved":
+        cleaner._manager.futures.logs[NAME] = log
     else:
         log.config = dataclasses.replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=3000)
         assert log.enforce_retention(NOW_MS)
@@ -631,6 +639,43 @@ def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) ->
     if event in ("truncated", "truncated at the end", "retention"):
         fill(log, 4)
         assert clean(disk, log, cleaner=cleaner)
+
+
+def test_a_log_is_left_as_it_is_while_a_copy_of_it_is_made(tmp_path: Path) -> None:
+    """What the copy has would come to life again where the tombstone that took it is gone before the copy has got so far, and its
+    open transaction would stay open where the marker is gone."""
+    manager = manager_on(tmp_path)
+    log = manager.get_or_create(NAME, TOPIC_ID, COMPACT, manager.directories[0].directory_id)
+    log.flush()
+    options = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True, "base_sequence": 0}
+    append(log, [(b"a", b"of before")])
+    append(log, [(b"b", b"aborted")], **options)
+    copied = log.log_end_offset
+    append(log, [(b"a", None)])
+    log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
+    append(log, [(b"c", b"of after")])
+    fill(log, 3)
+    assert len(list(log.expire_producers(NOW_MS + 10**9, 1))) == 1
+    copy = manager.begin_future(NAME, manager.directories[1])
+    copy.flush()
+
+    def copy_to(offset: int) -> None:
+        while copy.log_end_offset < offset:
+            read = log.read(copy.log_end_offset, 1, offset, True).records
+            assert isinstance(read, FileSlice)
+            copy.append_as_follower(read.read(), 0)
+
+    copy_to(copied)
+    cleaner = LogCleaner(manager, RealDisk(), lambda: LIMITS, lambda: lambda size: None, lambda note: None)
+    for now_ms in (NOW_MS, NOW_MS, NOW_MS + COMPACT.delete_retention_ms):
+        clean(RealDisk(), log, now_ms, cleaner=cleaner)
+        fill(log, 3)
+    copy_to(log.log_end_offset)
+    copy.set_high_watermark(log.log_end_offset)
+    assert manager.promote_future(NAME) is copy
+    assert last_values(copy)[b"a"] is None
+    assert copy.last_stable_offset == copy.high_watermark == log.log_end_offset
+    assert cleaner.begin(NOW_MS) is not None, "in its new place it is cleaned again"
 
 
 def test_a_damaged_batch_makes_the_partition_uncleanable_and_nothing_changes() -> None:
