@@ -26,7 +26,7 @@ from kafkacompat.wire.messages.describe_topic_partitions_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.controller.image import MetadataImage, PartitionImage
+    from kafkacompat.controller.image import MetadataImage, PartitionRegistration
     from kafkacompat.stepping.jobs import Steps
     from kafkacompat.wire.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 
@@ -108,7 +108,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _partition(
-    image: MetadataImage, index: int, partition: PartitionImage, listener_name: str
+    image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
 ) -> DescribeTopicPartitionsResponsePartition:
     error, leader = leader_for(image, partition, listener_name, True)
     return DescribeTopicPartitionsResponsePartition(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import BrokerImage, TopicImage
+    from kafkacompat.controller.image import BrokerRegistration, TopicImage
     from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
 
 ENCODED_TOPICS_BYTES_MAX = 8 * 1024 * 1024
@@ -31,7 +31,7 @@ class EncodedTopics:
     def __init__(self, bytes_max: int = ENCODED_TOPICS_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._brokers: Mapping[int, BrokerImage] | None = None
+        self._brokers: Mapping[int, BrokerRegistration] | None = None
         self._variants: dict[Variant, dict[str, tuple[TopicImage, MetadataResponseTopic, int]]] = {}
 
     @property
@@ -39,7 +39,7 @@ class EncodedTopics:
         return self._bytes
 
     def get(
-        self, brokers: Mapping[int, BrokerImage], topic: TopicImage, variant: Variant
+        self, brokers: Mapping[int, BrokerRegistration], topic: TopicImage, variant: Variant
     ) -> MetadataResponseTopic | None:
         """None when it is not kept, or was made from other images."""
         if brokers is not self._brokers:

@@ -10,7 +10,7 @@ from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterR
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
-    from kafkacompat.controller.image import BrokerImage, MetadataImage
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 
 T = TypeVar("T")
 
@@ -19,7 +19,7 @@ CONTROLLERS = 2
 """Endpoint types of DescribeCluster (KIP-919)."""
 
 
-def named_brokers(node: Node, listener_name: str) -> list[BrokerImage]:
+def named_brokers(node: Node, listener_name: str) -> list[BrokerRegistration]:
     """The brokers that clients are told of, by id: those that have the listener and are unfenced, or about to be again."""
     now_ms = node.clock.monotonic_ms()
     return [
@@ -30,7 +30,7 @@ def named_brokers(node: Node, listener_name: str) -> list[BrokerImage]:
     ]
 
 
-def controller_for(node: Node, named: Sequence[BrokerImage]) -> int:
+def controller_for(node: Node, named: Sequence[BrokerRegistration]) -> int:
     """The broker that clients send to what is a controller's, for any broker passes it on; -1 for none.
 
     This one, which is certain to be alive. Of the others one that stays, if there is any: one that has died may still be named.

@@ -8,11 +8,11 @@ from kafkacompat.ids import NO_LEADER, is_reserved_uuid
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import MetadataImage, PartitionImage
+    from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 
 
 def leader_for(
-    image: MetadataImage, partition: PartitionImage, listener_name: str, knows_listener_not_found: bool
+    image: MetadataImage, partition: PartitionRegistration, listener_name: str, knows_listener_not_found: bool
 ) -> tuple[ErrorCode, int]:
     """(error, leader id): -1 and why, when there is none or it lacks the listener."""
     broker = image.brokers.get(partition.leader)
@@ -25,7 +25,7 @@ def leader_for(
     return ErrorCode.NONE, partition.leader
 
 
-def offline_replicas(image: MetadataImage, partition: PartitionImage, listener_name: str) -> list[int]:
+def offline_replicas(image: MetadataImage, partition: PartitionRegistration, listener_name: str) -> list[int]:
     """Replicas on brokers that are gone, fenced or lack the listener, or in directories their broker lost."""
     offline = []
     for position, replica in enumerate(partition.replicas):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import BrokerImage, MetadataImage
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 
 
 class ReturningBrokers:
@@ -35,5 +35,5 @@ class ReturningBrokers:
             elif broker.id in until_ms:
                 self._until_ms[broker.id] = until_ms[broker.id]
 
-    def includes(self, broker: BrokerImage, now_ms: int) -> bool:
+    def includes(self, broker: BrokerRegistration, now_ms: int) -> bool:
         return now_ms < self._until_ms.get(broker.id, now_ms)

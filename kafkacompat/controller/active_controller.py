@@ -16,7 +16,7 @@ from kafkacompat.controller.balance import allows_unclean_elections
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.own_decisions import OwnDecisions
-from kafkacompat.controller.periodic_tasks import PeriodicTasks
+from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.result import ControllerResult
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.controller.image import BrokerImage, MetadataImage
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.raft.quorum_driver import QuorumDriver
     from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
 
@@ -61,7 +61,7 @@ class ActiveController:
         driver: QuorumDriver,
         random: Random,
         liveness: Liveness,
-        periodic_tasks: PeriodicTasks,
+        periodic_tasks: PeriodicTaskControlManager,
         own_decisions: OwnDecisions,
         turns: Turns,
         bootstrap_values: Sequence[bytes],
@@ -122,11 +122,11 @@ class ActiveController:
             return
         self._activated_epoch = machine.active_epoch
         self._liveness.start()
-        self._periodic_tasks.start()
+        self._periodic_tasks.activate()
 
     def _resign(self) -> None:
         self._liveness.stop()
-        self._periodic_tasks.stop()
+        self._periodic_tasks.deactivate()
 
     # Clients' requests.
 
@@ -161,9 +161,9 @@ class ActiveController:
         )
 
     def alter_configs(self, request: Any, context: RequestContext) -> Deferred[Any]:
-        from kafkacompat.controller.configs import alter_configs
+        from kafkacompat.controller.configs import legacy_alter_configs
 
-        return self._configure(lambda: alter_configs.in_steps(self._image, self._settings, request))
+        return self._configure(lambda: legacy_alter_configs.in_steps(self._image, self._settings, request))
 
     def _configure(self, command: Callable[[], Steps[ControllerResult[MetadataRecord, T]]]) -> Deferred[T]:
         def configure() -> Steps[Deferred[T]]:
@@ -264,7 +264,7 @@ class ActiveController:
         liveness = self._liveness
         endpoints = {(each.host, each.port) for each in request.listeners}
 
-        def is_live(broker: BrokerImage) -> bool:
+        def is_live(broker: BrokerRegistration) -> bool:
             # A broker that registers with the controller in its own process has died before: there is no session to wait for.
             in_own_process = context.connection_id == NO_CONNECTION
             return not in_own_process and liveness.is_live(broker, endpoints, context.client_host)
@@ -306,7 +306,7 @@ class ActiveController:
 
         def unregister() -> Steps[ControllerResult[MetadataRecord, Any]]:
             result = yield from unregister_broker.in_steps(self._image, self._settings, request)
-            self._liveness.sessions.forget(request.broker_id)
+            self._liveness.sessions.remove(request.broker_id)
             return result
 
         return self._answer_broker(request, unregister)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MetadataRecord
@@ -23,19 +23,19 @@ MAX_ELECTIONS_PER_ROUND = 1000
 
 
 def balance_interval_ms(settings: ControllerSettings) -> int | None:
-    """How often `preferred_elections` is due; None when auto.leader.rebalance.enable is off."""
+    """How often `maybe_balance_partition_leaders` is due; None when auto.leader.rebalance.enable is off."""
     if not settings.static.get_boolean("auto.leader.rebalance.enable"):
         return None
     return settings.static.get_int("leader.imbalance.check.interval.seconds") * 1000
 
 
 def unclean_interval_ms(settings: ControllerSettings) -> int:
-    """How often `unclean_elections` is due."""
+    """How often `maybe_elect_unclean_leaders` is due."""
     return settings.static.get_int("unclean.leader.election.interval.ms")
 
 
 @Stepped
-def preferred_elections(
+def maybe_balance_partition_leaders(
     image: MetadataImage, settings: ControllerSettings
 ) -> Steps[ControllerResult[MetadataRecord, bool]]:
     """The first replica leads again wherever it is in sync and alive. True: there may be more to do."""
@@ -43,7 +43,7 @@ def preferred_elections(
 
 
 @Stepped
-def unclean_elections(
+def maybe_elect_unclean_leaders(
     image: MetadataImage, settings: ControllerSettings
 ) -> Steps[ControllerResult[MetadataRecord, bool]]:
     """Leaders for partitions without one, out of sync if need be, where the topic allows it. True: there may be more to do."""
@@ -68,7 +68,7 @@ def allows_unclean_elections(records: Iterable[MetadataRecord]) -> bool:
     )
 
 
-def _is_imbalanced(partition: PartitionImage) -> bool:
+def _is_imbalanced(partition: PartitionRegistration) -> bool:
     return partition.leader != partition.replicas[0]
 
 
@@ -76,7 +76,7 @@ def _elect(
     image: MetadataImage,
     settings: ControllerSettings,
     election: Election,
-    concerned: Callable[[PartitionImage], bool],
+    concerned: Callable[[PartitionRegistration], bool],
     allowed: Callable[[TopicImage], bool] = lambda topic: True,
 ) -> Steps[ControllerResult[MetadataRecord, bool]]:
     records: list[MetadataRecord] = []

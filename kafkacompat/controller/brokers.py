@@ -13,7 +13,7 @@ from kafkacompat.controller.features import (
     metadata_version,
     register_broker_version,
 )
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from kafkacompat.controller.leader_and_isr import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.refusals import BrokerRefused
@@ -148,7 +148,7 @@ def _forget_incarnation(
     image: MetadataImage,
     settings: ControllerSettings,
     request: BrokerRegistrationRequest,
-    existing: BrokerImage | None,
+    existing: BrokerRegistration | None,
 ) -> Steps[list[MetadataRecord]]:
     """A broker that did not say goodbye may have lost what its page cache held: it is an eligible leader replica no more."""
     broker_id = request.broker_id
@@ -156,7 +156,7 @@ def _forget_incarnation(
     if not clean:
         scope = BrokerChange(unclean_shutdown=broker_id)
 
-        def concerned(partition: PartitionImage) -> bool:
+        def concerned(partition: PartitionRegistration) -> bool:
             return broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
 
         return (yield from generate_leader_and_isr_updates.in_steps(image, settings, scope, concerned))
@@ -169,7 +169,7 @@ def _forget_incarnation(
 
 
 @Stepped
-def fence_broker(
+def handle_broker_fenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Steps[ControllerResult[MetadataRecord, None]]:
     """Partitions leave the broker first, then it is fenced."""
@@ -182,7 +182,7 @@ def fence_broker(
 
 
 @Stepped
-def leave_broker(
+def handle_broker_in_controlled_shutdown(
     image: MetadataImage, settings: ControllerSettings, broker_id: int, broker_epoch: int
 ) -> Steps[ControllerResult[MetadataRecord, None]]:
     """Nobody counts on the broker any more, though it is not fenced yet: others lead, and none of them waits for it."""
@@ -203,7 +203,7 @@ def _leave(image: MetadataImage, settings: ControllerSettings, broker_id: int) -
     )
 
 
-def return_to_broker(
+def handle_broker_unfenced(
     image: MetadataImage, settings: ControllerSettings, broker_id: int
 ) -> Steps[list[MetadataRecord]]:
     """What has no leader and can be led by the broker has one again."""
@@ -216,7 +216,7 @@ def return_to_broker(
 
 
 def registration_change(
-    broker: BrokerImage,
+    broker: BrokerRegistration,
     fenced: int = 0,
     in_controlled_shutdown: int = 0,
     directories: list[Uuid] | None = None,

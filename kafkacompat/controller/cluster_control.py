@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkacompat.controller.image import BrokerImage, MetadataImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Uuid
 from kafkacompat.wire.errors import ErrorCode
@@ -26,13 +26,13 @@ def default_dir(image: MetadataImage, broker_id: int) -> Uuid:
     return DIRECTORY_UNASSIGNED
 
 
-def has_online_dir(broker: BrokerImage, directory: Uuid) -> bool:
+def has_online_dir(broker: BrokerRegistration, directory: Uuid) -> bool:
     if directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED):
         return True
     return directory != DIRECTORY_LOST and directory in broker.directories
 
 
-def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
     """The broker as it is registered. Raises BrokerRefused (STALE_BROKER_EPOCH) when it is not, in that epoch."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:

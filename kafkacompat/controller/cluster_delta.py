@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.image import BrokerEndpoint, BrokerImage
+from kafkacompat.controller.image import BrokerEndpoint, BrokerRegistration
 from kafkacompat.controller.records import ReplayError
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class ClusterDelta:
     __slots__ = ("_base", "_brokers")
 
-    def __init__(self, base: Mapping[int, BrokerImage]) -> None:
+    def __init__(self, base: Mapping[int, BrokerRegistration]) -> None:
         self._base = base
-        self._brokers: dict[int, BrokerImage] | None = None
+        self._brokers: dict[int, BrokerRegistration] | None = None
 
-    def apply(self) -> Mapping[int, BrokerImage]:
+    def apply(self) -> Mapping[int, BrokerRegistration]:
         return self._base if self._brokers is None else self._brokers
 
-    def _editable(self) -> dict[int, BrokerImage]:
+    def _editable(self) -> dict[int, BrokerRegistration]:
         """The first write copies the map."""
         if self._brokers is None:
             self._brokers = dict(self._base)
@@ -42,7 +42,7 @@ class ClusterDelta:
                 f"broker {record.broker_id} is registered as migrating from ZooKeeper, which 4.3 has not"
             )
         cordoned = record.cordoned_log_dirs
-        self._editable()[record.broker_id] = BrokerImage(
+        self._editable()[record.broker_id] = BrokerRegistration(
             id=record.broker_id,
             epoch=record.broker_epoch,
             incarnation_id=record.incarnation_id,
@@ -89,7 +89,7 @@ class ClusterDelta:
             ),
         )
 
-    def _current(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+    def _current(self, broker_id: int, broker_epoch: int) -> BrokerRegistration:
         broker = self._editable().get(broker_id)
         if broker is None:
             raise ReplayError(f"a record changes broker {broker_id}, which is not registered")

@@ -29,7 +29,7 @@ from kafkacompat.controller.configuration_validator import (
     too_long,
     validate,
 )
-from kafkacompat.controller.eligible import EVERY_TOPIC, clearing
+from kafkacompat.controller.eligible import EVERY_TOPIC, clear_elr_records
 from kafkacompat.controller.features import elr_enabled
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
@@ -115,7 +115,7 @@ def incremental_alter_configs(
 
 
 @Stepped
-def alter_configs(
+def legacy_alter_configs(
     image: MetadataImage, settings: ControllerSettings, request: AlterConfigsRequest
 ) -> Steps[ControllerResult[MetadataRecord, AlterConfigsResponse]]:
     """The old call: what is not named is removed."""
@@ -188,7 +188,7 @@ def _alter(
     try:
         if named[resource.type, resource.name] > 1:
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        records.extend((yield from _alter_one(image, settings, resource, incremental, pace)))
+        records.extend((yield from _alter_config_resource(image, settings, resource, incremental, pace)))
     except ConfigRefused as refusal:
         return refusal.code, refusal.message
     finally:
@@ -197,7 +197,7 @@ def _alter(
     return ErrorCode.NONE, None
 
 
-def _alter_one(
+def _alter_config_resource(
     image: MetadataImage,
     settings: ControllerSettings,
     resource: ResourceChange,
@@ -237,7 +237,7 @@ def _alter_one(
         for name, value in written.items()
     ]
     if elr and MIN_INSYNC_REPLICAS in written and resource.type in (TOPIC, BROKER):
-        records.extend(clearing(image, resource.name if resource.type == TOPIC else EVERY_TOPIC))
+        records.extend(clear_elr_records(image, resource.name if resource.type == TOPIC else EVERY_TOPIC))
     return records
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kafkacompat.controller.cluster_control import check_broker_epoch, has_online_dir
 from kafkacompat.controller.features import directories_supported, metadata_version
-from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.leader_and_isr import (
     BrokerChange,
     generate_leader_and_isr_updates,
@@ -97,7 +97,7 @@ def _lose(
 ) -> Steps[list[MetadataRecord]]:
     concerned = {id(image.topics_by_id[topic_id].partitions[index]) for topic_id, index in lost}
 
-    def is_lost(partition: PartitionImage) -> bool:
+    def is_lost(partition: PartitionRegistration) -> bool:
         return id(partition) in concerned
 
     scope = BrokerChange(to_remove=broker_id)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EVERY_TOPIC = ""
 
 
-def clearing(image: MetadataImage, topic: str) -> list[MetadataRecord]:
+def clear_elr_records(image: MetadataImage, topic: str) -> list[MetadataRecord]:
     """Of one topic that exists, or of EVERY_TOPIC."""
     version = partition_version(metadata_version(image.features))
     records = [MetadataRecord(ClearElrRecord(topic_name=topic), 0)]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, cast
 
-from kafkacompat.controller.eligible import EVERY_TOPIC, clearing
+from kafkacompat.controller.eligible import EVERY_TOPIC, clear_elr_records
 from kafkacompat.controller.features import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     FEATURE_DEPENDENCIES,
@@ -139,7 +139,7 @@ def _update(
         records.extend(_elr_safety_records(image, settings))
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and (level > 0) is not (current > 0):
         # While it is off nobody keeps up who is eligible: what was known before would be wrong once it is on again.
-        records.extend(clearing(image, EVERY_TOPIC))
+        records.extend(clear_elr_records(image, EVERY_TOPIC))
     return records
 
 

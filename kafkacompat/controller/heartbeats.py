@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.brokers import (
-    fence_broker,
-    leave_broker,
+    handle_broker_fenced,
+    handle_broker_in_controlled_shutdown,
+    handle_broker_unfenced,
     registration_change,
-    return_to_broker,
 )
 from kafkacompat.controller.cluster_control import check_broker_epoch
 from kafkacompat.controller.features import (
@@ -24,12 +25,11 @@ from kafkacompat.controller.features import (
     metadata_version,
     register_broker_version,
 )
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from kafkacompat.controller.leader_and_isr import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.replayer import replayed
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.snapshot_records import broker_record
 from kafkacompat.ids import Uuid
@@ -52,7 +52,7 @@ FENCED, UNFENCED, CONTROLLED_SHUTDOWN, SHUTDOWN_NOW = BrokerControlState
 def broker_heartbeat(
     image: MetadataImage,
     settings: ControllerSettings,
-    sessions: BrokerSessions,
+    sessions: BrokerHeartbeatManager,
     request: BrokerHeartbeatRequest,
     next_offset: int,
     now_ms: int,
@@ -62,8 +62,8 @@ def broker_heartbeat(
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= sessions.registration_offset(broker.id)
-    state = current_state(sessions, broker)
-    following = next_state(image, sessions, broker, request, caught_up)
+    state = current_broker_state(sessions, broker)
+    following = calculate_next_broker_state(image, sessions, broker, request, caught_up)
     records: list[MetadataRecord] = []
     if following is not state or (following is UNFENCED and broker.in_controlled_shutdown):
         records.extend((yield from _move(image, settings, broker, following)))
@@ -81,28 +81,28 @@ def broker_heartbeat(
     if request.cordoned_log_dirs is not None and cordoned_directories_supported(level):
         records.extend(_directories_cordoned(broker, request.cordoned_log_dirs))
     if following is CONTROLLED_SHUTDOWN:
-        sessions.begin_shutdown(broker.id, next_offset + len(records) - 1)
+        sessions.maybe_update_controlled_shutdown_offset(broker.id, next_offset + len(records) - 1)
     response = BrokerHeartbeatResponse(
         is_caught_up=caught_up, is_fenced=fenced, should_shut_down=following is SHUTDOWN_NOW
     )
     return ControllerResult(tuple(records), response)
 
 
-def current_state(sessions: BrokerSessions, broker: BrokerImage) -> BrokerControlState:
+def current_broker_state(sessions: BrokerHeartbeatManager, broker: BrokerRegistration) -> BrokerControlState:
     """A controller that came to power during a controlled shutdown takes the broker for unfenced until it asks again."""
     if broker.fenced:
         return FENCED
-    return CONTROLLED_SHUTDOWN if sessions.shutdown_offset(broker.id) >= 0 else UNFENCED
+    return CONTROLLED_SHUTDOWN if sessions.controlled_shutdown_offset(broker.id) >= 0 else UNFENCED
 
 
-def next_state(
+def calculate_next_broker_state(
     image: MetadataImage,
-    sessions: BrokerSessions,
-    broker: BrokerImage,
+    sessions: BrokerHeartbeatManager,
+    broker: BrokerRegistration,
     request: BrokerHeartbeatRequest,
     caught_up: bool,
 ) -> BrokerControlState:
-    state = current_state(sessions, broker)
+    state = current_broker_state(sessions, broker)
     if state is FENCED:
         if request.want_shut_down:
             return SHUTDOWN_NOW
@@ -113,7 +113,9 @@ def next_state(
         if not request.want_shut_down:
             return UNFENCED
         return CONTROLLED_SHUTDOWN if _leads(image, broker.id) else SHUTDOWN_NOW
-    if _leads(image, broker.id) or sessions.shutdown_offset(broker.id) > sessions.lowest_active_offset(image):
+    if _leads(image, broker.id) or sessions.controlled_shutdown_offset(
+        broker.id
+    ) > sessions.lowest_active_offset(image):
         return CONTROLLED_SHUTDOWN
     return SHUTDOWN_NOW
 
@@ -127,26 +129,28 @@ def _leads(image: MetadataImage, broker_id: int) -> bool:
 def _move(
     image: MetadataImage,
     settings: ControllerSettings,
-    broker: BrokerImage,
+    broker: BrokerRegistration,
     following: BrokerControlState,
 ) -> Steps[Sequence[MetadataRecord]]:
     if following is UNFENCED:
         return (yield from _unfence(image, settings, broker))
-    command = leave_broker if following is CONTROLLED_SHUTDOWN else fence_broker
+    command = (
+        handle_broker_in_controlled_shutdown if following is CONTROLLED_SHUTDOWN else handle_broker_fenced
+    )
     return (yield from command.in_steps(image, settings, broker.id, broker.epoch)).records
 
 
 def _unfence(
-    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerRegistration
 ) -> Steps[Sequence[MetadataRecord]]:
     if not broker.in_controlled_shutdown:
         record = registration_change(broker, fenced=-1)
-        return [record, *(yield from return_to_broker(image, settings, broker.id))]
+        return [record, *(yield from handle_broker_unfenced(image, settings, broker.id))]
     # It says that it stays: it was taken for gone, wrongly. Only a registration takes back that it shuts down.
     level = metadata_version(image.features)
     staying = broker_record(replace(broker, fenced=False, in_controlled_shutdown=False), level)
     record = MetadataRecord(staying, register_broker_version(level))
-    return [record, *(yield from return_to_broker(replayed(image, [record]), settings, broker.id))]
+    return [record, *(yield from handle_broker_unfenced(replayed(image, [record]), settings, broker.id))]
 
 
 def _directories_offline(
@@ -158,7 +162,7 @@ def _directories_offline(
     if not lost:
         return []
 
-    def is_lost(partition: PartitionImage) -> bool:
+    def is_lost(partition: PartitionRegistration) -> bool:
         if broker_id not in partition.replicas:
             return False
         return partition.directories[partition.replicas.index(broker_id)] in lost
@@ -170,7 +174,7 @@ def _directories_offline(
     return records
 
 
-def _directories_cordoned(broker: BrokerImage, cordoned: Sequence[Uuid]) -> list[MetadataRecord]:
+def _directories_cordoned(broker: BrokerRegistration, cordoned: Sequence[Uuid]) -> list[MetadataRecord]:
     stated = broker.cordoned_directories
     if stated is not None and set(stated) == set(cordoned):
         return []

@@ -15,6 +15,7 @@ from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
 if TYPE_CHECKING:
     from kafkacompat.security.acl import Acl
+    from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
     from kafkacompat.wire.messages.register_controller_record import RegisterControllerRecord
 
 
@@ -42,7 +43,7 @@ class BrokerEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
+class BrokerRegistration:
     id: int
     epoch: int
     incarnation_id: Uuid
@@ -58,7 +59,7 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionImage:
+class PartitionRegistration:
     replicas: tuple[int, ...]
     directories: tuple[Uuid, ...]
     isr: tuple[int, ...]
@@ -77,12 +78,44 @@ class PartitionImage:
         at = self.replicas.index(replica)
         return self.directories[at] if at < len(self.directories) else DIRECTORY_MIGRATING
 
+    def merge(self, record: PartitionChangeRecord) -> PartitionRegistration:
+        """Absent fields keep; the partition epoch always rises, the leader epoch whenever a leader is stated, even the same."""
+
+        def kept(new: list[int] | None, current: tuple[int, ...]) -> tuple[int, ...]:
+            return current if new is None else tuple(new)
+
+        stated = record.leader != -2
+        replicas = kept(record.replicas, self.replicas)
+        if record.directories is not None:
+            directories = tuple(record.directories)
+        elif record.replicas is not None and len(replicas) != len(self.directories):
+            directories = (DIRECTORY_MIGRATING,) * len(replicas)
+        else:
+            directories = self.directories
+        return PartitionRegistration(
+            replicas=replicas,
+            directories=directories,
+            isr=kept(record.isr, self.isr),
+            removing_replicas=kept(record.removing_replicas, self.removing_replicas),
+            adding_replicas=kept(record.adding_replicas, self.adding_replicas),
+            eligible_leader_replicas=kept(record.eligible_leader_replicas, self.eligible_leader_replicas),
+            last_known_elr=kept(record.last_known_elr, self.last_known_elr),
+            leader=record.leader if stated else self.leader,
+            leader_recovering=(
+                self.leader_recovering
+                if record.leader_recovery_state == -1
+                else record.leader_recovery_state == 1
+            ),
+            leader_epoch=self.leader_epoch + 1 if stated else self.leader_epoch,
+            partition_epoch=self.partition_epoch + 1,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
     name: str
     id: Uuid
-    partitions: Mapping[int, PartitionImage]
+    partitions: Mapping[int, PartitionRegistration]
     """By partition index; indexes run from 0 without gaps."""
 
 
@@ -93,7 +126,7 @@ class MetadataImage:
     epoch: int = -1
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized levels, metadata.version included; level 0 is absent."""
-    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkacompat.controller.cluster_control import check_broker_epoch
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.leader_and_isr import partition_change
-from kafkacompat.controller.merge import merge_partition_change
 from kafkacompat.controller.partition_change_builder import NO_LEADER_CHANGE, Election
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
@@ -40,7 +39,7 @@ def alter_partition(
     """Raises BrokerRefused (STALE_BROKER_EPOCH)."""
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
-    changed: dict[tuple[bytes, int], PartitionImage] = {}
+    changed: dict[tuple[bytes, int], PartitionRegistration] = {}
     topics: list[TopicData] = []
     count = 0
     for wanted in request.topics:
@@ -68,11 +67,11 @@ def _alter(
     settings: ControllerSettings,
     sender: int,
     topic: TopicImage,
-    partition: PartitionImage | None,
+    partition: PartitionRegistration | None,
     wanted: RequestedPartition,
     answer: PartitionData,
     records: list[MetadataRecord],
-    changed: dict[tuple[bytes, int], PartitionImage],
+    changed: dict[tuple[bytes, int], PartitionRegistration],
 ) -> None:
     if partition is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -91,7 +90,7 @@ def _alter(
         change = record.message
         assert isinstance(change, PartitionChangeRecord)
         records.append(record)
-        partition = changed[topic.id, wanted.partition_index] = merge_partition_change(partition, change)
+        partition = changed[topic.id, wanted.partition_index] = partition.merge(change)
         if change.leader not in (sender, NO_LEADER_CHANGE):
             answer.error_code = ErrorCode.NEW_LEADER_ELECTED
             return
@@ -112,7 +111,7 @@ def _members(wanted: RequestedPartition) -> Sequence[tuple[int, int]]:
 def _refusal(
     image: MetadataImage,
     sender: int,
-    partition: PartitionImage,
+    partition: PartitionRegistration,
     wanted: RequestedPartition,
     members: Sequence[tuple[int, int]],
 ) -> ErrorCode:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kafkacompat.controller.cluster_control import default_dir, has_online_dir
 from kafkacompat.controller.features import elr_enabled, metadata_version
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
@@ -59,7 +59,7 @@ def partition_change(
 
 
 def _leader_acceptor(
-    image: MetadataImage, partition: PartitionImage, brokers: BrokerChange
+    image: MetadataImage, partition: PartitionRegistration, brokers: BrokerChange
 ) -> Callable[[int], bool]:
     """True for a broker that is unfenced, not shutting down, and has its directory of the partition online."""
 
@@ -81,7 +81,7 @@ def generate_leader_and_isr_updates(
     image: MetadataImage,
     settings: ControllerSettings,
     brokers: BrokerChange,
-    concerned: Callable[[PartitionImage], bool],
+    concerned: Callable[[PartitionRegistration], bool],
 ) -> Steps[list[MetadataRecord]]:
     """ISR, eligible leaders and leader of every partition concerned, in order of topic name and index."""
     records: list[MetadataRecord] = []

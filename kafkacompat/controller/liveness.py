@@ -13,15 +13,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.brokers import fence_broker, leave_broker
+from kafkacompat.controller.brokers import handle_broker_fenced, handle_broker_in_controlled_shutdown
 from kafkacompat.controller.own_decisions import TRY_AGAIN_MS
 from kafkacompat.controller.reach import Probed, Reach
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import BrokerImage, MetadataImage
+    from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.own_decisions import OwnDecisions
-    from kafkacompat.controller.sessions import BrokerSessions
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import Clock, TimerHandle, Timers
@@ -41,7 +41,7 @@ class Liveness:
         self,
         machine: MetadataMachine,
         settings: ControllerSettings,
-        sessions: BrokerSessions,
+        sessions: BrokerHeartbeatManager,
         clock: Clock,
         timers: Timers,
         reach: Reach,
@@ -88,13 +88,13 @@ class Liveness:
         """What commands decide by: everything accepted, with the brokers fenced that are known to be gone, except `but`."""
         return self.sessions.seen(self._machine.core.image, but)
 
-    def is_live(self, broker: BrokerImage, endpoints: set[tuple[str, int]], host: str) -> bool:
+    def is_live(self, broker: BrokerRegistration, endpoints: set[tuple[str, int]], host: str) -> bool:
         """Whether a registered broker may still run when another process registers under its id, serving at `endpoints`.
 
         An address is one process's: who listens where the registered one did has taken its place, unless that one is still heard.
         But what is advertised may be wrong, or be a balancer's: who calls from another host than the registered one did is another.
         """
-        if not self.sessions.is_live(broker.id, broker.epoch, self.now_ms()):
+        if not self.sessions.has_valid_session(broker.id, broker.epoch, self.now_ms()):
             return False
         former = {(each.host, each.port) for each in broker.endpoints.values()}
         is_elsewhere = self._hosts.get(broker.id, host) != host
@@ -194,7 +194,7 @@ class Liveness:
             epoch = machine.active_epoch
             left = yield from self._own_decisions.append_or_resign(
                 f"leaving broker {broker_id}",
-                leave_broker.in_steps(image, self._settings, broker_id, broker.epoch),
+                handle_broker_in_controlled_shutdown.in_steps(image, self._settings, broker_id, broker.epoch),
             )
             if left is None and machine.active_epoch == epoch:
                 self._own_decisions.try_again(lambda: self._leave(broker_id))
@@ -209,7 +209,7 @@ class Liveness:
             return True
         fenced = yield from self._own_decisions.append_or_resign(
             f"fencing broker {broker_id}",
-            fence_broker.in_steps(image, self._settings, broker_id, broker.epoch),
+            handle_broker_fenced.in_steps(image, self._settings, broker_id, broker.epoch),
         )
         if fenced is None:
             return False

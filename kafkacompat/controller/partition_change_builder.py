@@ -15,7 +15,7 @@ from kafkacompat.controller.features import (
     leader_epoch_bump_on_isr_shrink,
     partition_version,
 )
-from kafkacompat.controller.image import PartitionImage
+from kafkacompat.controller.image import PartitionRegistration
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
@@ -53,7 +53,7 @@ def completed_reassignment(
 class PartitionChangeBuilder:
     """What is wanted of a partition: fields are set, then `build` says once what must be written for it."""
 
-    partition: PartitionImage
+    partition: PartitionRegistration
     topic_id: Uuid
     index: int
     is_acceptable_leader: Callable[[int], bool]
@@ -81,13 +81,13 @@ class PartitionChangeBuilder:
         """None when nothing is to be written."""
         partition = self.partition
         record = PartitionChangeRecord(topic_id=self.topic_id, partition_id=self.index)
-        self._complete_reassignment()
-        self._target_elr = self._eligible()
-        self._elect(record)
+        self._complete_reassignment_if_needed()
+        self._target_elr = self._new_target_elr()
+        self._try_election(record)
         if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self._replicas):
             # A new leader epoch, so that the replica that has left is fenced off.
             record.leader = partition.leader
-        self._state_elr(record)
+        self._maybe_update_record_elr(record)
         if record.isr is None and (self.target_isr or self.elr_enabled) and self.target_isr != partition.isr:
             record.isr = list(self.target_isr)
         if (
@@ -97,14 +97,14 @@ class PartitionChangeBuilder:
             and not set(partition.isr) <= set(record.isr)
         ):
             record.leader = partition.leader
-        self._state_last_known_leader(record)
-        self._state_assignment(record)
+        self._maybe_update_last_known_leader(record)
+        self._set_assignment_changes(record)
         if (
             self.target_recovering is not None
             and self.target_recovering is not self.partition.leader_recovering
         ):
             record.leader_recovery_state = RECOVERING if self.target_recovering else RECOVERED
-        if self._is_nothing(record):
+        if self._change_record_is_no_op(record):
             return None
         return MetadataRecord(record, partition_version(self.metadata_version))
 
@@ -120,13 +120,13 @@ class PartitionChangeBuilder:
     def _adding(self) -> tuple[int, ...]:
         return self.partition.adding_replicas if self.target_adding is None else self.target_adding
 
-    def _complete_reassignment(self) -> None:
+    def _complete_reassignment_if_needed(self) -> None:
         completed = completed_reassignment(self._replicas, self._removing, self._adding, self.target_isr)
         if completed is not None:
             self.target_replicas, self.target_isr = completed
             self.target_removing = self.target_adding = ()
 
-    def _eligible(self) -> tuple[int, ...]:
+    def _new_target_elr(self) -> tuple[int, ...]:
         partition = self.partition
         if not self.elr_enabled:
             # From when it was enabled. Only where the ISR is still empty has nothing been committed without them.
@@ -140,7 +140,7 @@ class PartitionChangeBuilder:
     def _staying(self, candidates: Iterable[int]) -> tuple[int, ...]:
         return tuple(sorted(set(candidates) & set(self._replicas) - self.unclean_shutdown_replicas))
 
-    def _is_valid(self, replica: int) -> bool:
+    def _is_valid_new_leader(self, replica: int) -> bool:
         in_reach = replica in self.target_isr or (not self.target_isr and replica in self._target_elr)
         return in_reach and self.is_acceptable_leader(replica)
 
@@ -148,12 +148,12 @@ class PartitionChangeBuilder:
         """(replica or NO_LEADER, whether the election is unclean)."""
         partition = self.partition
         replicas = self._replicas
-        if self.election is Election.PREFERRED and self._is_valid(replicas[0]):
+        if self.election is Election.PREFERRED and self._is_valid_new_leader(replicas[0]):
             return replicas[0], False
-        if self._is_valid(partition.leader):
+        if self._is_valid_new_leader(partition.leader):
             return partition.leader, False
         for replica in replicas:
-            if self._is_valid(replica):
+            if self._is_valid_new_leader(replica):
                 return replica, False
         last_known = partition.last_known_elr
         if (
@@ -172,7 +172,7 @@ class PartitionChangeBuilder:
                     return replica, True
         return NO_LEADER, False
 
-    def _elect(self, record: PartitionChangeRecord) -> None:
+    def _try_election(self, record: PartitionChangeRecord) -> None:
         leader, unclean = self._new_leader()
         if leader == self.partition.leader:
             return
@@ -185,13 +185,13 @@ class PartitionChangeBuilder:
             if not self.partition.leader_recovering:
                 record.leader_recovery_state = RECOVERING
 
-    def _state_elr(self, record: PartitionChangeRecord) -> None:
+    def _maybe_update_record_elr(self, record: PartitionChangeRecord) -> None:
         if record.isr is not None or (self.target_isr and not self.elr_enabled):
             self._target_elr = ()
         if self._target_elr != self.partition.eligible_leader_replicas:
             record.eligible_leader_replicas = list(self._target_elr)
 
-    def _state_last_known_leader(self, record: PartitionChangeRecord) -> None:
+    def _maybe_update_last_known_leader(self, record: PartitionChangeRecord) -> None:
         partition = self.partition
         if record.leader >= 0:
             if partition.last_known_elr:
@@ -204,7 +204,7 @@ class PartitionChangeBuilder:
                 # It led when the feature was off, under which the last one of an ISR stays. Apache Kafka 4.3.0 forgets who it was.
                 record.last_known_elr = list(partition.isr)
 
-    def _state_assignment(self, record: PartitionChangeRecord) -> None:
+    def _set_assignment_changes(self, record: PartitionChangeRecord) -> None:
         partition = self.partition
         if self._replicas != partition.replicas or self.target_directories is not None:
             known = dict(zip(partition.replicas, partition.directories, strict=True))
@@ -223,7 +223,7 @@ class PartitionChangeBuilder:
             record.adding_replicas = list(self._adding)
 
     @staticmethod
-    def _is_nothing(record: PartitionChangeRecord) -> bool:
+    def _change_record_is_no_op(record: PartitionChangeRecord) -> bool:
         return (
             record.isr is None
             and record.leader == NO_LEADER_CHANGE

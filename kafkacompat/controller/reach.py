@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.deferred import Deferred
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import BrokerImage, MetadataImage
+    from kafkacompat.controller.image import BrokerRegistration, MetadataImage
     from kafkacompat.ports import TimerHandle, Timers
 
 AGAIN_MS = (1_000, 5_000, 20_000, 60_000)
@@ -49,14 +49,14 @@ class Reach:
         self._attempts: dict[Address, TimerHandle | None] = {}
         """Those not reached yet, with the timer of the next attempt; None while one is under way."""
 
-    def address_of(self, broker: BrokerImage) -> Address | None:
+    def address_of(self, broker: BrokerRegistration) -> Address | None:
         """Where other brokers find it; None for a broker without that listener, and for the one in this process."""
         endpoint = broker.endpoints.get(self._listener_name)
         if endpoint is None or broker.id == self._node_id:
             return None
         return endpoint.host, endpoint.port
 
-    def reached(self, broker: BrokerImage) -> Address | None:
+    def reached(self, broker: BrokerRegistration) -> Address | None:
         """Its address if this controller has been through to it before."""
         address = self.address_of(broker)
         return address if address in self._reached else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
@@ -57,14 +57,14 @@ class Reassignment:
     adding: tuple[int, ...]
 
 
-def planned(current: Sequence[int], target: Sequence[int]) -> Reassignment:
+def reassignment_replicas(current: Sequence[int], target: Sequence[int]) -> Reassignment:
     """From all replicas that the partition has now, those of a running reassignment included, to the target."""
     removing = tuple(sorted(set(current) - set(target)))
     adding = tuple(sorted(set(target) - set(current)))
     return Reassignment((*target, *removing), removing, adding)
 
 
-def reverted(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+def reassignment_revert(partition: PartitionRegistration) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
     """(replicas, ISR, whether that loses records): back to those that were there before, the comers out of both lists.
 
     When only comers are in sync, the first replica of before is taken for in sync though it is not.
@@ -80,7 +80,7 @@ def reverted(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...
     return (replicas, isr, False) if isr else (replicas, replicas[:1], True)
 
 
-def is_reassigning(partition: PartitionImage) -> bool:
+def is_reassignment_in_progress(partition: PartitionRegistration) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
@@ -148,9 +148,9 @@ def _cancel(
     image: MetadataImage, settings: ControllerSettings, topic: TopicImage, index: int
 ) -> MetadataRecord | None:
     partition = topic.partitions[index]
-    if not is_reassigning(partition):
+    if not is_reassignment_in_progress(partition):
         raise ReassignmentRefused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
-    replicas, isr, unclean = reverted(partition)
+    replicas, isr, unclean = reassignment_revert(partition)
     may_be_unclean = settings.unclean_election(image, topic.name)
     if unclean and not may_be_unclean:
         raise ReassignmentRefused(
@@ -183,7 +183,7 @@ def _reassign(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {factor} to {len(target)}",
         )
-    plan = planned(partition.replicas, target)
+    plan = reassignment_replicas(partition.replicas, target)
     builder = partition_change(image, settings, topic, index)
     builder.target_replicas = plan.replicas
     # A list that the new plan leaves empty keeps what a running reassignment has in it.
@@ -227,7 +227,7 @@ def list_partition_reassignments(
         moving: list[OngoingPartitionReassignment] = []
         for index in indexes:
             partition = topic.partitions.get(index)
-            if partition is not None and is_reassigning(partition):
+            if partition is not None and is_reassignment_in_progress(partition):
                 moving.append(_ongoing(index, partition))
                 if pace.is_over(RECORD_COST):
                     yield
@@ -238,7 +238,7 @@ def list_partition_reassignments(
     return ControllerResult((), ListPartitionReassignmentsResponse(error_message=None, topics=found))
 
 
-def _ongoing(index: int, partition: PartitionImage) -> OngoingPartitionReassignment:
+def _ongoing(index: int, partition: PartitionRegistration) -> OngoingPartitionReassignment:
     return OngoingPartitionReassignment(
         partition_index=index,
         replicas=list(partition.replicas),

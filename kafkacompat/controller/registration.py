@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.brokers import register_broker
-from kafkacompat.controller.image import BrokerImage, MetadataImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.stepping.stepped import Stepped, Steps
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest
@@ -22,10 +22,10 @@ from kafkacompat.wire.messages.broker_registration_response import BrokerRegistr
 def broker_registration(
     image: MetadataImage,
     settings: ControllerSettings,
-    sessions: BrokerSessions,
+    sessions: BrokerHeartbeatManager,
     request: BrokerRegistrationRequest,
     next_offset: int,
-    is_live: Callable[[BrokerImage], bool],
+    is_live: Callable[[BrokerRegistration], bool],
 ) -> Steps[ControllerResult[MetadataRecord, BrokerRegistrationResponse]]:
     """`next_offset`: where the first of the records would go; `is_live`: whether what is registered may still run.
 
@@ -34,5 +34,5 @@ def broker_registration(
     existing = image.brokers.get(request.broker_id)
     live = existing is not None and is_live(existing)
     result = yield from register_broker.in_steps(image, settings, request, next_offset, live)
-    sessions.registered(request.broker_id, result.response, next_offset + len(result.records) - 1)
+    sessions.register(request.broker_id, result.response, next_offset + len(result.records) - 1)
     return ControllerResult(result.records, BrokerRegistrationResponse(broker_epoch=result.response))

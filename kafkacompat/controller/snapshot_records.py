@@ -20,9 +20,9 @@ from kafkacompat.controller.image import (
     CONTROLLERS,
     DELEGATION_TOKENS,
     SCRAM_CREDENTIALS,
-    BrokerImage,
+    BrokerRegistration,
     MetadataImage,
-    PartitionImage,
+    PartitionRegistration,
 )
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import Uuid
@@ -99,7 +99,7 @@ def acl_record(key: Uuid, acl: Acl) -> AccessControlEntryRecord:
     )
 
 
-def broker_record(broker: BrokerImage, level: int) -> RegisterBrokerRecord:
+def broker_record(broker: BrokerRegistration, level: int) -> RegisterBrokerRecord:
     """As it is registered. `level`: the metadata.version."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
@@ -125,7 +125,9 @@ def broker_record(broker: BrokerImage, level: int) -> RegisterBrokerRecord:
     )
 
 
-def _partition_record(topic_id: Uuid, index: int, partition: PartitionImage, version: int) -> PartitionRecord:
+def _partition_record(
+    topic_id: Uuid, index: int, partition: PartitionRegistration, version: int
+) -> PartitionRecord:
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,

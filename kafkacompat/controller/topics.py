@@ -14,11 +14,11 @@ from kafkacompat.controller.configs import describe_new_topic
 from kafkacompat.controller.configuration_validator import ConfigRefused, check_topic_configs
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import ConfigResourceType, MetadataImage
-from kafkacompat.controller.placement import PlacementRefused, place_partitions
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.controller.refusals import told
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
+from kafkacompat.controller.striped_replica_placer import PlacementRefused, place_partitions
 from kafkacompat.controller.topic_name import topic_name_flaw
 from kafkacompat.ids import METADATA_TOPIC, Uuid
 from kafkacompat.ports import Random

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
-from kafkacompat.controller.merge import merge_partition_change
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.records import ReplayError
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 
@@ -29,7 +28,7 @@ class TopicsDelta:
         self._base = base
         self._topics: dict[str, TopicImage] | None = None
         self._topics_by_id: dict[Uuid, TopicImage] = {}
-        self._partitions: dict[Uuid, dict[int, PartitionImage]] = {}
+        self._partitions: dict[Uuid, dict[int, PartitionRegistration]] = {}
         """Of the topics of which a partition is changed."""
 
     def apply(self) -> tuple[Mapping[str, TopicImage], Mapping[Uuid, TopicImage]]:
@@ -47,7 +46,7 @@ class TopicsDelta:
             self._topics_by_id = dict(self._base.topics_by_id)
         return self._topics
 
-    def _editable_partitions(self, topic_id: Uuid) -> dict[int, PartitionImage]:
+    def _editable_partitions(self, topic_id: Uuid) -> dict[int, PartitionRegistration]:
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             self._editable()
@@ -67,7 +66,7 @@ class TopicsDelta:
 
     def replay_partition(self, record: PartitionRecord) -> None:
         replicas = tuple(record.replicas)
-        self._editable_partitions(record.topic_id)[record.partition_id] = PartitionImage(
+        self._editable_partitions(record.topic_id)[record.partition_id] = PartitionRegistration(
             replicas=replicas,
             directories=tuple(record.directories) or (DIRECTORY_MIGRATING,) * len(replicas),
             isr=tuple(record.isr),
@@ -89,7 +88,7 @@ class TopicsDelta:
                 f"a PartitionChangeRecord names partition {record.partition_id} of topic id "
                 f"{record.topic_id.hex()}, which does not exist"
             )
-        partitions[record.partition_id] = merge_partition_change(old, record)
+        partitions[record.partition_id] = old.merge(record)
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
         topics = self._editable()

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkacompat.api.request_context import NotController
 from kafkacompat.controller.features import directories_supported, metadata_version
-from kafkacompat.controller.image import BrokerImage, MetadataImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid, uuid_to_text
 from kafkacompat.net.channels import ChannelError
@@ -132,7 +132,7 @@ class BrokerHeartbeats:
             self._life.register_again(self._clock.monotonic_ms())
             self._step()
 
-    def _is_outdated(self, own: BrokerImage, image: MetadataImage) -> bool:
+    def _is_outdated(self, own: BrokerRegistration, image: MetadataImage) -> bool:
         if own.epoch > self.broker_epoch:
             return own.incarnation_id != self._identity.incarnation_id
         return (

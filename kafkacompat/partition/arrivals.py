@@ -21,7 +21,7 @@ from kafkacompat.ports import LogRefused
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.deferred import Deferred
     from kafkacompat.ports import LogManager, Plan, PreparedLog, Timers, Workers
 
@@ -65,7 +65,7 @@ class Arrivals:
         workers: Workers,
         log_manager: LogManager,
         log_config: Callable[[str], LogConfig],
-        open_log: Callable[[TopicPartition, Uuid, PartitionImage], None],
+        open_log: Callable[[TopicPartition, Uuid, PartitionRegistration], None],
     ) -> None:
         """`open_log` opens the log, or makes it where its files are not there."""
         self._node_id = node_id
@@ -74,10 +74,10 @@ class Arrivals:
         self._log_manager = log_manager
         self._log_config = log_config
         self._open = open_log
-        self._waiting: dict[Key, tuple[Uuid, PartitionImage]] = {}
+        self._waiting: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
         self._running = False
         """A slice is being prepared, or a timer will begin one."""
-        self._short: dict[Key, tuple[Uuid, PartitionImage]] = {}
+        self._short: dict[Key, tuple[Uuid, PartitionRegistration]] = {}
         """Those that lacked room."""
         self._tried: Key | None = None
         """Which of them shows whether there is room."""
@@ -89,7 +89,7 @@ class Arrivals:
     def __contains__(self, name: Key) -> bool:
         return name in self._waiting or name in self._short
 
-    def add(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage) -> None:
+    def add(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
         """Wait, or go on waiting with a newer image."""
         self._short.pop(name, None)
         self._waiting[name] = topic_id, image
@@ -97,7 +97,7 @@ class Arrivals:
             self._running = True
             self._timers.call_after(SLICE_INTERVAL_MS, self._prepare_slice)
 
-    def add_short(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage) -> None:
+    def add_short(self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration) -> None:
         """There was no room for its log: wait until there is. One of all that wait so is tried at a time."""
         self._short[name] = topic_id, image
         if not self._looks_again:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.ids import TopicPartition, Uuid
     from kafkacompat.ports import Timers
 
@@ -30,7 +30,7 @@ class Changes:
     def __init__(
         self,
         timers: Timers,
-        take: Callable[[TopicPartition, Uuid, PartitionImage | None, bool], None],
+        take: Callable[[TopicPartition, Uuid, PartitionRegistration | None, bool], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         """`take` gets the partition, its topic's id, its image or None when it is not this node's any more, and whether it is
@@ -38,7 +38,7 @@ class Changes:
         self._timers = timers
         self._take = take
         self._fail = fail
-        self._waiting: dict[Key, list[tuple[TopicPartition, Uuid, PartitionImage | None, bool]]] = {}
+        self._waiting: dict[Key, list[tuple[TopicPartition, Uuid, PartitionRegistration | None, bool]]] = {}
         self._is_planned = False
         self._at_once_left = TAKEN_AT_ONCE_MAX
 
@@ -56,7 +56,7 @@ class Changes:
         self,
         name: TopicPartition,
         topic_id: Uuid,
-        image: PartitionImage | None,
+        image: PartitionRegistration | None,
         *,
         is_new: bool = False,
         now: bool = False,

@@ -26,7 +26,7 @@ from kafkacompat.partition.isr import (
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.partition.sessions import SessionPartition
     from kafkacompat.ports import Log
 
@@ -88,7 +88,7 @@ class PartitionCore:
 
     # Roles
 
-    def become(self, image: PartitionImage, now_ms: int) -> bool:
+    def become(self, image: PartitionRegistration, now_ms: int) -> bool:
         """Take the role the image gives this node. True when leader or epoch changed, so that parked requests are due.
 
         An answer of the controller may have told a later partition epoch already: older images change nothing. One of the

@@ -22,7 +22,7 @@ from kafkacompat.wire.messages.fetch_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.partition_services import FetchParameters
-    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.partition.manager import PartitionManager
     from kafkacompat.ports import Clock
     from kafkacompat.stepping.jobs import Steps
@@ -65,7 +65,7 @@ class FetchAnswers:
                 )
         return answer
 
-    def _leader_of(self, asked: Any, uses_topic_ids: bool) -> PartitionImage | None:
+    def _leader_of(self, asked: Any, uses_topic_ids: bool) -> PartitionRegistration | None:
         image = self._manager.image
         topic = image.topics_by_id.get(asked.topic_id) if uses_topic_ids else image.topics.get(asked.topic)
         return None if topic is None else topic.partitions.get(asked.partition)

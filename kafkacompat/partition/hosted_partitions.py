@@ -24,7 +24,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.controller.image import PartitionImage
+    from kafkacompat.controller.image import PartitionRegistration
     from kafkacompat.partition.listeners import Placing, Replicating
     from kafkacompat.ports import Clock, LogManager, Timers, WorkerPools
 
@@ -166,7 +166,7 @@ class HostedPartitions:
                     add(key, topic.id, None, now=now)
 
     def _change(
-        self, name: TopicPartition, topic_id: Uuid, image: PartitionImage | None, is_new: bool
+        self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration | None, is_new: bool
     ) -> None:
         if image is None:
             self._drop(name, topic_id)
@@ -182,7 +182,7 @@ class HostedPartitions:
         """Take what is left of the last image's roles, before a stop: logs of topics that went are to go as well."""
         self.changes.finish()
 
-    def _has_to_wait(self, name: TopicPartition, image: PartitionImage, is_new: bool) -> bool:
+    def _has_to_wait(self, name: TopicPartition, image: PartitionRegistration, is_new: bool) -> bool:
         """Its log is to be made, and the checkpoints speak of another one of its name."""
         return (
             self._log_manager.get(name) is None
@@ -190,10 +190,12 @@ class HostedPartitions:
             and not self._log_manager.may_make(name)
         )
 
-    def _may_begin_empty(self, image: PartitionImage) -> bool:
+    def _may_begin_empty(self, image: PartitionRegistration) -> bool:
         return self.placing is not None and self.placing.may_begin_empty(image)
 
-    def _take_role(self, name: TopicPartition, topic_id: Uuid, image: PartitionImage, is_new: bool) -> None:
+    def _take_role(
+        self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration, is_new: bool
+    ) -> None:
         core = self.by_id.get((topic_id, name.partition))
         try:
             if core is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import BrokerImage
+    from kafkacompat.controller.image import BrokerRegistration
 
 NEVER_MS = -(2**60)
 EXPECTED_MS = 2000
@@ -71,7 +71,7 @@ class Standing:
     __slots__ = ("_expected_until_ms", "brokers", "lag_time_max_ms")
 
     def __init__(self, lag_time_max_ms: int = 30_000) -> None:
-        self.brokers: Mapping[int, BrokerImage] = {}
+        self.brokers: Mapping[int, BrokerRegistration] = {}
         self.lag_time_max_ms = lag_time_max_ms
         self._expected_until_ms: dict[int, int] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import MetadataImage, PartitionImage
+    from kafkacompat.controller.image import MetadataImage, PartitionRegistration
     from kafkacompat.partition.core import PartitionCore
     from kafkacompat.partition.isr import PendingIsr
 
@@ -33,10 +33,10 @@ class Placing(Protocol):
         """The first image, before its roles are taken."""
         ...
 
-    def may_begin_empty(self, image: PartitionImage) -> bool:
+    def may_begin_empty(self, image: PartitionRegistration) -> bool:
         """Though a directory is offline in which its log might lie."""
         ...
 
-    def role_taken(self, core: PartitionCore, image: PartitionImage) -> None: ...
+    def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None: ...
 
     def gone(self, core: PartitionCore) -> None: ...

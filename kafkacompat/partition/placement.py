@@ -17,7 +17,7 @@ from kafkacompat.ports import LogRefused
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import MetadataImage, PartitionImage
+    from kafkacompat.controller.image import MetadataImage, PartitionRegistration
     from kafkacompat.ids import TopicPartition
     from kafkacompat.log.manager import LogManager
     from kafkacompat.partition.core import PartitionCore
@@ -114,7 +114,7 @@ class Placement:
                 )
                 self._logs.withhold(name, reason)
 
-    def may_begin_empty(self, image: PartitionImage) -> bool:
+    def may_begin_empty(self, image: PartitionRegistration) -> bool:
         """A replica out of the ISR, in a directory that is online or not chosen yet: the leader fills it."""
         named = image.directory(self._hosted.node_id)
         return self._hosted.node_id not in image.isr and (
@@ -122,7 +122,7 @@ class Placement:
             or any(each.online and each.directory_id == named for each in self._logs.directories)
         )
 
-    def role_taken(self, core: PartitionCore, image: PartitionImage) -> None:
+    def role_taken(self, core: PartitionCore, image: PartitionRegistration) -> None:
         name = core.topic_partition
         home = self._logs.directory_of(name)
         if home is None:

@@ -15,11 +15,11 @@ from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import EndPoint
 from kafkacompat.controller.active_controller import ActiveController
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.own_decisions import OwnDecisions
-from kafkacompat.controller.periodic_tasks import PeriodicTasks
+from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.reach import Probed, Reach
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.turns import Turns
 from kafkacompat.node.controller_registration import ControllerIdentity, ControllerRegistration
 from kafkacompat.ports import ProbeResult
@@ -51,7 +51,7 @@ class ControllerServer:
         machine.subscribe(reach.on_image)
         turns = Turns(doors.timers)
         own_decisions = OwnDecisions(machine, doors.timers, turns)
-        sessions = BrokerSessions(config.get_int("broker.session.timeout.ms"))
+        sessions = BrokerHeartbeatManager(config.get_int("broker.session.timeout.ms"))
         self.liveness = liveness = Liveness(
             machine,
             shared.controller_settings,
@@ -67,7 +67,9 @@ class ControllerServer:
             shared.driver,
             doors.random,
             liveness,
-            PeriodicTasks(machine, shared.controller_settings, sessions, doors.timers, own_decisions),
+            PeriodicTaskControlManager(
+                machine, shared.controller_settings, sessions, doors.timers, own_decisions
+            ),
             own_decisions,
             turns,
             shared.directories.bootstrap_values,

@@ -23,7 +23,7 @@ from kafkacompat.sim.faults.slowness import Slowness
 from kafkacompat.sim.image_oracles import Key, partitions_of
 
 if TYPE_CHECKING:
-    from kafkacompat.controller.image import BrokerImage, PartitionImage
+    from kafkacompat.controller.image import BrokerRegistration, PartitionRegistration
     from kafkacompat.partition.isr import PendingIsr
     from kafkacompat.sim.cluster_life import Life
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
@@ -298,11 +298,13 @@ class ClusterFaults:
             and self._is_heard(broker)
         )
 
-    def _is_heard(self, broker: BrokerImage) -> bool:
+    def _is_heard(self, broker: BrokerRegistration) -> bool:
         """The controller heard of it lately: one that a mended network still holds up may be fenced any moment."""
         margin_ms = self._simulation.options.session_ms // 2
         return any(
-            life.liveness.sessions.is_live(broker.id, broker.epoch, life.liveness.now_ms() + margin_ms)
+            life.liveness.sessions.has_valid_session(
+                broker.id, broker.epoch, life.liveness.now_ms() + margin_ms
+            )
             for life in (machine.life for machine in self._simulation.ordered)
             if life is not None and life.liveness is not None and life.metadata.is_active
         )
@@ -355,7 +357,7 @@ def _proposals_of(life: Life | None) -> Iterator[tuple[Key, PendingIsr]]:
                 yield key, core.pending
 
 
-def _counted_on(partition: PartitionImage) -> set[int]:
+def _counted_on(partition: PartitionRegistration) -> set[int]:
     """By whom the controller thinks that they have everything."""
     return {
         *partition.isr,

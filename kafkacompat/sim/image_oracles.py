@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.controller.cluster_control import has_online_dir
 from kafkacompat.controller.features import elr_enabled
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.sim.quorum_oracles import Breach
 from kafkacompat.sim.topics import UNCLEAN
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Key = tuple[Uuid, int]
 
 
-def partitions_of(image: MetadataImage) -> Iterator[tuple[Key, PartitionImage]]:
+def partitions_of(image: MetadataImage) -> Iterator[tuple[Key, PartitionRegistration]]:
     for topic_id, topic in image.topics_by_id.items():
         for index, partition in topic.partitions.items():
             yield (topic_id, index), partition
@@ -41,7 +41,7 @@ class ImageOracles:
         self.deleted: set[Uuid] = set()
         """Topics that were there once."""
 
-    def partition(self, key: Key) -> PartitionImage | None:
+    def partition(self, key: Key) -> PartitionRegistration | None:
         topic = self.newest.topics_by_id.get(key[0])
         return None if topic is None else topic.partitions.get(key[1])
 
@@ -70,7 +70,7 @@ class ImageOracles:
             if self._simulation.tell is not None:
                 self._tell(self._simulation.tell, before, image)
 
-    def taken_for_gone(self, broker: BrokerImage) -> None:
+    def taken_for_gone(self, broker: BrokerRegistration) -> None:
         """A controller says so, before the session is over."""
         self._simulation.counters.brokers_gone += 1
         self._gone.add((broker.id, broker.epoch))
@@ -119,8 +119,8 @@ class ImageOracles:
     def _check_election(
         self,
         key: Key,
-        then: PartitionImage,
-        now: PartitionImage,
+        then: PartitionRegistration,
+        now: PartitionRegistration,
         before: MetadataImage,
         image: MetadataImage,
         *,
@@ -154,7 +154,7 @@ class ImageOracles:
         elif is_next and not is_in_sync and not has_joined and now.leader not in then.last_known_elr:
             raise Breach("elections are clean", f"{topic}-{key[1]} at {image.offset}: {now} was {then}")
 
-    def _could_lead(self, broker_id: int, partition: PartitionImage, image: MetadataImage) -> bool:
+    def _could_lead(self, broker_id: int, partition: PartitionRegistration, image: MetadataImage) -> bool:
         """Whether its broker serves, as far as the controller knows, and the directory of its replica."""
         broker = image.brokers.get(broker_id)
         return (
@@ -165,7 +165,7 @@ class ImageOracles:
             and has_online_dir(broker, partition.directory(broker_id))
         )
 
-    def _check_leader(self, key: Key, now: PartitionImage, image: MetadataImage) -> None:
+    def _check_leader(self, key: Key, now: PartitionRegistration, image: MetadataImage) -> None:
         broker = image.brokers.get(now.leader)
         if broker is None or broker.fenced or broker.in_controlled_shutdown:
             raise Breach(

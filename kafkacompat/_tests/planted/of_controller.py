@@ -14,14 +14,14 @@ BUGS = (
     ),
     PlantedBug(
         "sessions of brokers never end",
-        "controller/sessions.py",
+        "controller/broker_heartbeat_manager.py",
         "return contact_ms + self._timeout_ms < now_ms",
         "return False",
-        ("controller/_tests/test_broker_requests.py", "controller/_tests/test_sessions.py"),
+        ("controller/_tests/test_broker_requests.py", "controller/_tests/test_broker_heartbeat_manager.py"),
     ),
     PlantedBug(
         "a broker that is gone goes on to lead",
-        "controller/sessions.py",
+        "controller/broker_heartbeat_manager.py",
         "replace(brokers[broker_id], fenced=True)",
         "brokers[broker_id]",
         ("controller/_tests/test_service.py",),
@@ -51,7 +51,7 @@ BUGS = (
     ),
     PlantedBug(
         "preferred elections that are not done go on after the whole interval",
-        "controller/periodic_tasks.py",
+        "controller/periodic_task_control_manager.py",
         "AT_ONCE_MS if more else interval_ms",
         "interval_ms",
         ("controller/_tests/test_controller_faults.py",),

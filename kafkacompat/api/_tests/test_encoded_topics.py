@@ -13,7 +13,7 @@ from kafkacompat.api._tests.world import Api
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.encoded_topics import ENTRY_BYTES, EncodedTopics
 from kafkacompat.api.metadata import describe_topic
-from kafkacompat.controller.image import BrokerImage
+from kafkacompat.controller.image import BrokerRegistration
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.partition._tests.fakes import broker_image, image_of, partition_image, topic_image
 from kafkacompat.wire.codec import decode, encode
@@ -121,7 +121,7 @@ class History:
             )
         ]
 
-    def broker(self) -> BrokerImage:
+    def broker(self) -> BrokerRegistration:
         return self.image.brokers[self.some(self.image.brokers)]
 
     def fence(self) -> list[Any]:

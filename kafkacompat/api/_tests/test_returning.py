@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.world import Api
-from kafkacompat.controller.image import BrokerImage
+from kafkacompat.controller.image import BrokerRegistration
 from kafkacompat.partition._tests.fakes import broker_image, partition_image, topic_image
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -20,17 +20,17 @@ SESSION_MS = 9_000
 METADATA_VERSIONS = range(14)
 
 
-def broker(broker_id: int, epoch: int = 1, **state: bool) -> BrokerImage:
+def broker(broker_id: int, epoch: int = 1, **state: bool) -> BrokerRegistration:
     return replace(broker_image(broker_id), epoch=epoch, **state)
 
 
 class Cluster(Api):
     """Node 1 of three; images are published as `server` would."""
 
-    def __init__(self, *brokers: BrokerImage) -> None:
+    def __init__(self, *brokers: BrokerRegistration) -> None:
         super().__init__(topic_image("t", {0: partition_image(replicas=(1, 2))}), brokers=brokers)
 
-    def now(self, *brokers: BrokerImage) -> None:
+    def now(self, *brokers: BrokerRegistration) -> None:
         old = self.node.image
         self.publish(replace(old, brokers={each.id: each for each in brokers}))
         self.node.returning.on_image(old, self.node.image, self.node.clock.monotonic_ms(), SESSION_MS)
@@ -126,7 +126,7 @@ def test_one_that_is_unregistered_is_forgotten() -> None:
     ],
 )
 def test_the_controller_named_is_who_answers_or_one_that_stays(
-    brokers: Sequence[BrokerImage], controllers: set[int]
+    brokers: Sequence[BrokerRegistration], controllers: set[int]
 ) -> None:
     assert Cluster(*brokers).controllers() == controllers
 

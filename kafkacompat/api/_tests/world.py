@@ -18,7 +18,7 @@ from kafkacompat.config.describe import (
     describe_topic,
 )
 from kafkacompat.config.dynamic import DynamicConfig
-from kafkacompat.controller.image import BrokerImage, MetadataImage, TopicImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.fakes import LISTENER, NODE_ID, World
@@ -134,7 +134,7 @@ class Api:
     def __init__(
         self,
         *topics: TopicImage,
-        brokers: Sequence[BrokerImage] | None = None,
+        brokers: Sequence[BrokerRegistration] | None = None,
         overrides: dict[str, str] | None = None,
         directories: int = 1,
     ) -> None:

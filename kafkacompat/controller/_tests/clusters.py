@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafkacompat.config import ServerConfig, defaults_without_file
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.records import MetadataRecord
@@ -30,7 +30,7 @@ def directory(broker_id: int) -> bytes:
 
 def broker(
     broker_id: int, *, fenced: bool = False, features: Mapping[str, tuple[int, int]] = {}, **fields: Any
-) -> BrokerImage:
+) -> BrokerRegistration:
     values: dict[str, Any] = {
         "id": broker_id,
         "epoch": 100 + broker_id,
@@ -42,12 +42,12 @@ def broker(
         "in_controlled_shutdown": False,
         "directories": (directory(broker_id),),
     }
-    return BrokerImage(**{**values, **fields})
+    return BrokerRegistration(**{**values, **fields})
 
 
 def partition(
     *replicas: int, isr: tuple[int, ...] | None = None, leader: int | None = None, **fields: Any
-) -> PartitionImage:
+) -> PartitionRegistration:
     in_sync = replicas if isr is None else isr
     values: dict[str, Any] = {
         "replicas": replicas,
@@ -62,12 +62,12 @@ def partition(
         "leader_epoch": 5,
         "partition_epoch": 9,
     }
-    return PartitionImage(**{**values, **fields})
+    return PartitionRegistration(**{**values, **fields})
 
 
 def cluster(
-    *partitions: PartitionImage,
-    brokers: Iterable[BrokerImage | int] = (1, 2, 3, 4),
+    *partitions: PartitionRegistration,
+    brokers: Iterable[BrokerRegistration | int] = (1, 2, 3, 4),
     features: Mapping[str, int] = LEVELS,
     configs: Mapping[tuple[int, str], Mapping[str, str]] = {},
 ) -> MetadataImage:

@@ -11,15 +11,15 @@ from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.active_controller import ActiveController
 from kafkacompat.controller.bootstrap import bootstrap_values
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.core import ControllerCore
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.liveness import Liveness
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.own_decisions import OwnDecisions
-from kafkacompat.controller.periodic_tasks import PeriodicTasks
+from kafkacompat.controller.periodic_task_control_manager import PeriodicTaskControlManager
 from kafkacompat.controller.reach import Probed, Reach
 from kafkacompat.controller.records import RecordClasses, unframe
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.controller.turns import Turns
 from kafkacompat.deferred import Deferred
@@ -115,7 +115,7 @@ class Harness:
         self.machine.subscribe(self.reach.on_image)
         turns = Turns(self.world)
         own_decisions = OwnDecisions(self.machine, self.world, turns)
-        sessions = BrokerSessions(settings.get_int("broker.session.timeout.ms"))
+        sessions = BrokerHeartbeatManager(settings.get_int("broker.session.timeout.ms"))
         self.liveness = Liveness(
             self.machine,
             controller_settings,
@@ -131,7 +131,9 @@ class Harness:
             self.driver,
             self.random,
             self.liveness,
-            PeriodicTasks(self.machine, controller_settings, sessions, self.world, own_decisions),
+            PeriodicTaskControlManager(
+                self.machine, controller_settings, sessions, self.world, own_decisions
+            ),
             own_decisions,
             turns,
             bootstrap_values(),

@@ -7,8 +7,8 @@ from kafkacompat.controller.balance import (
     MAX_ELECTIONS_PER_ROUND,
     allows_unclean_elections,
     balance_interval_ms,
-    preferred_elections,
-    unclean_elections,
+    maybe_balance_partition_leaders,
+    maybe_elect_unclean_leaders,
     unclean_interval_ms,
 )
 from kafkacompat.controller.leader_and_isr import partition_change
@@ -37,7 +37,7 @@ def test_preferred_leaders_come_back_where_they_are_in_sync_and_alive() -> None:
         partition(2, 1),
         brokers=(1, 2, broker(3, fenced=True)),
     )
-    result = preferred_elections(image, settings())
+    result = maybe_balance_partition_leaders(image, settings())
     assert result.response is False
     leaders = [each.leader for each in after(image, result).topics["t"].partitions.values()]
     assert leaders == [1, 2, 2, 2]
@@ -46,9 +46,9 @@ def test_preferred_leaders_come_back_where_they_are_in_sync_and_alive() -> None:
 
 def test_a_round_is_bounded_and_says_that_there_is_more() -> None:
     image = cluster(*[partition(1, 2, leader=2) for _ in range(MAX_ELECTIONS_PER_ROUND + 5)])
-    first = preferred_elections(image, settings())
+    first = maybe_balance_partition_leaders(image, settings())
     assert (len(first.records), first.response) == (MAX_ELECTIONS_PER_ROUND, True)
-    second = preferred_elections(after(image, first), settings())
+    second = maybe_balance_partition_leaders(after(image, first), settings())
     assert (len(second.records), second.response) == (5, False)
 
 
@@ -56,9 +56,9 @@ def test_unclean_elections_only_where_the_topic_allows_them() -> None:
     gone = partition(1, 2, isr=(), leader=-1)
     brokers = (broker(1, fenced=True), 2)
     refused = cluster(gone, brokers=brokers)
-    assert unclean_elections(refused, settings()).records == ()
+    assert maybe_elect_unclean_leaders(refused, settings()).records == ()
     allowed = cluster(gone, partition(2, 1), brokers=brokers, configs={(2, "t"): {UNCLEAN: "true"}})
-    result = unclean_elections(allowed, settings())
+    result = maybe_elect_unclean_leaders(allowed, settings())
     new = after(allowed, result).topics["t"].partitions
     assert (new[0].leader, new[0].isr, new[0].leader_recovering) == (2, (2,), True)
     assert new[1] == allowed.topics["t"].partitions[1]

@@ -17,7 +17,8 @@ from kafkacompat.controller._tests.clusters import (
     settings,
 )
 from kafkacompat.controller._tests.harness import registration
-from kafkacompat.controller.brokers import return_to_broker
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
+from kafkacompat.controller.brokers import handle_broker_unfenced
 from kafkacompat.controller.controller_registration import register_controller
 from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage
@@ -25,7 +26,6 @@ from kafkacompat.controller.producer_ids import MAX_PRODUCER_ID, allocate_produc
 from kafkacompat.controller.refusals import BrokerRefused, refused_response
 from kafkacompat.controller.registration import broker_registration
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.unregistration import unregister_broker
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED
 from kafkacompat.stepping.jobs import all_steps
@@ -51,7 +51,11 @@ from kafkacompat.wire.messages.unregister_broker_request import UnregisterBroker
 
 
 def register(
-    image: MetadataImage, sessions: BrokerSessions, now_ms: int, incarnation: int, previous_epoch: int = -1
+    image: MetadataImage,
+    sessions: BrokerHeartbeatManager,
+    now_ms: int,
+    incarnation: int,
+    previous_epoch: int = -1,
 ) -> ControllerResult[Any, Any]:
     request = registration(previous_epoch, incarnation, broker_id=2, directories=[directory(2)])
     request.cluster_id = "cluster"
@@ -61,18 +65,18 @@ def register(
         sessions,
         request,
         60,
-        lambda broker: sessions.is_live(broker.id, broker.epoch, now_ms),
+        lambda broker: sessions.has_valid_session(broker.id, broker.epoch, now_ms),
     )
 
 
 def test_another_process_of_the_same_id_waits_until_the_session_is_over() -> None:
     image = cluster(partition(1, 2))
-    sessions = BrokerSessions(9000)
+    sessions = BrokerHeartbeatManager(9000)
     sessions.reset(image, 0)
     with pytest.raises(BrokerRefused) as caught:
         register(image, sessions, 9000, incarnation=77)
     assert caught.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert sessions.is_live(2, 102, 9000)
+    assert sessions.has_valid_session(2, 102, 9000)
     result = register(image, sessions, 9001, incarnation=77)
     assert result.response.broker_epoch == 60
     new = after(image, result)
@@ -83,7 +87,7 @@ def test_another_process_of_the_same_id_waits_until_the_session_is_over() -> Non
 
 def test_a_process_known_to_be_gone_makes_room_at_once() -> None:
     image = cluster(partition(1, 2))
-    sessions = BrokerSessions(9000)
+    sessions = BrokerHeartbeatManager(9000)
     sessions.reset(image, 0)
     sessions.take_for_gone(2)
     assert register(image, sessions, 1, incarnation=77).response.broker_epoch == 60
@@ -92,21 +96,21 @@ def test_a_process_known_to_be_gone_makes_room_at_once() -> None:
 
 def test_the_same_process_may_register_again_and_keeps_its_epoch_and_session() -> None:
     image = cluster(partition(1, 2))
-    sessions = BrokerSessions(9000)
+    sessions = BrokerHeartbeatManager(9000)
     sessions.reset(image, 0)
     result = register(image, sessions, 1, incarnation=2)
     assert result.response.broker_epoch == 102
     new = after(image, result)
     assert not new.brokers[2].fenced
     assert new.topics["t"].partitions[0].isr == (1, 2)
-    assert sessions.is_live(2, 102, 2)
+    assert sessions.has_valid_session(2, 102, 2)
 
 
 def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_also_when_the_feature_is_off() -> None:
     gone = partition(1, 2, isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
     members = (broker(1, fenced=True), broker(2, fenced=True))
     image = cluster(gone, brokers=members, features={"metadata.version": 30})
-    new = after(image, register(image, BrokerSessions(9000), 0, incarnation=77))
+    new = after(image, register(image, BrokerHeartbeatManager(9000), 0, incarnation=77))
     assert new.topics["t"].partitions[0].eligible_leader_replicas == (1,)
 
 
@@ -118,7 +122,7 @@ def test_the_last_of_an_isr_that_comes_back_without_goodbye_stays_in_it_when_the
     last = partition(1, 2, isr=(2,), leader=-1 if is_fenced else 2)
     members = (broker(1), broker(2, fenced=is_fenced))
     image = cluster(last, brokers=members, features={"metadata.version": 30})
-    sessions = BrokerSessions(9000)
+    sessions = BrokerHeartbeatManager(9000)
     sessions.reset(image, 0)
     sessions.take_for_gone(2)
     new = after(image, register(image, sessions, 1, incarnation=77))
@@ -129,11 +133,11 @@ def test_the_last_of_an_isr_without_a_leader_that_comes_back_without_goodbye_is_
     """Such an ISR is left from when the feature was off. Apache Kafka 4.3.0 forgets who was in it, and nobody leads any more."""
     last = partition(1, 2, isr=(2,), leader=-1)
     image = cluster(last, brokers=(broker(1), broker(2, fenced=True)))
-    new = after(image, register(image, BrokerSessions(9000), 0, incarnation=77))
+    new = after(image, register(image, BrokerHeartbeatManager(9000), 0, incarnation=77))
     found = new.topics["t"].partitions[0]
     assert (found.isr, found.leader, found.last_known_elr) == ((), -1, (2,))
     back = replace(new, brokers={**new.brokers, 2: broker(2)})
-    records = all_steps(return_to_broker(back, settings(), 2))
+    records = all_steps(handle_broker_unfenced(back, settings(), 2))
     found = after(back, ControllerResult(tuple(records), None)).topics["t"].partitions[0]
     assert (found.isr, found.leader, found.last_known_elr) == ((2,), 2, ())
 
@@ -143,7 +147,7 @@ def test_who_comes_back_without_goodbye_leaves_the_eligible_leaders_too() -> Non
     image = cluster(
         gone, brokers=(1, broker(2, fenced=True)), configs={(2, "t"): {"min.insync.replicas": "2"}}
     )
-    sessions = BrokerSessions(9000)
+    sessions = BrokerHeartbeatManager(9000)
     unclean = after(image, register(image, sessions, 0, incarnation=77))
     assert unclean.topics["t"].partitions[0].eligible_leader_replicas == ()
     clean = after(image, register(image, sessions, 0, incarnation=77, previous_epoch=102))

@@ -15,15 +15,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests import clusters
 from kafkacompat.controller._tests.harness import registration
-from kafkacompat.controller.balance import preferred_elections, unclean_elections
-from kafkacompat.controller.brokers import fence_broker, leave_broker
+from kafkacompat.controller.balance import maybe_balance_partition_leaders, maybe_elect_unclean_leaders
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
+from kafkacompat.controller.brokers import handle_broker_fenced, handle_broker_in_controlled_shutdown
 from kafkacompat.controller.cluster_control import is_active
 from kafkacompat.controller.configs import incremental_alter_configs
 from kafkacompat.controller.directory_assignments import assign_replicas_to_dirs
 from kafkacompat.controller.elections import elect_leaders
 from kafkacompat.controller.features import directories_supported
 from kafkacompat.controller.heartbeats import broker_heartbeat
-from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.isr import alter_partition
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.reassignments import alter_partition_reassignments
@@ -31,7 +32,6 @@ from kafkacompat.controller.records import RecordClasses, frame, unframe
 from kafkacompat.controller.refusals import BrokerRefused
 from kafkacompat.controller.registration import broker_registration
 from kafkacompat.controller.result import ControllerResult
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.controller.snapshot_records import image_records
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.topics import create_partitions, create_topics
@@ -72,7 +72,7 @@ class ClusterLife(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.settings = clusters.settings(min_insync_replicas="2")
-        self.sessions = BrokerSessions(TIMEOUT_MS)
+        self.sessions = BrokerHeartbeatManager(TIMEOUT_MS)
         self.random = CountingRandom()
         self.classes = RecordClasses()
         self.image = MetadataImage(offset=9, epoch=1, features=dict(self.levels))
@@ -118,7 +118,7 @@ class ClusterLife(RuleBasedStateMachine):
         """What commands decide by."""
         return self.sessions.seen(self.image, but)
 
-    def partitions(self) -> list[tuple[bytes, str, int, PartitionImage]]:
+    def partitions(self) -> list[tuple[bytes, str, int, PartitionRegistration]]:
         return [
             (topic.id, name, index, topic.partitions[index])
             for name, topic in sorted(self.image.topics.items())
@@ -143,7 +143,9 @@ class ClusterLife(RuleBasedStateMachine):
         previous = existing.epoch if existing is not None and clean else -1
         request = registration(previous, incarnation, broker_id, directories(broker_id), "ab"[broker_id % 2])
         request.cluster_id = "cluster"
-        live = existing is not None and self.sessions.is_live(broker_id, existing.epoch, self.now_ms)
+        live = existing is not None and self.sessions.has_valid_session(
+            broker_id, existing.epoch, self.now_ms
+        )
         answer = self.do(
             lambda: broker_registration(
                 self.seen(broker_id),
@@ -198,7 +200,7 @@ class ClusterLife(RuleBasedStateMachine):
             assert answer.is_fenced == self.image.brokers[broker_id].fenced
             assert not answer.should_shut_down or answer.is_fenced
             assert not self.sessions.is_gone(broker_id)
-            leaves = want_shut_down or self.sessions.shutdown_offset(broker_id) >= 0
+            leaves = want_shut_down or self.sessions.controlled_shutdown_offset(broker_id) >= 0
             assert answer.is_fenced or leaves or not self.image.brokers[broker_id].in_controlled_shutdown
 
     @rule(broker_id=BROKERS)
@@ -218,13 +220,19 @@ class ClusterLife(RuleBasedStateMachine):
     def process_is_gone(self, broker_id: int) -> None:
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced and self.sessions.take_for_gone(broker_id):
-            self.do(lambda: leave_broker(self.seen(broker_id), self.settings, broker_id, broker.epoch))
+            self.do(
+                lambda: handle_broker_in_controlled_shutdown(
+                    self.seen(broker_id), self.settings, broker_id, broker.epoch
+                )
+            )
             assert all(each.leader != broker_id for _, _, _, each in self.partitions())
 
     def fence(self, broker_id: int) -> None:
         broker = self.image.brokers.get(broker_id)
         if broker is not None:
-            self.do(lambda: fence_broker(self.seen(broker_id), self.settings, broker_id, broker.epoch))
+            self.do(
+                lambda: handle_broker_fenced(self.seen(broker_id), self.settings, broker_id, broker.epoch)
+            )
             assert self.image.brokers[broker_id].fenced
 
     @rule()
@@ -236,7 +244,7 @@ class ClusterLife(RuleBasedStateMachine):
         known = broker_id in self.image.brokers
         request = UnregisterBrokerRequest(broker_id=broker_id)
         assert (self.do(lambda: unregister_broker(self.seen(), self.settings, request)) is not None) == known
-        self.sessions.forget(broker_id)
+        self.sessions.remove(broker_id)
         assert broker_id not in self.image.brokers
 
     # Leaders.
@@ -356,10 +364,10 @@ class ClusterLife(RuleBasedStateMachine):
 
     @rule()
     def periodic_elections(self) -> None:
-        self.do(lambda: preferred_elections(self.seen(), self.settings))
-        assert preferred_elections(self.seen(), self.settings).records == ()
-        self.do(lambda: unclean_elections(self.seen(), self.settings))
-        assert unclean_elections(self.seen(), self.settings).records == ()
+        self.do(lambda: maybe_balance_partition_leaders(self.seen(), self.settings))
+        assert maybe_balance_partition_leaders(self.seen(), self.settings).records == ()
+        self.do(lambda: maybe_elect_unclean_leaders(self.seen(), self.settings))
+        assert maybe_elect_unclean_leaders(self.seen(), self.settings).records == ()
 
     @rule(
         name=TOPICS,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.request_context import NotController
-from kafkacompat.controller import balance, liveness, periodic_tasks
+from kafkacompat.controller import balance, liveness, periodic_task_control_manager
 from kafkacompat.controller._tests.harness import DIRECTORY, HEARD_ON, Harness, registration
 from kafkacompat.controller.bootstrap import bootstrap_values
 from kafkacompat.controller.image import MetadataImage
@@ -91,7 +91,7 @@ def test_a_broker_that_cannot_be_fenced_for_a_bug_is_tried_again_and_ends_nothin
         yield
 
     with monkeypatch.context() as patch:
-        patch.setattr(liveness, "fence_broker", Stepped(broken))
+        patch.setattr(liveness, "handle_broker_fenced", Stepped(broken))
         for _ in range(20):
             run(harness, 1_000)
             harness.beat(epoch)
@@ -137,8 +137,8 @@ def test_a_command_that_cannot_be_written_leaves_the_session_to_expire(request_o
     harness.disk.failing = FULL
     with pytest.raises(OSError, match="full"):
         harness.call(*requests[request_of])
-    assert harness.liveness.sessions.shutdown_offset(2) == -1
-    assert harness.liveness.sessions.is_live(2, epoch, harness.world.monotonic_ms())
+    assert harness.liveness.sessions.controlled_shutdown_offset(2) == -1
+    assert harness.liveness.sessions.has_valid_session(2, epoch, harness.world.monotonic_ms())
     harness.disk.failing = None
     own = harness.image.brokers[1].epoch
     for _ in range(10):
@@ -269,7 +269,7 @@ def test_a_round_that_fails_is_followed_by_the_next(monkeypatch: pytest.MonkeyPa
         raise ZeroDivisionError
         yield
 
-    monkeypatch.setattr(periodic_tasks, "preferred_elections", Stepped(broken))
+    monkeypatch.setattr(periodic_task_control_manager, "maybe_balance_partition_leaders", Stepped(broken))
     harness = with_two_brokers(leader_imbalance_check_interval_seconds="1")
     run(harness, 3_500)
     assert len(rounds) == 3 == len(faults.take())

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, isr_change, partition, settings
-from kafkacompat.controller.brokers import return_to_broker
+from kafkacompat.controller.brokers import handle_broker_unfenced
 from kafkacompat.controller.configs import incremental_alter_configs
 from kafkacompat.controller.feature_updates import update_features
 from kafkacompat.controller.features import SUPPORTED_FEATURES
-from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.result import ControllerResult
 from kafkacompat.stepping.jobs import all_steps
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
@@ -48,7 +48,7 @@ def set_min_isr(image: MetadataImage, kind: int, name: str, value: str) -> Metad
     return after(image, result)
 
 
-def found(image: MetadataImage) -> PartitionImage:
+def found(image: MetadataImage) -> PartitionRegistration:
     return image.topics["t"].partitions[0]
 
 
@@ -66,7 +66,7 @@ def is_fenced(image: MetadataImage, broker_id: int, *isr: int) -> MetadataImage:
 
 def returned(image: MetadataImage, broker_id: int) -> MetadataImage:
     image = replace(image, brokers={**image.brokers, broker_id: broker(broker_id)})
-    records = all_steps(return_to_broker(image, settings(), broker_id))
+    records = all_steps(handle_broker_unfenced(image, settings(), broker_id))
     return after(image, ControllerResult(tuple(records), None))
 
 

@@ -76,7 +76,7 @@ def test_settings_of_the_old_call_are_changed_in_steps(harness: Harness) -> None
         resources=[OldResource(resource_type=TOPIC, resource_name="t", configs=found)]
     )
     settings = harness.controller._settings
-    made, paused = pauses(configs.alter_configs.in_steps(harness.image, settings, request))
+    made, paused = pauses(configs.legacy_alter_configs.in_steps(harness.image, settings, request))
     assert made.response.responses[0].error_code == ErrorCode.INVALID_CONFIG
     assert paused >= 3 * MANY // configs.STEP
 

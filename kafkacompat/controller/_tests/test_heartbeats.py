@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kafkacompat.controller._tests.clusters import after, broker, cluster, directory, partition, settings
-from kafkacompat.controller.heartbeats import BrokerControlState, broker_heartbeat, current_state
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
+from kafkacompat.controller.heartbeats import BrokerControlState, broker_heartbeat, current_broker_state
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.refusals import BrokerRefused
-from kafkacompat.controller.sessions import BrokerSessions
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 
@@ -23,7 +23,7 @@ class Controller:
     def __init__(self, image: MetadataImage, **properties: str) -> None:
         self.image = image
         self.settings = settings(**properties)
-        self.sessions = BrokerSessions(9000)
+        self.sessions = BrokerHeartbeatManager(9000)
         self.sessions.reset(image, 0)
         self.offset = NEXT_OFFSET
         self.records: tuple[Any, ...] = ()
@@ -60,7 +60,7 @@ def test_a_broker_is_unfenced_once_it_has_read_its_registration() -> None:
 
 def test_what_must_be_read_is_the_offset_of_the_record_not_the_epoch_i6() -> None:
     controller = Controller(cluster(partition(1), brokers=(1, broker(2, fenced=True))))
-    controller.sessions.registered(2, 102, 110)
+    controller.sessions.register(2, 102, 110)
     assert controller.beat(2, offset=109) == (False, True, False)
     assert controller.beat(2, offset=110) == (True, False, False)
 
@@ -75,7 +75,7 @@ def test_a_fenced_broker_may_stop_at_once() -> None:
     controller = Controller(cluster(partition(1), brokers=(1, broker(2, fenced=True))))
     assert controller.beat(2, want_shut_down=True) == (True, True, True)
     assert controller.records == ()
-    assert not controller.sessions.is_live(2, 102, 1)
+    assert not controller.sessions.has_valid_session(2, 102, 1)
 
 
 def test_an_unfenced_broker_may_ask_to_be_fenced() -> None:
@@ -83,7 +83,7 @@ def test_an_unfenced_broker_may_ask_to_be_fenced() -> None:
     assert controller.beat(1, want_fence=True) == (True, True, False)
     assert controller.image.brokers[1].fenced
     assert (controller.partition().leader, controller.partition().isr) == (2, (2,))
-    assert controller.sessions.is_live(1, 101, 1)
+    assert controller.sessions.has_valid_session(1, 101, 1)
 
 
 def test_to_be_fenced_and_to_stop_needs_no_wait() -> None:
@@ -109,7 +109,7 @@ def test_controlled_shutdown_waits_until_the_others_know_the_new_leaders() -> No
     assert (controller.partition().leader, controller.partition().isr) == (2, (2, 3))
     assert controller.image.brokers[1].in_controlled_shutdown
     assert not controller.image.brokers[1].fenced
-    assert controller.sessions.shutdown_offset(1) == 61
+    assert controller.sessions.controlled_shutdown_offset(1) == 61
     assert moved.message.leader == 2
     # Nobody has read offset 61 yet; then one has; then both.
     assert controller.beat(1, offset=61, want_shut_down=True) == (False, False, False)
@@ -119,7 +119,7 @@ def test_controlled_shutdown_waits_until_the_others_know_the_new_leaders() -> No
     controller.beat(3, offset=61)
     assert controller.beat(1, offset=61, want_shut_down=True) == (False, True, True)
     assert controller.image.brokers[1].fenced
-    assert not controller.sessions.is_live(1, 101, 1)
+    assert not controller.sessions.has_valid_session(1, 101, 1)
 
 
 def test_controlled_shutdown_of_the_only_broker_waits_for_nobody() -> None:
@@ -134,7 +134,7 @@ def test_a_new_controller_takes_up_a_controlled_shutdown_where_it_finds_it() -> 
     controller = Controller(cluster(partition(1, 2, leader=1), brokers=(leaving, 2)))
     controller.beat(1, want_shut_down=True)
     assert [type(each.message).__name__ for each in controller.records] == ["PartitionChangeRecord"]
-    assert current_state(controller.sessions, controller.image.brokers[1]) is (
+    assert current_broker_state(controller.sessions, controller.image.brokers[1]) is (
         BrokerControlState.CONTROLLED_SHUTDOWN
     )
 
@@ -148,7 +148,7 @@ def test_a_broker_without_caught_up_offset_is_told_so_but_stays_unfenced() -> No
 @pytest.mark.parametrize(("broker_id", "epoch"), [(1, 100), (1, 102), (9, 109), (1, -1)])
 def test_a_stale_epoch_is_refused_and_is_no_sign_of_life(broker_id: int, epoch: int) -> None:
     image = cluster(partition(1, 2))
-    sessions = BrokerSessions(9000)
+    sessions = BrokerHeartbeatManager(9000)
     request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=999)
     with pytest.raises(BrokerRefused) as caught:
         broker_heartbeat(image, settings(), sessions, request, NEXT_OFFSET, 1)

@@ -17,7 +17,7 @@ from kafkacompat.controller._tests.clusters import (
     partition,
     settings,
 )
-from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.leader_and_isr import partition_change
 from kafkacompat.controller.partition_change_builder import Election
 from kafkacompat.controller.reassignments import (
@@ -59,7 +59,7 @@ def moved(image: MetadataImage, target: list[int] | None, **properties: str) -> 
     return after(image, result)
 
 
-def of(image: MetadataImage, index: int = 0) -> PartitionImage:
+def of(image: MetadataImage, index: int = 0) -> PartitionRegistration:
     return image.topics["t"].partitions[index]
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.controller.core import ControllerCore
-from kafkacompat.controller.image import MetadataImage, PartitionImage
-from kafkacompat.controller.merge import merge_partition_change
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.controller.partition_change_builder import Election, PartitionChangeBuilder
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, ReplayError, frame, unframe
 from kafkacompat.controller.replayer import Replayer
@@ -296,13 +295,13 @@ IDS = st.sampled_from([1, 2, 3, 4])
 
 
 @st.composite
-def partitions(draw: st.DrawFn) -> PartitionImage:
+def partitions(draw: st.DrawFn) -> PartitionRegistration:
     replicas = tuple(draw(st.lists(IDS, min_size=1, max_size=4, unique=True)))
     isr = tuple(each for each in replicas if draw(st.booleans()))
     elr = tuple(sorted(each for each in replicas if each not in isr and draw(st.booleans())))
     leader = draw(st.sampled_from((*isr, -1))) if isr else -1
     last_known = (replicas[0],) if leader == -1 and draw(st.booleans()) else ()
-    return PartitionImage(
+    return PartitionRegistration(
         replicas, (ID,) * len(replicas), isr, (), (), elr, last_known, leader, draw(st.booleans()), 3, 7
     )
 
@@ -315,7 +314,7 @@ def partitions(draw: st.DrawFn) -> PartitionImage:
     st.integers(1, 3),
 )
 def test_a_change_never_leaves_an_impossible_partition(
-    partition: PartitionImage,
+    partition: PartitionRegistration,
     alive: frozenset[int],
     unclean: frozenset[int],
     election: Election,
@@ -337,7 +336,7 @@ def test_a_change_never_leaves_an_impossible_partition(
     written = change.build()
     record = None if written is None else written.message
     assert record is None or isinstance(record, PartitionChangeRecord)
-    after = partition if record is None else merge_partition_change(partition, record)
+    after = partition if record is None else partition.merge(record)
     assert after.leader == -1 or after.leader in after.isr
     assert after.leader == -1 or (after.leader in alive and after.leader not in unclean)
     assert set(after.isr) <= set(after.replicas)

@@ -13,8 +13,8 @@ from kafkacompat.controller import configs, records
 from kafkacompat.controller._tests.harness import HEARD_ON, Harness, context, registration
 from kafkacompat.controller.metadata_delta import MetadataDelta
 from kafkacompat.controller.partition_change_builder import PartitionChangeBuilder
-from kafkacompat.controller.placement import StripedPlacer
 from kafkacompat.controller.reach import Probed
+from kafkacompat.controller.striped_replica_placer import StripedReplicaPlacer
 from kafkacompat.controller.topic_deletion import delete_topics
 from kafkacompat.controller.topics import NAMED_A_STEP, TOPICS_A_STEP, create_partitions, create_topics
 from kafkacompat.controller.turns import Turns
@@ -53,7 +53,7 @@ class Turn:
             ("changes", PartitionChangeBuilder, "build"),
             ("replayed", MetadataDelta, "replay"),
             ("framed", records, "frame"),
-            ("placed", StripedPlacer, "place"),
+            ("placed", StripedReplicaPlacer, "place"),
         ):
             self._count(patch, name, owner, method)
         original = world.call_at
@@ -172,7 +172,7 @@ def pauses(steps: Steps[Any]) -> tuple[Any, int]:
 def test_the_settings_of_many_resources_are_changed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = with_partitions(2)
     turn = Turn(monkeypatch, harness.world)
-    turn._count(monkeypatch, "altered", configs, "_alter_one")
+    turn._count(monkeypatch, "altered", configs, "_alter_config_resource")
     named = ["t", "t", *(f"g{index}" for index in range(500))]
     config = AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value="46000")
     resources = [

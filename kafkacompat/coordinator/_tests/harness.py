@@ -13,9 +13,9 @@ from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,
-    BrokerImage,
+    BrokerRegistration,
     MetadataImage,
-    PartitionImage,
+    PartitionRegistration,
     TopicImage,
 )
 from kafkacompat.coordinator.service import CoordinatorSettings, GroupCoordinator
@@ -148,7 +148,7 @@ class Partitions:
 def topic_image(
     name: str, partitions: int, topic_id: bytes | None = None, leader: int = NODE_ID
 ) -> TopicImage:
-    one = PartitionImage((NODE_ID,), (bytes(16),), (NODE_ID,), (), (), (), (), leader, False, 0, 0)
+    one = PartitionRegistration((NODE_ID,), (bytes(16),), (NODE_ID,), (), (), (), (), leader, False, 0, 0)
     given = name.encode()[:16].ljust(16, b"\1") if topic_id is None else topic_id
     return TopicImage(name, given, dict.fromkeys(range(partitions), one))
 
@@ -156,7 +156,9 @@ def topic_image(
 def image_of(topics: Iterable[TopicImage], offset: int = 1) -> MetadataImage:
     listed = list(topics)
     endpoint = BrokerEndpoint("broker.example", 9092, 0)
-    broker = BrokerImage(NODE_ID, 1, bytes(16), {"PLAINTEXT": endpoint}, {}, None, False, False, (bytes(16),))
+    broker = BrokerRegistration(
+        NODE_ID, 1, bytes(16), {"PLAINTEXT": endpoint}, {}, None, False, False, (bytes(16),)
+    )
     return MetadataImage(
         offset=offset,
         brokers={NODE_ID: broker},

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.net.channels import ConnectionLost
@@ -31,8 +31,8 @@ TOPIC = b"\x07" * 16
 PARTITIONS = ASSIGNMENTS_PER_REQUEST_MAX + 10
 
 
-def partition(*replicas: int) -> PartitionImage:
-    return PartitionImage(
+def partition(*replicas: int) -> PartitionRegistration:
+    return PartitionRegistration(
         replicas, (bytes(16),) * len(replicas), replicas, (), (), (), (), replicas[0], False, 0, 0
     )
 

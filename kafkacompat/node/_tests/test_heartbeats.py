@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.config import EndPoint
-from kafkacompat.controller.image import CONTROLLERS, BrokerImage, MetadataImage
+from kafkacompat.controller.image import CONTROLLERS, BrokerRegistration, MetadataImage
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.node._tests.fakes import HandChannels, Sent
 from kafkacompat.node.broker_life import LifeSettings
@@ -155,7 +155,7 @@ def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:
 def test_a_registration_without_directories_is_repeated_when_the_cluster_knows_them() -> None:
     w = World()
     w.run()
-    own = BrokerImage(1, 13, INCARNATION, {}, {}, None, False, False, ())
+    own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, ())
     old = MetadataImage(features={"metadata.version": 16}, brokers={1: own})
     w.heartbeats.on_image(MetadataImage(), old)
     assert isinstance(w.last.message, BrokerHeartbeatRequest)
@@ -171,7 +171,7 @@ def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() ->
     """As when a request of its killed predecessor arrives after its own; found by the simulation."""
     w = World()
     w.run()
-    own = BrokerImage(1, 13, INCARNATION, {}, {}, None, False, False, (DIRECTORY,))
+    own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, (DIRECTORY,))
     first = MetadataImage(features={"metadata.version": 17}, brokers={1: own})
     w.heartbeats.on_image(MetadataImage(), first)
     older = replace(own, epoch=9, incarnation_id=b"\x09" * 16)
@@ -191,8 +191,8 @@ def test_a_broker_whose_place_another_incarnation_has_taken_registers_again() ->
 def test_others_tell_at_once_that_they_have_heard_of_a_broker_that_stops() -> None:
     w = World()
     w.run()
-    own = BrokerImage(1, 13, INCARNATION, {}, {}, None, False, False, ())
-    other = BrokerImage(2, 14, b"\x08" * 16, {}, {}, None, False, False, ())
+    own = BrokerRegistration(1, 13, INCARNATION, {}, {}, None, False, False, ())
+    other = BrokerRegistration(2, 14, b"\x08" * 16, {}, {}, None, False, False, ())
     running = MetadataImage(brokers={1: own, 2: other})
     w.heartbeats.on_image(MetadataImage(), running)
     count = len(w.channels.sent)

@@ -17,7 +17,7 @@ from kafkacompat.api import fetch as fetch_api
 from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig
-from kafkacompat.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -259,7 +259,7 @@ class Cluster:
         self._sessions = 0
         self._epochs = 10
         self._offset = 0
-        self.brokers: dict[int, BrokerImage] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
         self.nodes: dict[int, ClusterNode] = {}
         self.topic = topic_image(
             "t",
@@ -343,7 +343,7 @@ class Cluster:
 
     # The controller
 
-    def partition(self, index: int = 0) -> PartitionImage:
+    def partition(self, index: int = 0) -> PartitionRegistration:
         return self.topic.partitions[index]
 
     def leader(self, index: int = 0) -> ClusterNode:

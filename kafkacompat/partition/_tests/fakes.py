@@ -11,9 +11,9 @@ from kafkacompat.api.partition_services import OffsetLookup
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
     BrokerEndpoint,
-    BrokerImage,
+    BrokerRegistration,
     MetadataImage,
-    PartitionImage,
+    PartitionRegistration,
     TopicImage,
 )
 from kafkacompat.deferred import Deferred
@@ -90,8 +90,8 @@ def failing(log: PartitionLog, method: str, error: Exception) -> Callable[..., A
 
 def broker_image(
     broker_id: int, *, fenced: bool = False, listeners: Sequence[str] = (LISTENER,)
-) -> BrokerImage:
-    return BrokerImage(
+) -> BrokerRegistration:
+    return BrokerRegistration(
         id=broker_id,
         epoch=broker_id,
         incarnation_id=bytes(16),
@@ -113,8 +113,8 @@ def partition_image(
     isr: Sequence[int] | None = None,
     leader: int = NODE_ID,
     epoch: int = 0,
-) -> PartitionImage:
-    return PartitionImage(
+) -> PartitionRegistration:
+    return PartitionRegistration(
         replicas=tuple(replicas),
         directories=(bytes(16),) * len(replicas),
         isr=tuple(replicas if isr is None else isr),
@@ -130,7 +130,7 @@ def partition_image(
 
 
 def topic_image(
-    name: str, partitions: int | Mapping[int, PartitionImage] = 1, generation: int = 0
+    name: str, partitions: int | Mapping[int, PartitionRegistration] = 1, generation: int = 0
 ) -> TopicImage:
     """The id is the name's bytes and the generation: another generation is the topic made anew."""
     topic_id = (name.encode() + bytes(16))[:15] + bytes([generation + 128])
@@ -141,7 +141,7 @@ def topic_image(
 
 def image_of(
     *topics: TopicImage,
-    brokers: Sequence[BrokerImage] | None = None,
+    brokers: Sequence[BrokerRegistration] | None = None,
     configs: Mapping[tuple[int, str], Mapping[str, str]] | None = None,
 ) -> MetadataImage:
     return MetadataImage(
@@ -161,7 +161,7 @@ class World:
     def __init__(
         self,
         *topics: TopicImage,
-        brokers: Sequence[BrokerImage] | None = None,
+        brokers: Sequence[BrokerRegistration] | None = None,
         slots: int = 1000,
         directories: int = 1,
     ) -> None:
@@ -241,7 +241,7 @@ def batch_of(
 
 
 def with_partitions(
-    image: MetadataImage, topic: str, partitions: Mapping[int, PartitionImage]
+    image: MetadataImage, topic: str, partitions: Mapping[int, PartitionRegistration]
 ) -> MetadataImage:
     """The image with one topic's partitions replaced."""
     changed = replace(image.topics[topic], partitions=dict(partitions))

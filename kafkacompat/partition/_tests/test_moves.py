@@ -15,7 +15,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
-from kafkacompat.controller.image import MetadataImage, PartitionImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration
 from kafkacompat.ids import DIRECTORY_LOST, DIRECTORY_UNASSIGNED, TopicPartition, Uuid
 from kafkacompat.log._tests.logs import all_values
 from kafkacompat.log.disk import RealDisk
@@ -598,7 +598,7 @@ def test_a_replica_to_come_lies_where_it_was_asked_for(disks: Disks) -> None:
     assert [each[2] for each in disks.told] == [C]
 
 
-def a_replica(directory: Uuid, isr: tuple[int, ...]) -> PartitionImage:
+def a_replica(directory: Uuid, isr: tuple[int, ...]) -> PartitionRegistration:
     return replace(partition_image(replicas=(2, NODE_ID), isr=isr, leader=2), directories=(A, directory))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.controller import isr, partition_change_builder, topics_delta
+from kafkacompat.controller import isr, partition_change_builder
 from kafkacompat.controller.core import ControllerCore
-from kafkacompat.controller.image import BrokerImage
+from kafkacompat.controller.image import BrokerRegistration, PartitionRegistration
 from kafkacompat.controller.metadata_machine import MetadataMachine
 from kafkacompat.controller.reach import Address, Reach
 from kafkacompat.log.directory import LogDirectory
@@ -157,19 +157,19 @@ def any_live_replica_may_lead(patch: pytest.MonkeyPatch) -> None:
     """Unclean elections although nobody allowed them."""
     patch.setattr(
         partition_change_builder.PartitionChangeBuilder,
-        "_is_valid",
+        "_is_valid_new_leader",
         lambda self, replica: self.is_acceptable_leader(replica),
     )
 
 
 def elections_keep_the_epoch(patch: pytest.MonkeyPatch) -> None:
     """A new leader in the old leader epoch."""
-    original = topics_delta.merge_partition_change
+    original = PartitionRegistration.merge
 
-    def merged(partition: Any, change: Any) -> Any:
+    def merged(partition: PartitionRegistration, change: Any) -> Any:
         return replace(original(partition, change), leader_epoch=partition.leader_epoch)
 
-    patch.setattr(topics_delta, "merge_partition_change", merged)
+    patch.setattr(PartitionRegistration, "merge", merged)
 
 
 def proposals_stay_when_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def high_watermark_of_followers_retreats(patch: pytest.MonkeyPatch) -> None:
 def the_first_listener_tells_who_is_gone(patch: pytest.MonkeyPatch) -> None:
     """Whoever refuses connections at its first listener, which may be for another network, is taken for gone."""
 
-    def reached(self: Reach, broker: BrokerImage) -> Address | None:
+    def reached(self: Reach, broker: BrokerRegistration) -> Address | None:
         endpoint = next(iter(broker.endpoints.values()))
         return None if self.address_of(broker) is None else (endpoint.host, endpoint.port)
 

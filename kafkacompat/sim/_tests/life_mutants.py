@@ -78,7 +78,7 @@ def snapshots_leave_features_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def eligible_replicas_outlive_the_feature(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(feature_updates, "clearing", lambda image, topic: [])
+    patch.setattr(feature_updates, "clear_elr_records", lambda image, topic: [])
 
 
 LIFE_MUTANTS: tuple[Plant, ...] = (

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from kafkacompat.controller._tests.clusters import TOPIC_ID, broker, partition
-from kafkacompat.controller.image import MetadataImage, PartitionImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.sim.cluster_counters import ClusterCounters
 from kafkacompat.sim.image_oracles import ImageOracles
 from kafkacompat.sim.quorum_oracles import Breach
@@ -29,7 +29,7 @@ class Cluster:
         self.image = self.image_of(50, partition(1, 2, 3, isr=(1,), leader=-1))
         self.oracles.published(cast(Any, self), MetadataImage(), self.image)
 
-    def image_of(self, offset: int, state: PartitionImage) -> MetadataImage:
+    def image_of(self, offset: int, state: PartitionRegistration) -> MetadataImage:
         topic = TopicImage(UNCLEAN, TOPIC_ID, {0: state})
         return MetadataImage(
             offset=offset,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from kafkacompat.controller.image import BrokerImage
+from kafkacompat.controller.image import BrokerRegistration
 from kafkacompat.ports import Random
 
 T = TypeVar("T")
@@ -56,18 +56,18 @@ class _Rack:
         return broker if broker >= 0 else self.fenced.next(current_round)
 
 
-def _is_usable(broker: BrokerImage) -> bool:
+def _is_usable(broker: BrokerRegistration) -> bool:
     if broker.in_controlled_shutdown and not broker.fenced:
         return False
     cordoned = broker.cordoned_directories
     return not broker.directories or cordoned is None or not set(broker.directories) <= set(cordoned)
 
 
-class StripedPlacer:
+class StripedReplicaPlacer:
     """Places the partitions of one request, one after the other. Left out: brokers in controlled shutdown, and those
     with every log directory cordoned."""
 
-    def __init__(self, brokers: Iterable[BrokerImage], random: Random) -> None:
+    def __init__(self, brokers: Iterable[BrokerRegistration], random: Random) -> None:
         self._random = random
         racks: dict[str, _Rack] = {}
         self._total = 0
@@ -137,8 +137,8 @@ def _shuffle(items: list[T], random: Random) -> None:
 
 
 def place_partitions(
-    brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, random: Random
+    brokers: Iterable[BrokerRegistration], partitions: int, replication_factor: int, random: Random
 ) -> Iterator[tuple[int, ...]]:
     """One after another, as they are asked for. PlacementRefused."""
-    placer = StripedPlacer(brokers, random)
+    placer = StripedReplicaPlacer(brokers, random)
     return (placer.place(replication_factor) for _ in range(partitions))

@@ -21,18 +21,18 @@ class SavedSession:
 
     broker_epoch: int | None
     """None without one."""
-    progress: _Progress | None
+    progress: _BrokerHeartbeatState | None
     is_gone: bool
 
 
 @dataclass(slots=True)
-class _Progress:
+class _BrokerHeartbeatState:
     registration_offset: int
     metadata_offset: int = NO_OFFSET
-    shutdown_offset: int = NO_OFFSET
+    controlled_shutdown_offset: int = NO_OFFSET
 
 
-class BrokerSessions:
+class BrokerHeartbeatManager:
     """Sessions of the registered brokers; bounded by their number."""
 
     __slots__ = ("_contacts", "_gone", "_progress", "_timeout_ms")
@@ -43,7 +43,7 @@ class BrokerSessions:
         """Broker id -> (epoch, last contact in ms), the one heard longest ago first."""
         self._gone: set[int] = set()
         """Brokers whose processes are known to be gone, until they are heard or their sessions are over."""
-        self._progress: dict[int, _Progress] = {}
+        self._progress: dict[int, _BrokerHeartbeatState] = {}
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
         """On activation: every unfenced broker counts as just heard, the others as never."""
@@ -51,13 +51,13 @@ class BrokerSessions:
         self._gone.clear()
         self._progress.clear()
         for broker in image.brokers.values():
-            self._progress[broker.id] = _Progress(registration_offset=broker.epoch)
+            self._progress[broker.id] = _BrokerHeartbeatState(registration_offset=broker.epoch)
             if not broker.fenced:
                 self._contacts[broker.id] = (broker.epoch, now_ms)
 
     # What brokers do.
 
-    def registered(self, broker_id: int, broker_epoch: int, registration_offset: int) -> None:
+    def register(self, broker_id: int, broker_epoch: int, registration_offset: int) -> None:
         """A registration is accepted; `registration_offset` is where its record goes in the log.
 
         The session of a former epoch is gone. The new one begins with the first heartbeat.
@@ -68,7 +68,7 @@ class BrokerSessions:
         self._gone.discard(broker_id)
         progress = self._progress.get(broker_id)
         if progress is None:
-            self._progress[broker_id] = _Progress(registration_offset)
+            self._progress[broker_id] = _BrokerHeartbeatState(registration_offset)
         else:
             progress.registration_offset = registration_offset
             progress.metadata_offset = NO_OFFSET
@@ -82,16 +82,16 @@ class BrokerSessions:
         self._contacts[broker_id] = (broker_epoch, now_ms)
         progress = self._progress.get(broker_id)
         if progress is None:
-            progress = self._progress[broker_id] = _Progress(registration_offset=broker_epoch)
+            progress = self._progress[broker_id] = _BrokerHeartbeatState(registration_offset=broker_epoch)
         progress.metadata_offset = metadata_offset
         if fenced:
-            progress.shutdown_offset = NO_OFFSET
+            progress.controlled_shutdown_offset = NO_OFFSET
 
-    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+    def maybe_update_controlled_shutdown_offset(self, broker_id: int, offset: int) -> None:
         """Only the first offset of a controlled shutdown counts."""
         progress = self._progress[broker_id]
-        if progress.shutdown_offset < 0:
-            progress.shutdown_offset = offset
+        if progress.controlled_shutdown_offset < 0:
+            progress.controlled_shutdown_offset = offset
 
     def end(self, broker_id: int) -> None:
         """The broker has said that it stops: no session to wait for, nothing to expire."""
@@ -99,9 +99,9 @@ class BrokerSessions:
         self._gone.discard(broker_id)
         progress = self._progress.get(broker_id)
         if progress is not None:
-            progress.shutdown_offset = NO_OFFSET
+            progress.controlled_shutdown_offset = NO_OFFSET
 
-    def forget(self, broker_id: int) -> None:
+    def remove(self, broker_id: int) -> None:
         """The broker is unregistered."""
         self.end(broker_id)
         self._progress.pop(broker_id, None)
@@ -116,7 +116,7 @@ class BrokerSessions:
 
     def put_back(self, broker_id: int, saved: SavedSession, now_ms: int) -> None:
         """What a command made of the session has not been written: as before, and just heard."""
-        self.forget(broker_id)
+        self.remove(broker_id)
         if saved.progress is not None:
             self._progress[broker_id] = saved.progress
         if saved.broker_epoch is not None:
@@ -126,7 +126,7 @@ class BrokerSessions:
 
     # Expiry.
 
-    def is_live(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
+    def has_valid_session(self, broker_id: int, broker_epoch: int, now_ms: int) -> bool:
         """Whether the broker was heard in that epoch within the timeout, and is not known to be gone."""
         contact = self._contacts.get(broker_id)
         return (
@@ -192,10 +192,10 @@ class BrokerSessions:
         progress = self._progress.get(broker_id)
         return NO_OFFSET if progress is None else progress.registration_offset
 
-    def shutdown_offset(self, broker_id: int) -> int:
+    def controlled_shutdown_offset(self, broker_id: int) -> int:
         """What the others must have read before the broker may stop; -1 when it is not in controlled shutdown."""
         progress = self._progress.get(broker_id)
-        return NO_OFFSET if progress is None else progress.shutdown_offset
+        return NO_OFFSET if progress is None else progress.controlled_shutdown_offset
 
     def metadata_offset(self, broker_id: int) -> int:
         """What the broker had read at its last heartbeat; -1 when it has not been heard."""
@@ -208,7 +208,7 @@ class BrokerSessions:
             (
                 self.metadata_offset(broker.id)
                 for broker in image.brokers.values()
-                if not broker.fenced and self.shutdown_offset(broker.id) < 0
+                if not broker.fenced and self.controlled_shutdown_offset(broker.id) < 0
             ),
             default=MAX_OFFSET,
         )

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.controller._tests.clusters import broker, cluster, partition
-from kafkacompat.controller.sessions import MAX_OFFSET, BrokerSessions
+from kafkacompat.controller.broker_heartbeat_manager import MAX_OFFSET, BrokerHeartbeatManager
 
 
-def sessions(timeout_ms: int = 9000) -> BrokerSessions:
-    return BrokerSessions(timeout_ms)
+def sessions(timeout_ms: int = 9000) -> BrokerHeartbeatManager:
+    return BrokerHeartbeatManager(timeout_ms)
 
 
 def test_a_session_lasts_exactly_its_timeout() -> None:
     found = sessions()
     found.touch(1, 101, 5, fenced=False, now_ms=1000)
-    assert found.is_live(1, 101, 10_000)
+    assert found.has_valid_session(1, 101, 10_000)
     assert found.expired(10_000) == []
     assert found.next_expiry_ms() == 10_001
-    assert not found.is_live(1, 101, 10_001)
+    assert not found.has_valid_session(1, 101, 10_001)
     assert found.expired(10_001) == [1]
     assert found.expired(99_999) == [1]
     found.end(1)
@@ -41,9 +41,9 @@ def test_those_heard_longest_ago_expire_first() -> None:
 def test_a_session_is_of_one_epoch() -> None:
     found = sessions()
     found.touch(1, 101, 5, fenced=False, now_ms=0)
-    assert not found.is_live(1, 200, 1)
-    found.registered(1, 200, 203)
-    assert not found.is_live(1, 101, 1)
+    assert not found.has_valid_session(1, 200, 1)
+    found.register(1, 200, 203)
+    assert not found.has_valid_session(1, 101, 1)
     assert found.next_expiry_ms() is None
     assert found.registration_offset(1) == 203
     assert found.metadata_offset(1) == -1
@@ -52,8 +52,8 @@ def test_a_session_is_of_one_epoch() -> None:
 def test_the_same_epoch_keeps_its_session_when_it_registers_again() -> None:
     found = sessions()
     found.touch(1, 101, 5, fenced=False, now_ms=0)
-    found.registered(1, 101, 300)
-    assert found.is_live(1, 101, 1)
+    found.register(1, 101, 300)
+    assert found.has_valid_session(1, 101, 1)
 
 
 def test_a_process_known_to_be_gone_is_not_live_and_is_told_when_its_session_would_have_expired() -> None:
@@ -62,7 +62,7 @@ def test_a_process_known_to_be_gone_is_not_live_and_is_told_when_its_session_wou
     assert not found.take_for_gone(2)
     assert found.take_for_gone(1)
     assert found.is_gone(1)
-    assert not found.is_live(1, 101, 1)
+    assert not found.has_valid_session(1, 101, 1)
     assert found.next_expiry_ms() == 9001
     assert found.expired(9000) == []
     assert found.expired(9001) == [1]
@@ -74,29 +74,29 @@ def test_a_process_known_to_be_gone_is_not_live_and_is_told_when_its_session_wou
 def test_a_session_is_put_back_when_what_ended_it_was_not_written() -> None:
     found = sessions()
     found.touch(1, 101, 5, fenced=False, now_ms=0)
-    found.begin_shutdown(1, 7)
+    found.maybe_update_controlled_shutdown_offset(1, 7)
     saved = found.save(1)
     found.end(1)
-    found.forget(1)
+    found.remove(1)
     found.put_back(1, saved, 50)
-    assert found.is_live(1, 101, 9050)
-    assert (found.metadata_offset(1), found.shutdown_offset(1)) == (5, 7)
+    assert found.has_valid_session(1, 101, 9050)
+    assert (found.metadata_offset(1), found.controlled_shutdown_offset(1)) == (5, 7)
     found.take_for_gone(1)
     gone = found.save(1)
-    found.registered(1, 120, 121)
+    found.register(1, 120, 121)
     found.put_back(1, gone, 60)
     assert found.is_gone(1)
     none = found.save(2)
     found.touch(2, 102, 5, fenced=False, now_ms=0)
     found.put_back(2, none, 50)
-    assert (found.metadata_offset(2), found.is_live(2, 102, 50)) == (-1, False)
+    assert (found.metadata_offset(2), found.has_valid_session(2, 102, 50)) == (-1, False)
 
 
 def test_a_heartbeat_or_a_registration_says_that_nobody_is_gone() -> None:
     found = sessions()
     for come_back in (
         lambda: found.touch(1, 101, 6, fenced=False, now_ms=2),
-        lambda: found.registered(1, 120, 121),
+        lambda: found.register(1, 120, 121),
     ):
         found.touch(1, 101, 5, fenced=False, now_ms=0)
         found.take_for_gone(1)
@@ -104,7 +104,7 @@ def test_a_heartbeat_or_a_registration_says_that_nobody_is_gone() -> None:
         assert not found.is_gone(1)
     found.touch(1, 120, 6, fenced=False, now_ms=2)
     assert found.expired(3) == []
-    assert found.is_live(1, 120, 3)
+    assert found.has_valid_session(1, 120, 3)
 
 
 def test_decisions_see_those_who_are_gone_as_fenced_save_the_one_that_is_asked_about() -> None:
@@ -122,12 +122,12 @@ def test_decisions_see_those_who_are_gone_as_fenced_save_the_one_that_is_asked_a
 def test_activation_gives_every_unfenced_broker_a_fresh_session() -> None:
     found = sessions()
     found.touch(9, 900, 5, fenced=False, now_ms=0)
-    found.begin_shutdown(9, 7)
+    found.maybe_update_controlled_shutdown_offset(9, 7)
     image = cluster(partition(1, 2), brokers=(1, broker(2, fenced=True), 9))
     found.reset(image, 50_000)
-    assert found.is_live(1, 101, 59_000)
-    assert not found.is_live(2, 102, 50_000)
-    assert found.shutdown_offset(9) == -1
+    assert found.has_valid_session(1, 101, 59_000)
+    assert not found.has_valid_session(2, 102, 50_000)
+    assert found.controlled_shutdown_offset(9) == -1
     assert found.expired(59_001) == [1, 9]
     assert found.registration_offset(2) == 102
 
@@ -140,9 +140,9 @@ def test_who_is_leaving_or_fenced_holds_nobody_back() -> None:
     for broker_id, offset in ((1, 40), (2, 30), (3, 20)):
         found.touch(broker_id, 100 + broker_id, offset, fenced=False, now_ms=1)
     assert found.lowest_active_offset(image) == 20
-    found.begin_shutdown(3, 60)
-    found.begin_shutdown(3, 70)
-    assert found.shutdown_offset(3) == 60
+    found.maybe_update_controlled_shutdown_offset(3, 60)
+    found.maybe_update_controlled_shutdown_offset(3, 70)
+    assert found.controlled_shutdown_offset(3) == 60
     assert found.lowest_active_offset(image) == 30
     assert found.lowest_active_offset(cluster(partition(4), brokers=(broker(4, fenced=True),))) == MAX_OFFSET
 
@@ -150,7 +150,7 @@ def test_who_is_leaving_or_fenced_holds_nobody_back() -> None:
 def test_an_unregistered_broker_is_forgotten() -> None:
     found = sessions()
     found.touch(1, 101, 5, fenced=False, now_ms=0)
-    found.forget(1)
+    found.remove(1)
     assert (found.registration_offset(1), found.next_expiry_ms(), found.expired(99_999)) == (-1, None, [])
 
 
@@ -191,5 +191,5 @@ def test_whoever_was_heard_last_too_long_ago_is_told_until_it_is_fenced_and_nobo
                 del heard[each]
         for each in range(1, 5):
             lives = each in heard and heard[each] + 100 >= now_ms and each not in gone
-            assert found.is_live(each, 1, now_ms) == lives
+            assert found.has_valid_session(each, 1, now_ms) == lives
             assert found.is_gone(each) == (each in gone)

@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.controller._tests.harness import DIRECTORY_ID, HEARD_ON, Harness, context, registration
-from kafkacompat.controller.image import BrokerImage
-from kafkacompat.controller.placement import PlacementRefused, StripedPlacer, place_partitions
+from kafkacompat.controller.image import BrokerRegistration
+from kafkacompat.controller.striped_replica_placer import (
+    PlacementRefused,
+    StripedReplicaPlacer,
+    place_partitions,
+)
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 
 
-def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerImage:
-    return BrokerImage(broker_id, 0, bytes(16), {}, {}, rack, fenced, False, ())
+def broker(broker_id: int, rack: str | None = None, fenced: bool = False) -> BrokerRegistration:
+    return BrokerRegistration(broker_id, 0, bytes(16), {}, {}, rack, fenced, False, ())
 
 
 def test_brokers_take_turns_and_racks_alternate() -> None:
@@ -38,7 +42,7 @@ def test_replicas_are_distinct_leaders_unfenced_and_evenly_spread(
     brokers = [broker(i, rack, fence) for i, (rack, fence) in enumerate(zip(racks, fenced, strict=True))]
     if all(fenced):
         with pytest.raises(PlacementRefused, match="All brokers are currently fenced"):
-            StripedPlacer(brokers, random).place(factor)
+            StripedReplicaPlacer(brokers, random).place(factor)
         return
     placed = list(place_partitions(brokers, partitions, factor, random))
     for replicas in placed:

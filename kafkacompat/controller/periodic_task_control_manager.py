@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.controller.balance import (
     balance_interval_ms,
-    preferred_elections,
-    unclean_elections,
+    maybe_balance_partition_leaders,
+    maybe_elect_unclean_leaders,
     unclean_interval_ms,
 )
 
 if TYPE_CHECKING:
+    from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.controller.metadata_machine import MetadataMachine
     from kafkacompat.controller.own_decisions import OwnDecisions
     from kafkacompat.controller.records import MetadataRecord
     from kafkacompat.controller.result import ControllerResult
-    from kafkacompat.controller.sessions import BrokerSessions
     from kafkacompat.controller.settings import ControllerSettings
     from kafkacompat.ports import TimerHandle, Timers
     from kafkacompat.stepping.stepped import Stepped, Steps
@@ -31,14 +31,14 @@ AT_ONCE_MS = 0
 """Until the next round of a task when one was not enough: others come in between."""
 
 
-class PeriodicTasks:
-    """`start` with every leadership, `stop` at its end."""
+class PeriodicTaskControlManager:
+    """`activate` with every leadership, `deactivate` at its end."""
 
     def __init__(
         self,
         machine: MetadataMachine,
         settings: ControllerSettings,
-        sessions: BrokerSessions,
+        sessions: BrokerHeartbeatManager,
         timers: Timers,
         own_decisions: OwnDecisions,
     ) -> None:
@@ -50,12 +50,12 @@ class PeriodicTasks:
         self._rounds: dict[Task, TimerHandle] = {}
         """What is looked at in intervals, with its next timer."""
 
-    def start(self) -> None:
-        self.stop()
-        self._repeat(preferred_elections, balance_interval_ms(self._settings))
-        self._repeat(unclean_elections, unclean_interval_ms(self._settings))
+    def activate(self) -> None:
+        self.deactivate()
+        self._repeat(maybe_balance_partition_leaders, balance_interval_ms(self._settings))
+        self._repeat(maybe_elect_unclean_leaders, unclean_interval_ms(self._settings))
 
-    def stop(self) -> None:
+    def deactivate(self) -> None:
         for timer in self._rounds.values():
             timer.cancel()
         self._rounds.clear()
@@ -64,7 +64,7 @@ class PeriodicTasks:
         """A setting that allows it has just been changed: not only when its interval is over."""
 
         def decide() -> Steps[None]:
-            yield from self._carry_out(unclean_elections)
+            yield from self._carry_out(maybe_elect_unclean_leaders)
 
         self._own_decisions.take(decide)
 
