@@ -1,6 +1,7 @@
 """What must come out of the jobs, in plain Python: each table and each latest value from the list of good events.
 
-Written from docs/pipeline.md alone. Times are milliseconds. Events are in any order, each once.
+Written from docs/reference/pipeline.md and docs/explanation/pipeline.md alone.
+Times are milliseconds. Events are in any order, each once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generator: the same seed makes the same events, and their statistics are what docs/pipeline.md says."""
+"""The generator: the same seed makes the same events, and their statistics are what docs/reference/generator.md says."""
 
 from __future__ import annotations
 

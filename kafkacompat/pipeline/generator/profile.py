@@ -1,4 +1,4 @@
-"""The numbers behind the generated traffic, in one place; docs/pipeline.md explains them. Pure."""
+"""The numbers behind the generated traffic, in one place; docs/reference/generator.md explains them. Pure."""
 
 from __future__ import annotations
 

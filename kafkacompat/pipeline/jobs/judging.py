@@ -261,7 +261,7 @@ def good(judged: DataFrame) -> DataFrame:
 
 
 def rejected(judged: DataFrame) -> DataFrame:
-    """The bad ones as rows of a rejected topic (docs/pipeline.md), `source` being the key."""
+    """The bad ones as rows of a rejected topic (docs/reference/pipeline.md), `source` being the key."""
     text = F.make_valid_utf8(F.col("value").cast("string"))
     return judged.where(F.col("reason").isNotNull()).select(
         F.concat_ws("-", "topic", "partition", "offset").alias("event_id"),
