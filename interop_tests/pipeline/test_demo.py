@@ -32,7 +32,6 @@ RESULTS = {
 UP_TIMEOUT_S = 180.0
 END_TIMEOUT_S = 150.0
 PARTITIONS = 3
-ATTEMPTS = 3
 
 
 def command_of(process: psutil.Process) -> str:
@@ -60,16 +59,6 @@ class DemoRun:
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")
-
-    def has_broker(self) -> bool:
-        """Wait until its broker serves; False when somebody else took the free port that it had found."""
-        wait_until(
-            lambda: "broker at " in self.said() or self.process.poll() is not None,
-            "it has a broker",
-            UP_TIMEOUT_S,
-        )
-        said = self.said()
-        return "broker at " in said or "the broker ended" not in said or "Address already in use" not in said
 
     def wait_for(self, words: str, timeout_s: float = UP_TIMEOUT_S) -> str:
         """The line with these words."""
@@ -110,14 +99,11 @@ class DemoRun:
 
 @pytest.fixture
 def start_demo(tmp_path: Path) -> Iterator[Callable[..., DemoRun]]:
-    """start_demo(options) runs one, which has its broker; nothing of it outlives the test."""
+    """start_demo(options) runs one; nothing of it outlives the test."""
     started: list[DemoRun] = []
 
     def start(*options: str) -> DemoRun:
-        for _ in range(ATTEMPTS):
-            started.append(DemoRun(tmp_path, *options))
-            if started[-1].has_broker():
-                break
+        started.append(DemoRun(tmp_path, *options))
         return started[-1]
 
     yield start

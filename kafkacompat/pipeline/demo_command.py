@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -46,7 +45,7 @@ READY_TIMEOUT_S: Final = {BROKER: 60.0, CONSOLE: 60.0, JOBS: 180.0}
 STAMPED_BY_EVENTS: Final = [topic for inputs in INPUTS.values() for topic in inputs if topic != LOGS_RAW]
 """Their records bear the generator's times; those of log lines are the collector's."""
 
-READY_WORDS: Final = {BROKER: " serving ", CONSOLE: "console at ", JOBS: "running "}
+READY_WORDS: Final = {BROKER: " serving PLAINTEXT://", CONSOLE: "console at ", JOBS: "running "}
 POLL_S: Final = 0.1
 BOARD_LINES: Final = 25
 """What a terminal must have for the table to be drawn over itself."""
@@ -160,17 +159,11 @@ def open_page(page: str) -> None:
 
 def planned(arguments: argparse.Namespace, folder: Path) -> DemoPlan:
     """The demo of this command line on this machine."""
-    with socket.socket() as first, socket.socket() as second:
-        for probe in (first, second):
-            probe.bind(("127.0.0.1", 0))
-        broker_port, controller_port = (int(probe.getsockname()[1]) for probe in (first, second))
     past_s = PAST_S_MAX if arguments.speed > 1 else 0.0
     if arguments.duration is not None:
         past_s = min(past_s, (arguments.speed - 1) * arguments.duration)
     return DemoPlan(
         folder,
-        broker_port,
-        controller_port,
         arguments.port,
         arguments.seed,
         arguments.rate,
@@ -201,9 +194,10 @@ class Demo:
         """Start all in order; returns early when the end is asked for."""
         self._say(f"demo: data in {self._plan.data}")
         self._start_child(BROKER)
-        self._wait_ready(BROKER)
-        if not self.wanted:
+        said = self._wait_ready(BROKER)
+        if said is None:
             return
+        self._plan = self._plan.served_by(said)
         self._say(f"demo: broker at {self._plan.bootstrap}")
         create_missing(self._plan.bootstrap, plans())
         # Over data of an earlier demo: what lay behind its newest event would be late to the jobs.

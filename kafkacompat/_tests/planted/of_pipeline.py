@@ -6,6 +6,13 @@ from kafkacompat._tests.planted.bug import PlantedBug
 
 BUGS = (
     PlantedBug(
+        "the demo's broker takes a port that others may take first",
+        "pipeline/demo/plan.py",
+        '"PLAINTEXT://127.0.0.1:0,',
+        '"PLAINTEXT://127.0.0.1:9092,',
+        ("pipeline/_tests/test_demo.py::test_the_broker_finds_its_ports_itself",),
+    ),
+    PlantedBug(
         "the console tells of a lag that nobody knows any more",
         "console/core/prometheus.py",
         "    if seen is None or not up:\n",

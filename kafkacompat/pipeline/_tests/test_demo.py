@@ -17,21 +17,28 @@ from kafkacompat.pipeline.demo_command import BOARD_LINES
 from kafkacompat.pipeline.topics import CONFIGS, LOGS_RAW, METRICS_ALERTS
 
 WAIT_S = 10.0
+SERVING = "kafkacompat 0.1.0 node 1 serving PLAINTEXT://127.0.0.1:5001 data in /somewhere"
 
 
 def plan(folder: Path) -> DemoPlan:
-    return DemoPlan(folder, 5001, 5002, 5003, 7, 50.0, 60.0, 5.0, "local[2]", "2026-01-01T00:00:00+00:00")
+    return DemoPlan(folder, 5003, 7, 50.0, 60.0, 5.0, "local[2]", "2026-01-01T00:00:00+00:00")
 
 
 def test_every_child_is_started_and_ended(tmp_path: Path) -> None:
     assert sorted(STARTING_ORDER) == sorted(ENDING_ORDER)
     assert ENDING_ORDER[-1] == STARTING_ORDER[0] == "broker"
-    made = plan(tmp_path)
+    made = plan(tmp_path).served_by(SERVING)
     for name in STARTING_ORDER:
         command = made.command(name)
         assert command[:3] == [sys.executable, "-m", "kafkacompat"]
-        assert any("127.0.0.1:5001" in word for word in command), name
+        assert name == "broker" or "127.0.0.1:5001" in command, name
     assert made.command("console")[-1] == "127.0.0.1:5003"
+
+
+def test_the_broker_finds_its_ports_itself(tmp_path: Path) -> None:
+    (listeners,) = [word for word in plan(tmp_path).command("broker") if word.startswith("listeners=")]
+    ports = [listener.rpartition(":")[2] for listener in listeners.split(",")]
+    assert ports == ["0", "0"]
 
 
 def test_a_demo_over_an_earlier_ones_data_begins_where_that_ended(tmp_path: Path) -> None:

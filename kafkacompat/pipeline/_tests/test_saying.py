@@ -107,7 +107,7 @@ def test_a_demo_whose_reader_ends_first_ends_its_children(
 
     monkeypatch.setattr(demo_command, "TopicSizes", Sizes)
     monkeypatch.setattr(demo_command, "create_missing", lambda bootstrap, topics: [])
-    plan = Played(tmp_path, 1, 2, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
+    plan = Played(tmp_path, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
     signals: list[int] = []
     demo = Demo(plan, signals, Voice(lambda: signals.append(signal.SIGPIPE)))
     # Spark's JVM, which other tests leave.
@@ -129,7 +129,7 @@ def test_a_demo_that_cannot_say_so_ends_all_its_children(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """On a full disk."""
-    plan = Played(tmp_path, 1, 2, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
+    plan = Played(tmp_path, 3, 7, 50.0, 60.0, 5.0, "local[1]", "2026-01-01T00:00:00+00:00")
     demo = Demo(plan, [], Voice(lambda: None))
     others = psutil.Process().children()
     for name in ENDING_ORDER:

@@ -1,4 +1,4 @@
-"""Which processes the demo is made of, and where they keep what. Pure: ports and times come in."""
+"""Which processes the demo is made of, and where they keep what. Pure: addresses and times come in."""
 
 from __future__ import annotations
 
@@ -36,8 +36,6 @@ class DemoPlan:
 
     data: Path
     """Broker, access log, tables, checkpoint and the children's logs, each in a folder."""
-    broker_port: int
-    controller_port: int
     page_port: int
     """0 for one that the console finds."""
     seed: int
@@ -47,14 +45,16 @@ class DemoPlan:
     master: str
     event_start: str
     """ISO, UTC."""
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.broker_port}"
+    bootstrap: str = ""
+    """host:port of the broker; empty until it serves. It binds a free port itself: one looked for before may be taken."""
 
     @property
     def tables(self) -> Path:
         return self.data / "tables"
+
+    def served_by(self, said: str) -> DemoPlan:
+        """The plan with the address in the line in which the broker says that it serves."""
+        return replace(self, bootstrap=said.split("PLAINTEXT://", 1)[1].split()[0])
 
     def going_on(self, newest_ms: int | None) -> DemoPlan:
         """The plan over data whose newest event is that old: to the jobs, what lies behind what they have seen is late."""
@@ -101,8 +101,7 @@ class DemoPlan:
 
     def _broker_settings(self) -> list[str]:
         settings = {
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.broker_port},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
             "log.dirs": str(self.data / "broker"),
         }
         return [word for key, value in settings.items() for word in ("--override", f"{key}={value}")]
