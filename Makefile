@@ -75,7 +75,7 @@ interop: $(VENV)/.dev browser
 	$(PYTEST) interop_tests -q -n $(INTEROP_WORKERS) $(if $(BOOTSTRAP),--bootstrap $(BOOTSTRAP))
 
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks --document docs/performance.md $(ARGS)
+	$(BIN)/python -m benchmarks --document docs/reference/measurements.md $(ARGS)
 
 # The tables of docs/compatibility.md, and the interop suite on both brokers side by side.
 compatibility: $(VENV)/.dev

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import KINDS
-from benchmarks.report import plot, rows, table, update_document
+from benchmarks.report import plot, rows, sections_of, update_document, written
 from benchmarks.scenarios import SCENARIOS
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
@@ -60,7 +60,7 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     measured = rows(results)
-    print(table(measured))
+    print(written("", sections_of(measured)))
     plot(measured, arguments.output / "performance.png")
     if arguments.document:
         machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"

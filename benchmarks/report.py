@@ -1,4 +1,4 @@
-"""Results as a Markdown table, in docs/performance.md between its marks, and as a plot of ratios."""
+"""Results as Markdown tables, in docs/reference/measurements.md between its marks, and as a plot of ratios."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ def rows(results: Results) -> list[Row]:
 
 
 def table(measured: list[Row]) -> str:
+    """The rows of one family. What all their names begin with is its heading, and is not said again."""
     lines = [
         "| load | figure | kafkacompat | Apache Kafka 4.3.0 | ratio |",
         "| --- | --- | ---: | ---: | ---: |",
     ]
-    lines += [
-        f"| {row.scenario} | {row.figure} | {cell(row.ours, '.4g')} | {cell(row.theirs, '.4g')} | {cell(row.ratio, '.2f')} |"
-        for row in measured
-    ]
+    for row in measured:
+        load = row.scenario.removeprefix(f"{family(row.scenario)}: ")
+        figures = f"{cell(row.ours, '.4g')} | {cell(row.theirs, '.4g')} | {cell(row.ratio, '.2f')}"
+        lines.append(f"| {load} | {row.figure} | {figures} |")
     return "\n".join(lines)
 
 
@@ -60,38 +61,87 @@ def number(cell: str) -> float:
     return math.nan if cell == FAILED else float(cell)
 
 
-def rows_in(text: str) -> list[Row]:
-    """The rows of a table that `table` made."""
+def rows_in(heading: str, text: str) -> list[Row]:
+    """The rows of a table that `table` made below this heading."""
     found = []
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and len(cells) == 5 and cells[0] not in ("load", "---"):
+            scenario = cells[0] if family(cells[0]) == heading else f"{heading}: {cells[0]}"
             ours, theirs = number(cells[2]), number(cells[3])
-            found.append(Row(cells[0], cells[1], ours, theirs, ours / theirs if theirs else math.nan))
+            found.append(Row(scenario, cells[1], ours, theirs, ours / theirs if theirs else math.nan))
     return found
 
 
-def update_document(measured: list[Row], document: Path, note: str, whole: bool) -> list[Row]:
-    """Put a run's rows between the marks and its note above them; all rows that stand there afterwards.
+class Section(NamedTuple):
+    """The loads of one family: when and how they were measured, if not as the others, and their rows."""
 
-    A whole run replaces what was there. One of a few scenarios takes the place of their rows, leaves the others and adds its note.
-    """
-    before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
-    inside, _, after = rest.partition(END)
-    standing = [] if whole else rows_in(inside)
-    notes = "" if whole else inside.partition("\n| load")[0].strip() + "\n\n"
+    family: str
+    note: str
+    rows: list[Row]
+
+
+def sections_of(measured: list[Row]) -> list[Section]:
+    """A section a family, in the order in which the families come first."""
+    by_family: dict[str, list[Row]] = {}
+    for row in measured:
+        by_family.setdefault(family(row.scenario), []).append(row)
+    return [Section(name, "", rows) for name, rows in by_family.items()]
+
+
+def sections_in(text: str) -> tuple[str, list[Section]]:
+    """The note and the sections of a text that `written` made."""
+    note, *parts = re.split(r"^### (.*)\n", text, flags=re.MULTILINE)
+    found = []
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
+        said, _, _ = body.partition("| load")
+        found.append(Section(name, said.strip(), rows_in(name, body)))
+    return note.strip(), found
+
+
+def written(note: str, sections: list[Section]) -> str:
+    """A table a family, below its heading and its note."""
+    parts = [note]
+    for section in sections:
+        parts += [f"### {section.family}", *([section.note] if section.note else []), table(section.rows)]
+    return "\n\n".join(parts)
+
+
+def with_rows(standing: Section, measured: list[Row], note: str) -> Section:
+    """The section after some of its loads, or all, were measured again. The note of what no row is left of goes."""
     again = {row.scenario for row in measured}
+    kept = [row for row in standing.rows if row.scenario not in again]
+    notes = [standing.note, note] if kept and standing.note else [note]
+    merged: list[Row] = []
     placed: set[str] = set()
-    merged = []
-    for row in standing:
+    for row in standing.rows:
         if row.scenario not in again:
             merged.append(row)
         elif row.scenario not in placed:
             placed.add(row.scenario)
             merged += [one for one in measured if one.scenario == row.scenario]
     merged += [row for row in measured if row.scenario not in placed]
-    document.write_text(f"{before}{BEGIN}\n{notes}{note}\n\n{table(merged)}\n{END}{after}", encoding="utf-8")
-    return merged
+    return Section(standing.family, "\n\n".join(notes), merged)
+
+
+def update_document(measured: list[Row], document: Path, note: str, whole: bool) -> list[Row]:
+    """Put a run's rows and its note between the marks; all rows that stand there afterwards.
+
+    A whole run replaces what was there. One of a few loads takes the place of their rows, and its note stands in their sections.
+    """
+    before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
+    inside, _, after = rest.partition(END)
+    sections = sections_of(measured)
+    if not whole:
+        general, standing = sections_in(inside)
+        new = {section.family: section.rows for section in sections}
+        sections = [
+            with_rows(each, new.pop(each.family), note) if each.family in new else each for each in standing
+        ]
+        sections += [Section(name, note, rows) for name, rows in new.items()]
+        note = general
+    document.write_text(f"{before}{BEGIN}\n{written(note, sections)}\n{END}{after}", encoding="utf-8")
+    return [row for section in sections for row in section.rows]
 
 
 def is_less_better(figure: str) -> bool:

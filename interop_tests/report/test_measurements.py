@@ -1,0 +1,55 @@
+"""The page of measurements is read and written without loss, and a run of some loads leaves the others as they stand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from benchmarks.report import BEGIN, END, Row, sections_in, update_document, written
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "measurements.md"
+
+
+def inside(text: str) -> str:
+    return text.partition(BEGIN)[2].partition(END)[0]
+
+
+def row(scenario: str, ours: float) -> Row:
+    return Row(scenario, "records/s", ours, 10.0, ours / 10.0)
+
+
+def test_the_page_is_what_is_written_of_what_is_read() -> None:
+    marked = inside(PAGE.read_text("utf-8"))
+    note, sections = sections_in(marked)
+    assert len(sections) > 10
+    assert all(section.rows for section in sections)
+    assert f"\n{written(note, sections)}\n" == marked
+
+
+def test_a_run_of_some_loads_takes_their_place_and_says_so_there(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{BEGIN}\n{END}\nafter\n", "utf-8")
+    whole = [row("pipeline: logs", 1.0), row("pipeline: metrics", 2.0), row("start and idle", math.nan)]
+    update_document(whole, page, "all on Monday", whole=True)
+    update_document(
+        [row("pipeline: logs", 5.0), row("held up by: nothing", 6.0)], page, "some on Tuesday", whole=False
+    )
+    update_document([row("held up by: nothing", 7.0)], page, "again on Wednesday", whole=False)
+    text = page.read_text("utf-8")
+    note, sections = sections_in(inside(text))
+    assert note == "all on Monday"
+    assert [(section.family, section.note) for section in sections] == [
+        ("pipeline", "some on Tuesday"),
+        ("start and idle", ""),
+        ("held up by", "again on Wednesday"),
+    ]
+    assert [
+        (each.scenario, each.ours) for section in sections for each in section.rows if each.ours == each.ours
+    ] == [
+        ("pipeline: logs", 5.0),
+        ("pipeline: metrics", 2.0),
+        ("held up by: nothing", 7.0),
+    ]
+    assert "| start and idle | records/s | failed | 10 | failed |" in text
+    assert text.startswith("before\n")
+    assert text.endswith("\nafter\n")
