@@ -11,7 +11,7 @@ from kafkacompat.ids import uuid_to_text
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.raft.snapshot import parse_snapshot
 from kafkacompat.raft.storage import FormatRequest, StorageProblem, format_storage, load_directories
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 
 # The ids that CountingRandom gives first: a voter's id is given to no other directory.
 ONE, TWO = (1000).to_bytes(16, "big"), (1001).to_bytes(16, "big")
@@ -19,15 +19,15 @@ CHECKPOINT = "/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint
 NOW_MS = 1_700_000_000_000
 
 
-def voters() -> tuple[Voter, ...]:
+def voters() -> tuple[VoterNode, ...]:
     text = f"2@[::1]:19093:{uuid_to_text(TWO)}, 1@host:9093:{uuid_to_text(ONE)}"
     return parse_initial_controllers(text, "CONTROLLER")
 
 
 def test_initial_controllers_are_voters_by_id() -> None:
     assert voters() == (
-        Voter(1, ONE, (("CONTROLLER", "host", 9093),)),
-        Voter(2, TWO, (("CONTROLLER", "::1", 19093),)),
+        VoterNode(1, ONE, (("CONTROLLER", "host", 9093),)),
+        VoterNode(2, TWO, (("CONTROLLER", "::1", 19093),)),
     )
 
 

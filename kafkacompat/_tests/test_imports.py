@@ -200,6 +200,7 @@ CORES = [
     "partition/throttles",
     "raft/effects",
     "raft/elections",
+    "raft/epoch_election",
     "raft/events",
     "raft/following",
     "raft/leader_state",
@@ -207,11 +208,10 @@ CORES = [
     "raft/log_shape",
     "raft/membership",
     "raft/messages",
-    "raft/peers",
     "raft/quorum",
+    "raft/request_manager",
     "raft/roles",
     "raft/voter_set",
-    "raft/votes",
 ]
 
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from kafkacompat.cli.failure import CommandFailed
 from kafkacompat.ids import is_reserved_uuid, uuid_from_text
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 
 HIGHEST_PORT = 65535
 
 
-def parse_initial_controllers(text: str, listener_name: str) -> tuple[Voter, ...]:
+def parse_initial_controllers(text: str, listener_name: str) -> tuple[VoterNode, ...]:
     """`id@host:port:directory-id,...` as voters by id. CommandFailed for another form and for one id or directory twice."""
-    voters: dict[int, Voter] = {}
+    voters: dict[int, VoterNode] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         voter = _parse_controller(entry, listener_name)
         if voter.id in voters:
@@ -31,7 +31,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> tuple[Voter, ...
     return tuple(voters[node_id] for node_id in sorted(voters))
 
 
-def _parse_controller(entry: str, listener_name: str) -> Voter:
+def _parse_controller(entry: str, listener_name: str) -> VoterNode:
     form = "id@host:port:directory-id"
     id_text, at, rest = entry.partition("@")
     address, colon, directory_text = rest.rpartition(":")
@@ -50,7 +50,7 @@ def _parse_controller(entry: str, listener_name: str) -> Voter:
         raise CommandFailed(f"--initial-controllers: the directory id of {entry!r}: {error}") from error
     if is_reserved_uuid(directory_id):
         raise CommandFailed(f"--initial-controllers: the directory id of {entry!r} is reserved")
-    return Voter(int(id_text), directory_id, ((listener_name, host, int(port_text)),))
+    return VoterNode(int(id_text), directory_id, ((listener_name, host, int(port_text)),))
 
 
 def _is_number(text: str) -> bool:

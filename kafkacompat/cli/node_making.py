@@ -43,12 +43,12 @@ def make_node(
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.net.runtime import SystemClock, SystemRandom
     from kafkacompat.raft.storage import StorageProblem
-    from kafkacompat.raft.voters import Voter
+    from kafkacompat.raft.voter_node import VoterNode
     from kafkacompat.server.data_directories import format_node
 
     files.write_settings(layout, node, overrides or {})
     voters = tuple(
-        Voter(
+        VoterNode(
             each.node_id,
             uuid_from_text(each.directory_id),
             ((CONTROLLER_LISTENER, HOST, each.controller_port),),

@@ -73,7 +73,7 @@ class StateMachine(Protocol):
         ...
 
 
-class QuorumTransport(Protocol):
+class NetworkChannel(Protocol):
     """Ways to other members. All calls in the loop's thread."""
 
     on_refused: Callable[[int], None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records.control import ControlType
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.message import Message
@@ -43,7 +43,7 @@ def parse_kraft_version(value: bytes) -> int:
     return decode(KRaftVersionRecord, VERSION, value).kraft_version
 
 
-def voters(members: Sequence[Voter]) -> tuple[int, bytes]:
+def voters(members: Sequence[VoterNode]) -> tuple[int, bytes]:
     from kafkacompat.wire.messages import voters_record as module
 
     message = module.VotersRecord(
@@ -66,12 +66,12 @@ def voters(members: Sequence[Voter]) -> tuple[int, bytes]:
     return ControlType.KRAFT_VOTERS, _value(message)
 
 
-def parse_voters(value: bytes) -> tuple[Voter, ...]:
+def parse_voters(value: bytes) -> tuple[VoterNode, ...]:
     from kafkacompat.wire.messages.voters_record import VotersRecord
 
     record = decode(VotersRecord, VERSION, value)
     return tuple(
-        Voter(
+        VoterNode(
             each.voter_id,
             each.voter_directory_id,
             tuple((endpoint.name, endpoint.host, endpoint.port) for endpoint in each.endpoints),

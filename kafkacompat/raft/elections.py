@@ -9,6 +9,7 @@ from dataclasses import replace
 from enum import Enum
 
 from kafkacompat.ids import NO_LEADER, ZERO_UUID
+from kafkacompat.raft.epoch_election import grants_unattached_vote, has_log_at_least
 from kafkacompat.raft.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -19,14 +20,13 @@ from kafkacompat.raft.messages import (
 from kafkacompat.raft.quorum_state import QuorumState
 from kafkacompat.raft.roles import QuorumViolation, Role
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
-from kafkacompat.raft.votes import grants_unattached_vote, has_log_at_least
 from kafkacompat.wire.errors import ErrorCode
 
 EPOCHS_MISSED_MAX = 1_000_000
 """Elections that others may have held without this node. Whoever speaks of more would have the epochs run out, of 32 bits."""
 
 
-class Lesson(Enum):
+class CommonOutcome(Enum):
     """What is left to do with a response once its leader and epoch have been looked at."""
 
     PROCEED = "proceed"
@@ -35,19 +35,19 @@ class Lesson(Enum):
     """Back off and ask again."""
 
 
-def has_cluster_id(state: QuorumState, cluster_id: str | None) -> bool:
+def has_valid_cluster_id(state: QuorumState, cluster_id: str | None) -> bool:
     """A request that states none is taken."""
     mine = state.member.cluster_id
     return cluster_id is None or mine is None or cluster_id == mine
 
 
-def is_for_me(state: QuorumState, voter: ReplicaKey | None) -> bool:
+def is_valid_voter_key(state: QuorumState, voter: ReplicaKey | None) -> bool:
     if voter is None:
         return True
     return voter.id == state.node_id and voter.directory_id in (ZERO_UUID, state.member.directory_id)
 
 
-def follow_or_unattach(state: QuorumState, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+def maybe_transition(state: QuorumState, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
     """Move to what a peer says of an epoch not below ours. QuorumViolation when that is another leader of our epoch."""
     known = state.election.leader_id
     if leader_id == state.node_id:
@@ -67,29 +67,31 @@ def follow_or_unattach(state: QuorumState, epoch: int, leader_id: int, endpoints
             state.become_follower(epoch, leader_id, endpoints)
 
 
-def learn(state: QuorumState, error: ErrorCode, epoch: int, leader_id: int, endpoints: Endpoints) -> Lesson:
+def maybe_handle_common_response(
+    state: QuorumState, error: ErrorCode, epoch: int, leader_id: int, endpoints: Endpoints
+) -> CommonOutcome:
     """The rule common to all responses."""
     if epoch < state.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-        return Lesson.HANDLED
+        return CommonOutcome.HANDLED
     if epoch > state.epoch and leader_id == state.node_id:
-        return Lesson.FAILED
+        return CommonOutcome.FAILED
     if epoch > state.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        follow_or_unattach(state, epoch, leader_id, endpoints)
-        return Lesson.HANDLED
+        maybe_transition(state, epoch, leader_id, endpoints)
+        return CommonOutcome.HANDLED
     if leader_id >= 0:
-        follow_or_unattach(state, epoch, leader_id, endpoints)
+        maybe_transition(state, epoch, leader_id, endpoints)
     if error is ErrorCode.NONE:
-        return Lesson.PROCEED
+        return CommonOutcome.PROCEED
     if error is ErrorCode.INVALID_VOTER_KEY:
-        return Lesson.HANDLED
-    return Lesson.FAILED
+        return CommonOutcome.HANDLED
+    return CommonOutcome.FAILED
 
 
 # Vote.
 
 
 def handle_vote_request(state: QuorumState, request_id: int, request: VoteRequest) -> None:
-    if not has_cluster_id(state, request.cluster_id):
+    if not has_valid_cluster_id(state, request.cluster_id):
         _answer_vote(state, request_id, ErrorCode.NONE, False, ErrorCode.INCONSISTENT_CLUSTER_ID)
         return
     highest_last_epoch = request.epoch if request.pre_vote else request.epoch - 1
@@ -104,16 +106,16 @@ def handle_vote_request(state: QuorumState, request_id: int, request: VoteReques
         return
     if request.epoch > state.epoch:
         state.become_unattached(request.epoch)
-    if not is_for_me(state, request.voter):
+    if not is_valid_voter_key(state, request.voter):
         _answer_vote(state, request_id, ErrorCode.INVALID_VOTER_KEY, False)
         return
-    granted = decide_vote(state, request)
+    granted = can_grant_vote(state, request)
     if granted and not request.pre_vote:
         record_vote(state, request.candidate)
     _answer_vote(state, request_id, ErrorCode.NONE, granted)
 
 
-def decide_vote(state: QuorumState, request: VoteRequest) -> bool:
+def can_grant_vote(state: QuorumState, request: VoteRequest) -> bool:
     log_is_enough = has_log_at_least(
         request.last_epoch, request.last_offset, state.log.last_epoch, state.log.end
     )
@@ -164,14 +166,16 @@ def handle_vote_response(
     """False when the peer is to be asked again later."""
     if response.top_level_error is not ErrorCode.NONE:
         return False
-    lesson = learn(state, response.error, response.epoch, response.leader_id, response.leader_endpoints)
-    if lesson is not Lesson.PROCEED:
-        return lesson is Lesson.HANDLED
-    campaign = state.campaign
+    outcome = maybe_handle_common_response(
+        state, response.error, response.epoch, response.leader_id, response.leader_endpoints
+    )
+    if outcome is not CommonOutcome.PROCEED:
+        return outcome is CommonOutcome.HANDLED
+    nominee = state.nominee
     asked_as = Role.PROSPECTIVE if request.pre_vote else Role.CANDIDATE
-    if campaign is None or state.role is not asked_as or request.epoch != state.epoch:
+    if nominee is None or state.role is not asked_as or request.epoch != state.epoch:
         return True
-    campaign.tally.record(node_id, response.granted)
+    nominee.epoch_election.record_vote(node_id, response.granted)
     return True
 
 
@@ -181,26 +185,26 @@ def handle_vote_unsupported(state: QuorumState, request: VoteRequest) -> None:
         state.become_candidate()
 
 
-def poll_campaign(state: QuorumState) -> int:
+def poll_nominee(state: QuorumState) -> int:
     """Move on if won, lost or out of time; else ask who has not answered. Returns when to look again; -1: at once."""
-    campaign = state.campaign
-    assert campaign is not None
+    nominee = state.nominee
+    assert nominee is not None
     now_ms = state.now_ms
     if state.role is Role.PROSPECTIVE:
-        if campaign.tally.is_won:
+        if nominee.epoch_election.is_vote_granted:
             state.become_candidate()
             return -1
-        if campaign.tally.is_lost or now_ms >= campaign.deadline_ms:
-            _give_up(state)
+        if nominee.epoch_election.is_vote_rejected or now_ms >= nominee.deadline_ms:
+            _transition_after_election_loss(state)
             return -1
-    elif now_ms >= campaign.deadline_ms:
+    elif now_ms >= nominee.deadline_ms:
         state.become_prospective()
         return -1
     pre_vote = state.role is Role.PROSPECTIVE
-    wake_ms = campaign.deadline_ms
+    wake_ms = nominee.deadline_ms
     voters = state.voters.latest
-    for voter_id in campaign.tally.missing:
-        if state.peers.is_ready(voter_id, now_ms):
+    for voter_id in nominee.epoch_election.unrecorded_voters:
+        if state.request_manager.is_ready(voter_id, now_ms):
             request = VoteRequest(
                 state.key,
                 voters.key(voter_id),
@@ -211,11 +215,11 @@ def poll_campaign(state: QuorumState) -> int:
                 state.member.cluster_id,
             )
             state.send(voter_id, voters.endpoints(voter_id), request)
-        wake_ms = min(wake_ms, state.peers.get(voter_id).wake_ms())
+        wake_ms = min(wake_ms, state.request_manager.get(voter_id).wake_ms())
     return wake_ms
 
 
-def _give_up(state: QuorumState) -> None:
+def _transition_after_election_loss(state: QuorumState) -> None:
     leader_id = state.election.leader_id
     if leader_id >= 0 and leader_id != state.node_id and state.leader_endpoints:
         state.become_follower(state.epoch, leader_id, state.leader_endpoints)
@@ -237,20 +241,24 @@ def _answer_epoch(
     )
 
 
-def handle_begin_request(state: QuorumState, request_id: int, request: BeginQuorumEpochRequest) -> None:
+def handle_begin_quorum_epoch_request(
+    state: QuorumState, request_id: int, request: BeginQuorumEpochRequest
+) -> None:
     if not _take_epoch(state, request_id, request):
         return
-    ok = is_for_me(state, request.voter)
+    ok = is_valid_voter_key(state, request.voter)
     _answer_epoch(state, request_id, ErrorCode.NONE if ok else ErrorCode.INVALID_VOTER_KEY)
 
 
-def handle_end_request(state: QuorumState, request_id: int, request: EndQuorumEpochRequest) -> None:
+def handle_end_quorum_epoch_request(
+    state: QuorumState, request_id: int, request: EndQuorumEpochRequest
+) -> None:
     """The follower stands for election after a backoff by its place among the preferred candidates."""
     if not _take_epoch(state, request_id, request):
         return
     follower = state.follower
     if follower is not None and follower.leader_id == request.leader_id:
-        backoff_ms = successor_backoff_ms(
+        backoff_ms = end_epoch_election_backoff_ms(
             state.key, request.preferred_candidates, state.settings.election_backoff_max_ms
         )
         follower.deadline_ms = state.now_ms + backoff_ms
@@ -261,7 +269,7 @@ def _take_epoch(
     state: QuorumState, request_id: int, request: BeginQuorumEpochRequest | EndQuorumEpochRequest
 ) -> bool:
     """False when the request was refused."""
-    if not has_cluster_id(state, request.cluster_id):
+    if not has_valid_cluster_id(state, request.cluster_id):
         _answer_epoch(state, request_id, ErrorCode.NONE, ErrorCode.INCONSISTENT_CLUSTER_ID)
         return False
     if request.epoch < state.epoch:
@@ -271,11 +279,11 @@ def _take_epoch(
     if is_leap or request.leader_id < 0 or request.leader_id == state.node_id:
         _answer_epoch(state, request_id, ErrorCode.INVALID_REQUEST)
         return False
-    follow_or_unattach(state, request.epoch, request.leader_id, request.leader_endpoints)
+    maybe_transition(state, request.epoch, request.leader_id, request.leader_endpoints)
     return True
 
 
-def successor_backoff_ms(me: ReplicaKey, preferred: tuple[ReplicaKey, ...], max_ms: int) -> int:
+def end_epoch_election_backoff_ms(me: ReplicaKey, preferred: tuple[ReplicaKey, ...], max_ms: int) -> int:
     """0 for the first, doubling with each place up to max_ms; max_ms when not listed."""
     for place, key in enumerate(preferred):
         if key.id == me.id and key.directory_id in (ZERO_UUID, me.directory_id):
@@ -288,10 +296,16 @@ def successor_backoff_ms(me: ReplicaKey, preferred: tuple[ReplicaKey, ...], max_
 def handle_epoch_response(state: QuorumState, node_id: int, response: QuorumEpochResponse) -> bool:
     if response.top_level_error is not ErrorCode.NONE:
         return False
-    lesson = learn(state, response.error, response.epoch, response.leader_id, response.leader_endpoints)
-    if lesson is Lesson.PROCEED and state.resigned is not None and node_id in state.resigned.unacknowledged:
+    outcome = maybe_handle_common_response(
+        state, response.error, response.epoch, response.leader_id, response.leader_endpoints
+    )
+    if (
+        outcome is CommonOutcome.PROCEED
+        and state.resigned is not None
+        and node_id in state.resigned.unacknowledged
+    ):
         state.resigned.unacknowledged.remove(node_id)
-    return lesson is not Lesson.FAILED
+    return outcome is not CommonOutcome.FAILED
 
 
 def poll_resigned(state: QuorumState) -> int:
@@ -305,7 +319,7 @@ def poll_resigned(state: QuorumState) -> int:
     wake_ms = resigned.deadline_ms
     voters = state.voters.latest
     for voter_id in resigned.unacknowledged:
-        if state.peers.is_ready(voter_id, now_ms):
+        if state.request_manager.is_ready(voter_id, now_ms):
             request = EndQuorumEpochRequest(
                 state.node_id,
                 state.epoch,
@@ -314,5 +328,5 @@ def poll_resigned(state: QuorumState) -> int:
                 state.member.cluster_id,
             )
             state.send(voter_id, voters.endpoints(voter_id), request)
-        wake_ms = min(wake_ms, state.peers.get(voter_id).wake_ms())
+        wake_ms = min(wake_ms, state.request_manager.get(voter_id).wake_ms())
     return wake_ms

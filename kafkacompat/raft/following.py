@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events, membership
-from kafkacompat.raft.elections import Lesson, learn
+from kafkacompat.raft.elections import CommonOutcome, maybe_handle_common_response
 from kafkacompat.raft.messages import (
     Batch,
     FetchRequest,
@@ -18,7 +18,7 @@ from kafkacompat.raft.messages import (
     FetchSnapshotResponse,
 )
 from kafkacompat.raft.quorum_state import QuorumState
-from kafkacompat.raft.roles import Follower, SnapshotDownload
+from kafkacompat.raft.roles import FollowerState, SnapshotDownload
 from kafkacompat.raft.voter_set import Endpoints
 from kafkacompat.wire.errors import ErrorCode
 
@@ -28,7 +28,7 @@ def may_acknowledge(state: QuorumState) -> bool:
     return not state.member.can_vote or state.log.durable_end >= state.log.end
 
 
-def _fetch_request(state: QuorumState) -> FetchRequest:
+def _build_fetch_request(state: QuorumState) -> FetchRequest:
     settings = state.settings
     return FetchRequest(
         state.key,
@@ -50,9 +50,11 @@ def handle_fetch_response(
 ) -> bool:
     if response.top_level_error is not ErrorCode.NONE:
         return False
-    lesson = learn(state, response.error, response.epoch, response.leader_id, response.leader_endpoints)
-    if lesson is not Lesson.PROCEED:
-        return lesson is Lesson.HANDLED
+    outcome = maybe_handle_common_response(
+        state, response.error, response.epoch, response.leader_id, response.leader_endpoints
+    )
+    if outcome is not CommonOutcome.PROCEED:
+        return outcome is CommonOutcome.HANDLED
     follower = state.follower
     if follower is None or response.epoch != state.epoch or request.epoch != state.epoch:
         return True
@@ -74,7 +76,7 @@ def handle_fetch_response(
     return True
 
 
-def _heard_from_leader(state: QuorumState, follower: Follower) -> None:
+def _heard_from_leader(state: QuorumState, follower: FollowerState) -> None:
     follower.deadline_ms = state.now_ms + state.settings.fetch_timeout_ms
     follower.has_fetched = True
 
@@ -92,7 +94,7 @@ def _take_records(state: QuorumState, response: FetchResponse) -> bool:
         fitting.append(batch)
         state.log.append(batch.epoch, batch.end_offset)
         if batch.voters is not None:
-            state.voters.add(batch.end_offset - 1, batch.voters, batch.kraft_version)
+            state.voters.add_at(batch.end_offset - 1, batch.voters, batch.kraft_version)
     if not fitting:
         return False
     state.effects.append(effect.AppendFetched(tuple(fitting)))
@@ -104,7 +106,7 @@ def _take_records(state: QuorumState, response: FetchResponse) -> bool:
 # Snapshots.
 
 
-def _see_snapshot(state: QuorumState, follower: Follower, snapshot_id: OffsetAndEpoch) -> None:
+def _see_snapshot(state: QuorumState, follower: FollowerState, snapshot_id: OffsetAndEpoch) -> None:
     if snapshot_id.offset < state.log.start or snapshot_id.offset < state.high_watermark:
         # Everything in it is here already; a leader that offers it has not heard how far we are.
         return
@@ -122,14 +124,16 @@ def handle_fetch_snapshot_response(
         if follower is not None:
             follower.download = None
         return False
-    lesson = learn(state, response.error, response.epoch, response.leader_id, response.leader_endpoints)
+    outcome = maybe_handle_common_response(
+        state, response.error, response.epoch, response.leader_id, response.leader_endpoints
+    )
     if state.follower is not follower:
         return True
-    if lesson is Lesson.FAILED:
+    if outcome is CommonOutcome.FAILED:
         if follower is not None:
             follower.download = None
         return False
-    if lesson is Lesson.HANDLED or follower is None or download is None:
+    if outcome is CommonOutcome.HANDLED or follower is None or download is None:
         return True
     if (
         request.epoch != state.epoch
@@ -178,18 +182,18 @@ def poll_follower(state: QuorumState) -> int:
             return -1
         # An observer goes on, and asks the bootstrap servers in between.
         follower.deadline_ms = now_ms + state.settings.fetch_timeout_ms
-        wake_ms = _discover(state, follower.deadline_ms)
+        wake_ms = _maybe_send_fetch_to_any_bootstrap(state, follower.deadline_ms)
     else:
         wake_ms = follower.deadline_ms
     if not may_acknowledge(state):
         state.ask_sync()
         return wake_ms
-    peers = state.peers
+    request_manager = state.request_manager
     leader_id = follower.leader_id
-    if not peers.is_ready(leader_id, now_ms):
-        peer = peers.get(leader_id)
+    if not request_manager.is_ready(leader_id, now_ms):
+        peer = request_manager.get(leader_id)
         if peer.correlation_id < 0:
-            _discover(state, wake_ms)
+            _maybe_send_fetch_to_any_bootstrap(state, wake_ms)
         return min(wake_ms, peer.wake_ms())
     change = membership.update_request(state, follower) or membership.join_request(state, follower)
     if change is not None:
@@ -197,8 +201,8 @@ def poll_follower(state: QuorumState) -> int:
     elif follower.download is not None:
         _fetch_chunk(state, leader_id, follower.endpoints, follower.download)
     else:
-        state.send(leader_id, follower.endpoints, _fetch_request(state))
-    return min(wake_ms, peers.get(leader_id).wake_ms())
+        state.send(leader_id, follower.endpoints, _build_fetch_request(state))
+    return min(wake_ms, request_manager.get(leader_id).wake_ms())
 
 
 def _fetch_chunk(
@@ -226,22 +230,22 @@ def poll_unattached(state: QuorumState) -> int:
     if not may_acknowledge(state):
         state.ask_sync()
         return state.unattached.deadline_ms
-    return _discover(state, state.unattached.deadline_ms)
+    return _maybe_send_fetch_to_any_bootstrap(state, state.unattached.deadline_ms)
 
 
-def _discover(state: QuorumState, wake_ms: int) -> int:
+def _maybe_send_fetch_to_any_bootstrap(state: QuorumState, wake_ms: int) -> int:
     """A fetch to a random bootstrap server that may be asked now, unless one is on its way already."""
     now_ms = state.now_ms
-    peers = state.peers
+    request_manager = state.request_manager
     servers = state.member.bootstrap
     if not servers or not may_acknowledge(state):
         return wake_ms
-    ready = [server for server in servers if peers.is_ready(server[0], now_ms)]
-    if ready and all(peers.get(server_id).correlation_id < 0 for server_id, _ in servers):
+    ready = [server for server in servers if request_manager.is_ready(server[0], now_ms)]
+    if ready and all(request_manager.get(server_id).correlation_id < 0 for server_id, _ in servers):
         server_id, endpoints = ready[state.random.randrange(len(ready))]
-        state.send(server_id, endpoints, _fetch_request(state))
+        state.send(server_id, endpoints, _build_fetch_request(state))
     for server_id, _ in servers:
-        again_ms = peers.get(server_id).wake_ms()
+        again_ms = request_manager.get(server_id).wake_ms()
         if now_ms < again_ms < wake_ms:
             wake_ms = again_ms
     return wake_ms

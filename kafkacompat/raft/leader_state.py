@@ -14,21 +14,21 @@ from kafkacompat.raft.messages import FetchRequest
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 
 if TYPE_CHECKING:
-    from kafkacompat.raft.voters import Voter
+    from kafkacompat.raft.voter_node import VoterNode
 
 OBSERVER_MEMORY_MS = 300_000
 MAX_OBSERVERS = 10_000
 """The observer that was heard of longest ago is forgotten beyond it."""
 
 
-class Progress:
-    __slots__ = ("caught_up_ms", "directory_id", "end_offset", "fetched_ms")
+class ReplicaState:
+    __slots__ = ("directory_id", "end_offset", "last_caught_up_ms", "last_fetch_ms")
 
     def __init__(self, directory_id: bytes) -> None:
         self.directory_id = directory_id
         self.end_offset = NO_OFFSET
-        self.fetched_ms = -1
-        self.caught_up_ms = -1
+        self.last_fetch_ms = -1
+        self.last_caught_up_ms = -1
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class VoterChange:
 
     request_id: int | None
     """None once it has been answered."""
-    voter: Voter
+    voter: VoterNode
     deadline_ms: int
     ack_when_committed: bool = True
     end_offset: int = NO_OFFSET
@@ -73,9 +73,9 @@ class LeaderState:
         self.granting = granting
         self.high_watermark = NO_OFFSET
         """-1 until the epoch's first batch is on a majority."""
-        self.voters: dict[int, Progress] = {}
+        self.voters: dict[int, ReplicaState] = {}
         """By id, the leader's own left out."""
-        self.observers: dict[ReplicaKey, Progress] = {}
+        self.observers: dict[ReplicaKey, ReplicaState] = {}
         self.fetched: set[int] = set()
         """Voters heard since check-quorum was last met; only counted, never walked."""
         self.check_quorum_at_ms = 0
@@ -84,62 +84,66 @@ class LeaderState:
         """One a replica: a newer fetch takes the place of an older one."""
         self.change: VoterChange | None = None
         """The one change of the voter set that is under way."""
-        self.reported: dict[int, Voter] = {}
+        self.reported: dict[int, VoterNode] = {}
         """Under kraft.version 0: what voters said of themselves by UpdateRaftVoter."""
-        self.voters_changed(voters)
+        self.update_voter_and_observer_states(voters)
 
-    def voters_changed(self, voters: VoterSet) -> None:
-        """Progress moves along with a replica that becomes voter or observer."""
+    def update_voter_and_observer_states(self, voters: VoterSet) -> None:
+        """ReplicaState moves along with a replica that becomes voter or observer."""
         for node_id in sorted(self.voters):
             voter = voters.get(node_id)
-            progress = self.voters[node_id]
-            if voter is None or not voters.contains(ReplicaKey(node_id, progress.directory_id)):
+            replica = self.voters[node_id]
+            if voter is None or not voters.contains(ReplicaKey(node_id, replica.directory_id)):
                 del self.voters[node_id]
                 self.fetched.discard(node_id)
-                self.observers[ReplicaKey(node_id, progress.directory_id)] = progress
+                self.observers[ReplicaKey(node_id, replica.directory_id)] = replica
         for node_id in voters.ids:
             if node_id != self.node_id and node_id not in self.voters:
                 key = voters.key(node_id)
-                progress = self.observers.pop(key) if key in self.observers else Progress(key.directory_id)
-                self.voters[node_id] = progress
+                replica = self.observers.pop(key) if key in self.observers else ReplicaState(key.directory_id)
+                self.voters[node_id] = replica
 
-    def progress_of(self, key: ReplicaKey, voters: VoterSet, now_ms: int) -> Progress:
+    def get_or_create_replica_state(self, key: ReplicaKey, voters: VoterSet, now_ms: int) -> ReplicaState:
         if voters.contains(key):
             return self.voters[key.id]
         if key in self.observers:
-            progress = self.observers.pop(key)
+            replica = self.observers.pop(key)
         else:
-            progress = Progress(key.directory_id)
-            self._forget_observers(now_ms)
-        self.observers[key] = progress
-        return progress
+            replica = ReplicaState(key.directory_id)
+            self._clear_inactive_observers(now_ms)
+        self.observers[key] = replica
+        return replica
 
-    def observers_heard(self, now_ms: int) -> dict[ReplicaKey, Progress]:
+    def observer_states(self, now_ms: int) -> dict[ReplicaKey, ReplicaState]:
         """Those that are still told of: one that has gone is for OBSERVER_MEMORY_MS more."""
         return {
-            key: progress
-            for key, progress in self.observers.items()
-            if progress.fetched_ms >= 0 and now_ms - progress.fetched_ms < OBSERVER_MEMORY_MS
+            key: replica
+            for key, replica in self.observers.items()
+            if replica.last_fetch_ms >= 0 and now_ms - replica.last_fetch_ms < OBSERVER_MEMORY_MS
         }
 
-    def _forget_observers(self, now_ms: int) -> None:
-        for key, progress in list(self.observers.items()):
-            # Insertion order is the order of last fetches: progress_of moves a key to the end.
-            if progress.fetched_ms + OBSERVER_MEMORY_MS > now_ms and len(self.observers) < MAX_OBSERVERS:
+    def _clear_inactive_observers(self, now_ms: int) -> None:
+        for key, replica in list(self.observers.items()):
+            # Insertion order is the order of last fetches: get_or_create_replica_state moves a key to the end.
+            if replica.last_fetch_ms + OBSERVER_MEMORY_MS > now_ms and len(self.observers) < MAX_OBSERVERS:
                 break
             del self.observers[key]
 
-    def fetched_by(self, key: ReplicaKey, voters: VoterSet, offset: int, end: int, now_ms: int) -> bool:
+    def update_replica_state(
+        self, key: ReplicaKey, voters: VoterSet, offset: int, end: int, now_ms: int
+    ) -> bool:
         """A valid fetch says that everything below offset is durable there; True when a voter's end moved."""
-        progress = self.progress_of(key, voters, now_ms)
-        progress.fetched_ms = now_ms
+        replica = self.get_or_create_replica_state(key, voters, now_ms)
+        replica.last_fetch_ms = now_ms
         if offset >= end:
-            progress.caught_up_ms = now_ms
-        moved = progress.end_offset != offset
-        progress.end_offset = offset
+            replica.last_caught_up_ms = now_ms
+        moved = replica.end_offset != offset
+        replica.end_offset = offset
         return moved and voters.contains(key)
 
-    def heard_from(self, key: ReplicaKey, voters: VoterSet, timeout_ms: int, now_ms: int) -> None:
+    def update_check_quorum_for_following_voter(
+        self, key: ReplicaKey, voters: VoterSet, timeout_ms: int, now_ms: int
+    ) -> None:
         """Check-quorum: the timer starts anew each time a majority, this node aside, was heard."""
         if key.id == self.node_id or not voters.contains(key):
             return
@@ -151,20 +155,20 @@ class LeaderState:
 
     def majority_end(self, voters: VoterSet, own_durable_end: int) -> int:
         """The largest offset that a majority of the voters holds durably; a leader that is no voter does not count."""
-        ends = [progress.end_offset for progress in self.voters.values()]
+        ends = [replica.end_offset for replica in self.voters.values()]
         if voters.get(self.node_id) is not None:
             ends.append(own_durable_end)
         ends.sort(reverse=True)
         return ends[len(ends) // 2]
 
-    def maybe_advance(self, voters: VoterSet, own_durable_end: int) -> bool:
+    def maybe_update_high_watermark(self, voters: VoterSet, own_durable_end: int) -> bool:
         end = self.majority_end(voters, own_durable_end)
         if end > self.epoch_start and end > self.high_watermark:
             self.high_watermark = end
             return True
         return False
 
-    def by_descending_end(self, voters: VoterSet) -> tuple[ReplicaKey, ...]:
+    def non_leader_voters_by_descending_fetch_offset(self, voters: VoterSet) -> tuple[ReplicaKey, ...]:
         """Voters but this node, those with most of the log first."""
         order = sorted(self.voters, key=lambda node_id: (-self.voters[node_id].end_offset, node_id))
         return tuple(voters.key(node_id) for node_id in order)

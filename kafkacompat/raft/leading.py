@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafkacompat.ids import NO_OFFSET
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events, membership
-from kafkacompat.raft.elections import has_cluster_id
+from kafkacompat.raft.elections import has_valid_cluster_id
 from kafkacompat.raft.leader_state import LeaderState, ParkedFetch
 from kafkacompat.raft.log_shape import BOOTSTRAP_SNAPSHOT, Validity
 from kafkacompat.raft.messages import (
@@ -26,7 +26,7 @@ MAX_PARKED_FETCHES = 10_000
 """Beyond it a fetch is answered at once, empty."""
 
 
-def lead(state: QuorumState) -> None:
+def on_become_leader(state: QuorumState) -> None:
     """Become leader and begin the epoch's log."""
     leader = state.become_leader()
     voters = state.voters.latest
@@ -42,8 +42,8 @@ def lead(state: QuorumState) -> None:
     )
     if named is not None:
         # Offsets within the batch: LeaderChange, KRaftVersion, Voters.
-        state.voters.add(base + 2, named, kraft_version)
-        leader.voters_changed(named)
+        state.voters.add_at(base + 2, named, kraft_version)
+        leader.update_voter_and_observer_states(named)
     state.ask_sync()
 
 
@@ -70,8 +70,8 @@ def own_durable_end(state: QuorumState) -> int:
     return state.log.durable_end
 
 
-def maybe_commit(state: QuorumState, leader: LeaderState) -> None:
-    if not leader.maybe_advance(state.voters.latest, own_durable_end(state)):
+def maybe_update_leader_high_watermark(state: QuorumState, leader: LeaderState) -> None:
+    if not leader.maybe_update_high_watermark(state.voters.latest, own_durable_end(state)):
         return
     state.advance(leader.high_watermark)
     membership.committed(state, leader)
@@ -79,7 +79,7 @@ def maybe_commit(state: QuorumState, leader: LeaderState) -> None:
         _complete_parked(state, leader)
 
 
-def refusal(state: QuorumState, epoch: int) -> ErrorCode:
+def validate_leader_only_request(state: QuorumState, epoch: int) -> ErrorCode:
     """NONE when this node leads the epoch that a request states."""
     if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -91,7 +91,7 @@ def refusal(state: QuorumState, epoch: int) -> ErrorCode:
 # Fetch.
 
 
-def _fetch_response(state: QuorumState, error: ErrorCode) -> FetchResponse:
+def _build_fetch_response(state: QuorumState, error: ErrorCode) -> FetchResponse:
     return FetchResponse(
         error,
         state.epoch,
@@ -103,8 +103,8 @@ def _fetch_response(state: QuorumState, error: ErrorCode) -> FetchResponse:
 
 
 def handle_fetch_request(state: QuorumState, request_id: int, request: FetchRequest) -> None:
-    if not has_cluster_id(state, request.cluster_id):
-        response = _fetch_response(state, ErrorCode.NONE)
+    if not has_valid_cluster_id(state, request.cluster_id):
+        response = _build_fetch_response(state, ErrorCode.NONE)
         response.top_level_error = ErrorCode.INCONSISTENT_CLUSTER_ID
         state.reply(request_id, response)
         return
@@ -115,31 +115,31 @@ def handle_fetch_request(state: QuorumState, request_id: int, request: FetchRequ
         or request.last_fetched_epoch > request.epoch
         or request.replica == state.key
     ):
-        state.reply(request_id, _fetch_response(state, ErrorCode.INVALID_REQUEST))
+        state.reply(request_id, _build_fetch_response(state, ErrorCode.INVALID_REQUEST))
         return
-    error = refusal(state, request.epoch)
+    error = validate_leader_only_request(state, request.epoch)
     if error is not ErrorCode.NONE:
-        state.reply(request_id, _fetch_response(state, error))
+        state.reply(request_id, _build_fetch_response(state, error))
         return
     leader = state.leader
     assert leader is not None
     parked = leader.parked.pop(request.replica, None)
     if parked is not None:
-        state.reply(parked.request_id, _fetch_response(state, ErrorCode.NONE))
-    if not _try_answer(state, leader, request_id, request, request.max_wait_ms == 0):
+        state.reply(parked.request_id, _build_fetch_response(state, ErrorCode.NONE))
+    if not _try_complete_fetch_request(state, leader, request_id, request, request.max_wait_ms == 0):
         if len(leader.parked) >= MAX_PARKED_FETCHES:
-            state.reply(request_id, _fetch_response(state, ErrorCode.NONE))
+            state.reply(request_id, _build_fetch_response(state, ErrorCode.NONE))
             return
         leader.parked[request.replica] = ParkedFetch(request_id, request, state.now_ms + request.max_wait_ms)
 
 
-def _try_answer(
+def _try_complete_fetch_request(
     state: QuorumState, leader: LeaderState, request_id: int, request: FetchRequest, must_answer: bool
 ) -> bool:
     """Note what the fetch acknowledges, and answer if there is anything to say or it must be; False: park it."""
     validity, offset = state.log.validate(request.fetch_offset, request.last_fetched_epoch)
     if validity is not Validity.VALID:
-        response = _fetch_response(state, ErrorCode.NONE)
+        response = _build_fetch_response(state, ErrorCode.NONE)
         if validity is Validity.DIVERGING:
             response.diverging = offset
         else:
@@ -148,21 +148,28 @@ def _try_answer(
         return True
     voters = state.voters.latest
     if request.replica.id != state.node_id:
-        leader.heard_from(request.replica, voters, state.check_quorum_ms, state.now_ms)
-        if leader.fetched_by(request.replica, voters, request.fetch_offset, state.log.end, state.now_ms):
-            maybe_commit(state, leader)
+        leader.update_check_quorum_for_following_voter(
+            request.replica, voters, state.check_quorum_ms, state.now_ms
+        )
+        if leader.update_replica_state(
+            request.replica, voters, request.fetch_offset, state.log.end, state.now_ms
+        ):
+            maybe_update_leader_high_watermark(state, leader)
             if state.leader is not leader:
-                state.reply(request_id, _fetch_response(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                state.reply(request_id, _build_fetch_response(state, ErrorCode.NOT_LEADER_OR_FOLLOWER))
                 return True
     if request.fetch_offset < state.log.end:
         state.effects.append(
             effect.ReplyWithRecords(
-                request_id, _fetch_response(state, ErrorCode.NONE), request.fetch_offset, request.max_bytes
+                request_id,
+                _build_fetch_response(state, ErrorCode.NONE),
+                request.fetch_offset,
+                request.max_bytes,
             )
         )
         return True
     if must_answer or request.high_watermark < leader.high_watermark:
-        state.reply(request_id, _fetch_response(state, ErrorCode.NONE))
+        state.reply(request_id, _build_fetch_response(state, ErrorCode.NONE))
         return True
     return False
 
@@ -178,7 +185,7 @@ def _complete_parked(state: QuorumState, leader: LeaderState) -> None:
     for key in due:
         parked = leader.parked.pop(key, None)
         if parked is not None:
-            _try_answer(state, leader, parked.request_id, parked.request, True)
+            _try_complete_fetch_request(state, leader, parked.request_id, parked.request, True)
 
 
 # FetchSnapshot.
@@ -194,11 +201,11 @@ def handle_fetch_snapshot_request(state: QuorumState, request_id: int, request: 
         0,
         request.position,
     )
-    if not has_cluster_id(state, request.cluster_id):
+    if not has_valid_cluster_id(state, request.cluster_id):
         response.top_level_error = ErrorCode.INCONSISTENT_CLUSTER_ID
         state.reply(request_id, response)
         return
-    response.error = refusal(state, request.epoch)
+    response.error = validate_leader_only_request(state, request.epoch)
     if response.error is ErrorCode.NONE:
         size = state.log.snapshots.get(request.snapshot_id)
         if size is None or request.snapshot_id == BOOTSTRAP_SNAPSHOT:
@@ -208,7 +215,9 @@ def handle_fetch_snapshot_request(state: QuorumState, request_id: int, request: 
         else:
             assert state.leader is not None
             response.size_bytes = size
-            state.leader.heard_from(request.replica, state.voters.latest, state.check_quorum_ms, state.now_ms)
+            state.leader.update_check_quorum_for_following_voter(
+                request.replica, state.voters.latest, state.check_quorum_ms, state.now_ms
+            )
             state.effects.append(effect.ReplyWithSnapshot(request_id, response, request.max_bytes))
             return
     state.reply(request_id, response)
@@ -230,7 +239,7 @@ def poll_leader(state: QuorumState) -> int:
     wake_ms = now_ms + state.settings.fetch_timeout_ms if alone else leader.check_quorum_at_ms
     expired = [key for key, parked in leader.parked.items() if now_ms >= parked.deadline_ms]
     for key in expired:
-        state.reply(leader.parked.pop(key).request_id, _fetch_response(state, ErrorCode.NONE))
+        state.reply(leader.parked.pop(key).request_id, _build_fetch_response(state, ErrorCode.NONE))
     for parked in leader.parked.values():
         if parked.deadline_ms < wake_ms:
             wake_ms = parked.deadline_ms
@@ -247,8 +256,10 @@ def _send_begin(state: QuorumState, leader: LeaderState) -> None:
     quiet_since_ms = state.now_ms - state.settings.fetch_timeout_ms // 2
     voters = state.voters.latest
     for voter_id in sorted(leader.voters):
-        fetched_ms = leader.voters[voter_id].fetched_ms
-        if (fetched_ms < 0 or fetched_ms <= quiet_since_ms) and state.peers.is_ready(voter_id, state.now_ms):
+        last_fetch_ms = leader.voters[voter_id].last_fetch_ms
+        if (last_fetch_ms < 0 or last_fetch_ms <= quiet_since_ms) and state.request_manager.is_ready(
+            voter_id, state.now_ms
+        ):
             request = BeginQuorumEpochRequest(
                 voters.key(voter_id),
                 state.node_id,
@@ -259,8 +270,12 @@ def _send_begin(state: QuorumState, leader: LeaderState) -> None:
             state.send(voter_id, voters.endpoints(voter_id), request)
 
 
-def maybe_lead(state: QuorumState) -> bool:
-    if state.role is Role.CANDIDATE and state.campaign is not None and state.campaign.tally.is_won:
-        lead(state)
+def maybe_transition_to_leader(state: QuorumState) -> bool:
+    if (
+        state.role is Role.CANDIDATE
+        and state.nominee is not None
+        and state.nominee.epoch_election.is_vote_granted
+    ):
+        on_become_leader(state)
         return True
     return False

@@ -89,7 +89,7 @@ class LogShape:
         if self._starts and self._starts[0] < self.start:
             self._starts[0] = self.start
 
-    def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The largest epoch not above `epoch` that the log knows, and where it ends."""
         for index in range(len(self._epochs) - 1, -1, -1):
             if self._epochs[index] <= epoch:
@@ -124,7 +124,7 @@ class LogShape:
             )
         ):
             return Validity.SNAPSHOT, latest
-        end = self.end_of_epoch(epoch)
+        end = self.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
             return Validity.DIVERGING, end
         return Validity.VALID, None
@@ -133,5 +133,5 @@ class LogShape:
         """Where to cut for a leader whose log knows `diverging.epoch` up to `diverging.offset`."""
         if diverging.epoch == 0:
             return 0
-        mine = self.end_of_epoch(diverging.epoch)
+        mine = self.end_offset_for_epoch(diverging.epoch)
         return min(mine.offset, diverging.offset) if mine.epoch == diverging.epoch else mine.offset

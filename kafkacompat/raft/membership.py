@@ -9,7 +9,7 @@ from __future__ import annotations
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
-from kafkacompat.raft.elections import has_cluster_id
+from kafkacompat.raft.elections import has_valid_cluster_id
 from kafkacompat.raft.leader_state import LeaderState, VoterChange
 from kafkacompat.raft.messages import (
     AddRaftVoterRequest,
@@ -18,19 +18,19 @@ from kafkacompat.raft.messages import (
     UpdateRaftVoterRequest,
 )
 from kafkacompat.raft.quorum_state import QuorumState
-from kafkacompat.raft.roles import NEVER_MS, Follower
+from kafkacompat.raft.roles import NEVER_MS, FollowerState
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
-from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.errors import ErrorCode
 
 LAG_LIMIT_MS = 3_600_000
 """A replica that did not fetch for this long is not made a voter."""
 
 
-def own_voter(state: QuorumState) -> Voter:
+def own_voter(state: QuorumState) -> VoterNode:
     member = state.member
     low, high = member.kraft_versions
-    return Voter(member.node_id, member.directory_id, member.endpoints, low, high)
+    return VoterNode(member.node_id, member.directory_id, member.endpoints, low, high)
 
 
 def voters_to_state(state: QuorumState) -> VoterSet | None:
@@ -84,8 +84,8 @@ def _append_batch(
     base = state.log.end
     end = base + record_count
     state.log.append(state.epoch, end)
-    state.voters.add(end - 1, voters, kraft_version)
-    leader.voters_changed(voters)
+    state.voters.add_at(end - 1, voters, kraft_version)
+    leader.update_voter_and_observer_states(voters)
     state.effects.append(effect.AppendVoters(base, end, state.epoch, voters, kraft_version, proposal_id))
     return end
 
@@ -93,7 +93,7 @@ def _append_batch(
 # AddRaftVoter.
 
 
-def handle_add_request(state: QuorumState, request_id: int, request: AddRaftVoterRequest) -> None:
+def handle_add_voter_request(state: QuorumState, request_id: int, request: AddRaftVoterRequest) -> None:
     refusal = _check_add(state, request)
     if refusal is not None:
         _answer(state, request_id, *refusal)
@@ -107,7 +107,7 @@ def handle_add_request(state: QuorumState, request_id: int, request: AddRaftVote
 
 
 def _check_add(state: QuorumState, request: AddRaftVoterRequest) -> tuple[ErrorCode, str] | None:
-    if not has_cluster_id(state, request.cluster_id):
+    if not has_valid_cluster_id(state, request.cluster_id):
         return ErrorCode.INCONSISTENT_CLUSTER_ID, "the request is for another cluster"
     leader = state.leader
     if leader is None:
@@ -142,7 +142,7 @@ def voter_probed(state: QuorumState, event: events.VoterProbed) -> bool:
         refusal = (ErrorCode.REQUEST_TIMED_OUT, f"node {voter.id} lags behind")
     else:
         low, high = event.supported
-        added = Voter(voter.id, voter.directory_id, voter.listeners, low, high)
+        added = VoterNode(voter.id, voter.directory_id, voter.listeners, low, high)
         change.end_offset = _append(state, leader, state.voters.latest.with_voter(added))
         if not change.ack_when_committed and change.request_id is not None:
             _answer(state, change.request_id, ErrorCode.NONE)
@@ -155,18 +155,18 @@ def voter_probed(state: QuorumState, event: events.VoterProbed) -> bool:
 
 
 def _is_caught_up(state: QuorumState, leader: LeaderState, key: ReplicaKey) -> bool:
-    progress = leader.observers.get(key)
+    replica = leader.observers.get(key)
     return (
-        progress is not None
-        and progress.caught_up_ms >= 0
-        and progress.fetched_ms + LAG_LIMIT_MS > state.now_ms
+        replica is not None
+        and replica.last_caught_up_ms >= 0
+        and replica.last_fetch_ms + LAG_LIMIT_MS > state.now_ms
     )
 
 
 # RemoveRaftVoter.
 
 
-def handle_remove_request(state: QuorumState, request_id: int, request: RemoveRaftVoterRequest) -> bool:
+def handle_remove_voter_request(state: QuorumState, request_id: int, request: RemoveRaftVoterRequest) -> bool:
     """True when the log has grown."""
     refusal = _check_remove(state, request)
     if refusal is not None:
@@ -184,7 +184,7 @@ def handle_remove_request(state: QuorumState, request_id: int, request: RemoveRa
 
 
 def _check_remove(state: QuorumState, request: RemoveRaftVoterRequest) -> tuple[ErrorCode, str] | None:
-    if not has_cluster_id(state, request.cluster_id):
+    if not has_valid_cluster_id(state, request.cluster_id):
         return ErrorCode.INCONSISTENT_CLUSTER_ID, "the request is for another cluster"
     leader = state.leader
     if leader is None:
@@ -205,7 +205,7 @@ def _check_remove(state: QuorumState, request: RemoveRaftVoterRequest) -> tuple[
 # UpdateRaftVoter.
 
 
-def handle_update_request(state: QuorumState, request_id: int, request: UpdateRaftVoterRequest) -> bool:
+def handle_update_voter_request(state: QuorumState, request_id: int, request: UpdateRaftVoterRequest) -> bool:
     """True when the log has grown. Answered once appended."""
     error = _check_update(state, request)
     leader = state.leader
@@ -213,7 +213,9 @@ def handle_update_request(state: QuorumState, request_id: int, request: UpdateRa
     if error is ErrorCode.NONE and leader is not None:
         voter = request.voter
         key = ReplicaKey(voter.id, voter.directory_id)
-        leader.heard_from(key, state.voters.latest, state.check_quorum_ms, state.now_ms)
+        leader.update_check_quorum_for_following_voter(
+            key, state.voters.latest, state.check_quorum_ms, state.now_ms
+        )
         if state.voters.kraft_version < 1:
             leader.reported[voter.id] = voter
         elif state.voters.latest.get(voter.id) != voter:
@@ -224,7 +226,7 @@ def handle_update_request(state: QuorumState, request_id: int, request: UpdateRa
 
 
 def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorCode:
-    if not has_cluster_id(state, request.cluster_id):
+    if not has_valid_cluster_id(state, request.cluster_id):
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     if request.epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -247,7 +249,7 @@ def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorC
     return ErrorCode.NONE
 
 
-def update_request(state: QuorumState, follower: Follower) -> UpdateRaftVoterRequest | None:
+def update_request(state: QuorumState, follower: FollowerState) -> UpdateRaftVoterRequest | None:
     """What a voter tells the leader of itself: when the set is wrong about it; under kraft.version 0 once an epoch."""
     if state.now_ms < follower.update_voter_at_ms or not state.is_voter:
         return None
@@ -262,7 +264,7 @@ def update_request(state: QuorumState, follower: Follower) -> UpdateRaftVoterReq
 
 
 def join_request(
-    state: QuorumState, follower: Follower
+    state: QuorumState, follower: FollowerState
 ) -> AddRaftVoterRequest | RemoveRaftVoterRequest | None:
     """What an observer asks that joins by itself: first that its former self goes, whose disk was lost, then to be added."""
     member, voters = state.member, state.voters.latest
@@ -292,7 +294,7 @@ def kraft_version_refusal(state: QuorumState) -> ErrorCode:
     return ErrorCode.INVALID_UPDATE_VERSION
 
 
-def _ready_voters(state: QuorumState, leader: LeaderState) -> list[Voter]:
+def _ready_voters(state: QuorumState, leader: LeaderState) -> list[VoterNode]:
     """Those that have said by UpdateRaftVoter who they are, and that they can follow."""
     known = {**leader.reported, state.node_id: own_voter(state)}
     return [

@@ -13,8 +13,8 @@ from typing import Any
 
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch
 from kafkacompat.raft.log_shape import BOOTSTRAP_SNAPSHOT
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
-from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.errors import ErrorCode
 
 NO_HIGH_WATERMARK_HINT = (1 << 63) - 1
@@ -138,7 +138,7 @@ class FetchSnapshotResponse:
 
 @dataclass(slots=True)
 class AddRaftVoterRequest:
-    voter: Voter
+    voter: VoterNode
     timeout_ms: int
     ack_when_committed: bool = True
     cluster_id: str | None = None
@@ -153,7 +153,7 @@ class RemoveRaftVoterRequest:
 @dataclass(slots=True)
 class UpdateRaftVoterRequest:
     epoch: int
-    voter: Voter
+    voter: VoterNode
     cluster_id: str | None = None
 
 

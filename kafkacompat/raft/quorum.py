@@ -27,6 +27,7 @@ from kafkacompat.ids import NO_LEADER
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import elections, events, following, leading, membership
 from kafkacompat.raft.election_state import ElectionState
+from kafkacompat.raft.epoch_election import EpochElection
 from kafkacompat.raft.messages import (
     AddRaftVoterRequest,
     BeginQuorumEpochRequest,
@@ -44,8 +45,7 @@ from kafkacompat.raft.messages import (
     VoteResponse,
 )
 from kafkacompat.raft.quorum_state import QuorumState
-from kafkacompat.raft.roles import Campaign, Role, Unattached
-from kafkacompat.raft.votes import Tally
+from kafkacompat.raft.roles import NomineeState, Role, UnattachedState
 from kafkacompat.wire.errors import ErrorCode
 
 REFUSED_STEP_MS = 100
@@ -66,7 +66,7 @@ class QuorumCore(QuorumState):
             self.persist(ElectionState(self.log.last_epoch, voters=self.voters.latest.ids))
             election = self.election
         self.election = election
-        self.unattached = Unattached(self.election_deadline_ms())
+        self.unattached = UnattachedState(self.election_deadline_ms())
         endpoints = self.voters.latest.endpoints(election.leader_id)
         if election.leader_id == self.node_id:
             # Never leader again in this epoch: what was lost unsynced must not be written anew under the same offsets.
@@ -77,7 +77,9 @@ class QuorumCore(QuorumState):
             election.leader_id == NO_LEADER and self.is_voter
         ):
             self.role = Role.CANDIDATE
-            self.campaign = Campaign(self.election_deadline_ms(), Tally(self.voters.latest, self.node_id))
+            self.nominee = NomineeState(
+                self.election_deadline_ms(), EpochElection(self.voters.latest, self.node_id)
+            )
         elif election.leader_id >= 0 and endpoints:
             self.role = Role.FOLLOWER
             self.leader_endpoints = endpoints
@@ -117,10 +119,10 @@ class QuorumCore(QuorumState):
                 wake_ms = following.poll_unattached(self)
             elif role is Role.RESIGNED:
                 wake_ms = elections.poll_resigned(self)
-            elif leading.maybe_lead(self):
+            elif leading.maybe_transition_to_leader(self):
                 wake_ms = -1
             else:
-                wake_ms = elections.poll_campaign(self)
+                wake_ms = elections.poll_nominee(self)
             if wake_ms >= 0:
                 self.wake_ms = wake_ms
                 return
@@ -131,7 +133,7 @@ class QuorumCore(QuorumState):
         _REQUESTS[type(event.request)](self, event.request_id, event.request)
 
     def _response_received(self, event: events.ResponseReceived) -> None:
-        taken = self.peers.take(event.correlation_id)
+        taken = self.request_manager.on_response(event.correlation_id)
         if taken is None:
             return
         node_id, request = taken
@@ -139,7 +141,7 @@ class QuorumCore(QuorumState):
         ok = self._handle_response(node_id, request, event.response)
         discovery_failed = node_id < NO_LEADER and self.follower is None
         if (not ok or discovery_failed) and (role, epoch) == (self.role, self.epoch):
-            self.peers.back_off(node_id, self.now_ms)
+            self.request_manager.back_off(node_id, self.now_ms)
 
     def _handle_response(self, node_id: int, request: Any, response: Response) -> bool:
         """False when the peer is to be asked again later: also for an answer to another question."""
@@ -154,19 +156,19 @@ class QuorumCore(QuorumState):
         if kind is QuorumEpochResponse and asked in (BeginQuorumEpochRequest, EndQuorumEpochRequest):
             return elections.handle_epoch_response(self, node_id, response)  # type: ignore[arg-type]
         if isinstance(response, RaftVoterResponse) and asked is UpdateRaftVoterRequest:
-            lesson = elections.learn(
+            outcome = elections.maybe_handle_common_response(
                 self, response.error, response.epoch, response.leader_id, response.leader_endpoints
             )
-            return lesson is not elections.Lesson.FAILED
+            return outcome is not elections.CommonOutcome.FAILED
         # A node that joins by itself asks again in time, whatever the leader said.
         return asked is AddRaftVoterRequest or asked is RemoveRaftVoterRequest
 
     def _request_failed(self, event: events.RequestFailed) -> None:
-        taken = self.peers.take(event.correlation_id)
+        taken = self.request_manager.on_response(event.correlation_id)
         if taken is None:
             return
         node_id, request = taken
-        self.peers.back_off(node_id, self.now_ms)
+        self.request_manager.back_off(node_id, self.now_ms)
         if event.error is ErrorCode.UNSUPPORTED_VERSION and isinstance(request, VoteRequest):
             elections.handle_vote_unsupported(self, request)
         if self.follower is not None and isinstance(request, FetchSnapshotRequest):
@@ -189,7 +191,7 @@ class QuorumCore(QuorumState):
     def _synced(self, event: events.Synced) -> None:
         self.sync_done()
         if self.leader is not None:
-            leading.maybe_commit(self, self.leader)
+            leading.maybe_update_leader_high_watermark(self, self.leader)
         if self.log.durable_end < self.log.end and (self.leader is not None or self.member.can_vote):
             self.ask_sync()
 
@@ -205,7 +207,7 @@ class QuorumCore(QuorumState):
 
     def _log_trimmed(self, event: events.LogTrimmed) -> None:
         self.log.trim(event.snapshot_id)
-        self.voters.trim(event.snapshot_id.offset)
+        self.voters.truncate_old_entries(event.snapshot_id.offset)
 
     def _snapshot_installed(self, event: events.SnapshotInstalled) -> None:
         following.snapshot_installed(self, event)
@@ -213,7 +215,7 @@ class QuorumCore(QuorumState):
     def _snapshot_broken(self, event: events.SnapshotBroken) -> None:
         if self.follower is not None:
             self.follower.download = None
-            self.peers.back_off(self.follower.leader_id, self.now_ms)
+            self.request_manager.back_off(self.follower.leader_id, self.now_ms)
 
     def _resign(self, event: events.Resign) -> None:
         if self.role is Role.LEADER:
@@ -241,11 +243,11 @@ class QuorumCore(QuorumState):
         """What is due is done by `_poll`."""
 
     def _remove_voter(self, request_id: int, request: RemoveRaftVoterRequest) -> None:
-        if membership.handle_remove_request(self, request_id, request):
+        if membership.handle_remove_voter_request(self, request_id, request):
             self._grown()
 
     def _update_voter(self, request_id: int, request: UpdateRaftVoterRequest) -> None:
-        if membership.handle_update_request(self, request_id, request):
+        if membership.handle_update_voter_request(self, request_id, request):
             self._grown()
 
 
@@ -269,11 +271,11 @@ _EVENTS: dict[type, Callable[[QuorumCore, Any], None]] = {
 
 _REQUESTS: dict[type, Callable[[QuorumCore, int, Any], None]] = {
     VoteRequest: elections.handle_vote_request,
-    BeginQuorumEpochRequest: elections.handle_begin_request,
-    EndQuorumEpochRequest: elections.handle_end_request,
+    BeginQuorumEpochRequest: elections.handle_begin_quorum_epoch_request,
+    EndQuorumEpochRequest: elections.handle_end_quorum_epoch_request,
     FetchRequest: leading.handle_fetch_request,
     FetchSnapshotRequest: leading.handle_fetch_snapshot_request,
-    AddRaftVoterRequest: membership.handle_add_request,
+    AddRaftVoterRequest: membership.handle_add_voter_request,
     RemoveRaftVoterRequest: QuorumCore._remove_voter,
     UpdateRaftVoterRequest: QuorumCore._update_voter,
 }

@@ -16,7 +16,7 @@ from kafkacompat.raft.contracts import PeerUnavailable, PeerUnsupported
 from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
-    from kafkacompat.raft.contracts import QuorumTransport
+    from kafkacompat.raft.contracts import NetworkChannel
     from kafkacompat.raft.messages import Request, Response
     from kafkacompat.raft.quorum import QuorumCore
     from kafkacompat.raft.quorum_state import Member, QuorumSettings
@@ -38,7 +38,7 @@ class QuorumCalls:
         member: Member,
         settings: QuorumSettings,
         listener_name: str,
-        transport: QuorumTransport,
+        transport: NetworkChannel,
         enter: Callable[[events.Event], None],
         note: Callable[[str], None],
     ) -> None:

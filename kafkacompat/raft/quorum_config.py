@@ -8,8 +8,8 @@ from __future__ import annotations
 from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints
-from kafkacompat.raft.voters import Voter
 
 FIRST_BOOTSTRAP_ID = -2
 """Bootstrap servers have pseudo ids downwards from here until they say who they are."""
@@ -33,11 +33,11 @@ def default_listener(config: ServerConfig) -> str:
     return config.controller_listener_names[0]
 
 
-def static_voters(config: ServerConfig) -> tuple[Voter, ...]:
+def static_voters(config: ServerConfig) -> tuple[VoterNode, ...]:
     """controller.quorum.voters; their directories are not known."""
     name = default_listener(config)
     return tuple(
-        Voter(node_id, ZERO_UUID, ((name, host, port),))
+        VoterNode(node_id, ZERO_UUID, ((name, host, port),))
         for node_id, (host, port) in parse_voters(config).items()
     )
 

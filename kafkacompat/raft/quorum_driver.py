@@ -22,8 +22,8 @@ from kafkacompat.raft.applier import Applier, Own
 from kafkacompat.raft.contracts import (
     MetadataLog,
     MetadataLogProblem,
+    NetworkChannel,
     NotLeader,
-    QuorumTransport,
     StateMachine,
 )
 from kafkacompat.raft.event_pump import EventPump
@@ -39,8 +39,8 @@ from kafkacompat.raft.quorum_view import QuorumView
 from kafkacompat.raft.roles import QuorumViolation, Role
 from kafkacompat.raft.room import RoomWatch
 from kafkacompat.raft.snapshot_work import SnapshotWork, SnapshotWriter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import VoterSet
-from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -61,8 +61,8 @@ class QuorumDriver(QuorumView):
         clock: Clock,
         timers: Timers,
         random: Random,
-        static_voters: Sequence[Voter],
-        transport: QuorumTransport,
+        static_voters: Sequence[VoterNode],
+        transport: NetworkChannel,
         fail: Callable[[BaseException], None],
         note: Callable[[str], None] = lambda text: None,
     ) -> None:

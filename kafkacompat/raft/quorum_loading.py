@@ -20,7 +20,7 @@ from kafkacompat.raft.election_state import (
 )
 from kafkacompat.raft.log_shape import BOOTSTRAP_SNAPSHOT, LogShape
 from kafkacompat.raft.snapshot import BrokenSnapshot, SnapshotContent
-from kafkacompat.raft.voter_set import VoterHistory, VoterSet
+from kafkacompat.raft.voter_set import VoterSet, VoterSetHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ READ_CHUNK_BYTES = 8 * 1024 * 1024
 @dataclass(slots=True)
 class LoadedQuorum:
     shape: LogShape
-    voters: VoterHistory
+    voters: VoterSetHistory
     snapshot_id: OffsetAndEpoch | None
     """The newest one; None without any but the 0-0 snapshot."""
     content: SnapshotContent | None
@@ -110,14 +110,14 @@ def _readable_snapshots(
     return contents
 
 
-def _first_voters(static_voters: VoterSet, bootstrap: SnapshotContent | None) -> VoterHistory:
+def _first_voters(static_voters: VoterSet, bootstrap: SnapshotContent | None) -> VoterSetHistory:
     if bootstrap is not None and bootstrap.voters:
-        return VoterHistory(VoterSet(bootstrap.voters), bootstrap.kraft_version)
-    return VoterHistory(static_voters)
+        return VoterSetHistory(VoterSet(bootstrap.voters), bootstrap.kraft_version)
+    return VoterSetHistory(static_voters)
 
 
 def _read_log(
-    log: MetadataLog, directory: str, shape: LogShape, voters: VoterHistory, newest: OffsetAndEpoch | None
+    log: MetadataLog, directory: str, shape: LogShape, voters: VoterSetHistory, newest: OffsetAndEpoch | None
 ) -> tuple[int, int]:
     """Bring shape and voters to the log's end; (bytes behind the newest snapshot, last timestamp)."""
     size, timestamp_ms = 0, 0
@@ -135,7 +135,7 @@ def _read_log(
                 offset = batch.end_offset
                 shape.append(batch.epoch, offset)
                 if batch.voters is not None:
-                    voters.add(offset - 1, batch.voters, batch.kraft_version)
+                    voters.add_at(offset - 1, batch.voters, batch.kraft_version)
                 if offset > counted_from:
                     size += header.size
                 timestamp_ms = header.max_timestamp_ms

@@ -12,7 +12,7 @@ from kafkacompat.ids import NO_OFFSET, Uuid
 from kafkacompat.raft.voter_set import Endpoints
 
 if TYPE_CHECKING:
-    from kafkacompat.raft.leader_state import Progress
+    from kafkacompat.raft.leader_state import ReplicaState
     from kafkacompat.raft.quorum import QuorumCore
 
 
@@ -51,18 +51,18 @@ def leader_report(core: QuorumCore, now_ms: int, monotonic_ms: int) -> QuorumRep
         return -1 if instant_ms < 0 else now_ms - (monotonic_ms - instant_ms)
 
     def replica(
-        node_id: int, directory_id: Uuid, progress: Progress | None, listeners: Endpoints
+        node_id: int, directory_id: Uuid, known: ReplicaState | None, listeners: Endpoints
     ) -> ReplicaReport:
         if node_id == core.node_id:
             return ReplicaReport(node_id, directory_id, core.log.end, now_ms, now_ms, listeners)
-        if progress is None:
+        if known is None:
             return ReplicaReport(node_id, directory_id, listeners=listeners)
         return ReplicaReport(
             node_id,
             directory_id,
-            progress.end_offset,
-            wall(progress.fetched_ms),
-            wall(progress.caught_up_ms),
+            known.end_offset,
+            wall(known.last_fetch_ms),
+            wall(known.last_caught_up_ms),
             listeners,
         )
 
@@ -72,7 +72,7 @@ def leader_report(core: QuorumCore, now_ms: int, monotonic_ms: int) -> QuorumRep
     )
     observers = [
         replica(key.id, key.directory_id, each, ())
-        for key, each in leader.observers_heard(monotonic_ms).items()
+        for key, each in leader.observer_states(monotonic_ms).items()
     ]
     if not core.is_voter:
         # A leader that was removed, until its removal is committed.

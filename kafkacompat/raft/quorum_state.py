@@ -12,22 +12,22 @@ from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch, Uuid
 from kafkacompat.ports import Random
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft.election_state import ElectionState
+from kafkacompat.raft.epoch_election import EpochElection
 from kafkacompat.raft.leader_state import LeaderState
 from kafkacompat.raft.log_shape import LogShape
 from kafkacompat.raft.messages import FetchResponse, RaftVoterResponse, Request, Response
-from kafkacompat.raft.peers import Peers
+from kafkacompat.raft.request_manager import RequestManager
 from kafkacompat.raft.roles import (
     NEVER_MS,
-    Campaign,
-    Follower,
+    FollowerState,
+    NomineeState,
     QuorumViolation,
-    Resigned,
+    ResignedState,
     Role,
-    Unattached,
+    UnattachedState,
     check_move,
 )
-from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterHistory
-from kafkacompat.raft.votes import Tally
+from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSetHistory
 from kafkacompat.wire.errors import ErrorCode
 
 CHECK_QUORUM_FACTOR = 1.5
@@ -68,7 +68,7 @@ class QuorumState:
     """Base of QuorumCore. `effects` collects what one step asks for."""
 
     def __init__(
-        self, member: Member, settings: QuorumSettings, random: Random, log: LogShape, voters: VoterHistory
+        self, member: Member, settings: QuorumSettings, random: Random, log: LogShape, voters: VoterSetHistory
     ) -> None:
         self.member = member
         self.node_id = member.node_id
@@ -79,14 +79,14 @@ class QuorumState:
         self.voters = voters
         self.role = Role.UNATTACHED
         self.election = ElectionState()
-        self.unattached = Unattached(NEVER_MS)
-        self.campaign: Campaign | None = None
+        self.unattached = UnattachedState(NEVER_MS)
+        self.nominee: NomineeState | None = None
         self.leader: LeaderState | None = None
-        self.follower: Follower | None = None
-        self.resigned: Resigned | None = None
+        self.follower: FollowerState | None = None
+        self.resigned: ResignedState | None = None
         self.high_watermark = NO_OFFSET
         """Of this node, whatever its role: never lowered while it runs."""
-        self.peers = Peers(settings.request_timeout_ms, settings.retry_backoff_ms)
+        self.request_manager = RequestManager(settings.request_timeout_ms, settings.retry_backoff_ms)
         self.effects: list[effect.Effect] = []
         self.now_ms = 0
         self.leader_endpoints: Endpoints = ()
@@ -124,7 +124,7 @@ class QuorumState:
     # Effects.
 
     def send(self, node_id: int, endpoints: Endpoints, request: Request) -> None:
-        correlation_id = self.peers.sent(node_id, request, self.now_ms)
+        correlation_id = self.request_manager.on_request_sent(node_id, request, self.now_ms)
         self.effects.append(effect.Send(node_id, endpoints, correlation_id, request))
 
     def reply(self, request_id: int, response: Response) -> None:
@@ -156,7 +156,7 @@ class QuorumState:
         self.log.truncate(offset)
         # What a sync under way covers of the part cut off says nothing about what will be written there.
         self._syncing_end = min(self._syncing_end, offset)
-        self.voters.truncate(offset)
+        self.voters.truncate_new_entries(offset)
         self.effects.append(effect.Truncate(offset))
 
     def restarted_at(self, snapshot_id: OffsetAndEpoch, size_bytes: int) -> None:
@@ -184,11 +184,11 @@ class QuorumState:
         self.persist(election)
         self.role = role
         self.leader_endpoints = leader_endpoints
-        self.campaign = None
+        self.nominee = None
         self.follower = None
         self.resigned = None
         self.leader = None
-        self.peers.reset()
+        self.request_manager.reset_all()
         if (election.leader_epoch, election.leader_id) != (before.leader_epoch, before.leader_id):
             self.effects.append(effect.LeaderChanged(election.leader_epoch, election.leader_id))
         if led is not None:
@@ -214,8 +214,8 @@ class QuorumState:
         deadline_ms = 0
         if self.role is Role.UNATTACHED:
             deadline_ms = self.unattached.deadline_ms
-        elif self.campaign is not None and not self.campaign.tally.is_lost:
-            deadline_ms = self.campaign.deadline_ms
+        elif self.nominee is not None and not self.nominee.epoch_election.is_vote_rejected:
+            deadline_ms = self.nominee.deadline_ms
         election = (
             self.election
             if epoch == self.epoch
@@ -224,21 +224,23 @@ class QuorumState:
         self._become(Role.UNATTACHED, election, ())
         if deadline_ms <= self.now_ms or not self.stands:
             deadline_ms = self.election_deadline_ms()
-        self.unattached = Unattached(deadline_ms)
+        self.unattached = UnattachedState(deadline_ms)
 
     def become_prospective(self) -> None:
         self._become(Role.PROSPECTIVE, self.election, self.leader_endpoints)
-        self.campaign = Campaign(self.election_deadline_ms(), Tally(self.voters.latest, self.node_id))
+        self.nominee = NomineeState(
+            self.election_deadline_ms(), EpochElection(self.voters.latest, self.node_id)
+        )
 
     def become_candidate(self) -> None:
         voters = self.voters.latest
         vote = ElectionState(self.epoch + 1, NO_LEADER, self.node_id, self.member.directory_id, voters.ids)
         self._become(Role.CANDIDATE, vote, ())
-        self.campaign = Campaign(self.election_deadline_ms(), Tally(voters, self.node_id))
+        self.nominee = NomineeState(self.election_deadline_ms(), EpochElection(voters, self.node_id))
 
     def become_leader(self) -> LeaderState:
-        assert self.campaign is not None
-        granting = tuple(sorted(self.campaign.tally.granted))
+        assert self.nominee is not None
+        granting = tuple(sorted(self.nominee.epoch_election.granting_voters))
         self._become(Role.LEADER, replace(self.election, leader_id=self.node_id), self.member.endpoints)
         state = LeaderState(self.node_id, self.log.end, self.voters.latest, granting)
         state.check_quorum_at_ms = self.now_ms + self.check_quorum_ms
@@ -258,13 +260,13 @@ class QuorumState:
 
     def follow(self, leader_id: int, endpoints: Endpoints) -> None:
         deadline_ms = self.now_ms + self.settings.fetch_timeout_ms
-        self.follower = Follower(leader_id, endpoints, deadline_ms)
+        self.follower = FollowerState(leader_id, endpoints, deadline_ms)
         if self.member.can_vote:
             self.follower.update_voter_at_ms = deadline_ms
 
     def become_resigned(self) -> None:
         assert self.leader is not None
-        preferred = self.leader.by_descending_end(self.voters.latest)
+        preferred = self.leader.non_leader_voters_by_descending_fetch_offset(self.voters.latest)
         self._become(Role.RESIGNED, self.election, self.member.endpoints)
         self.resign(preferred)
 
@@ -272,4 +274,4 @@ class QuorumState:
         unacknowledged = [voter for voter in self.voters.latest.ids if voter != self.node_id]
         timeout_ms = self.settings.election_timeout_ms
         deadline_ms = self.now_ms + timeout_ms + self.random.randrange(timeout_ms)
-        self.resigned = Resigned(deadline_ms, preferred, unacknowledged)
+        self.resigned = ResignedState(deadline_ms, preferred, unacknowledged)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kafkacompat.ids import OffsetAndEpoch
+from kafkacompat.raft.epoch_election import EpochElection
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
-from kafkacompat.raft.votes import Tally
 
 NEVER_MS = 1 << 62
 """A deadline that does not come."""
@@ -88,17 +88,17 @@ def check_move(before: Role, epoch_before: int, after: Role, epoch_after: int) -
 
 
 @dataclass(slots=True)
-class Unattached:
+class UnattachedState:
     deadline_ms: int
     """Election timeout; NEVER_MS for an observer."""
 
 
 @dataclass(slots=True)
-class Campaign:
+class NomineeState:
     """A prospective's or a candidate's."""
 
     deadline_ms: int
-    tally: Tally
+    epoch_election: EpochElection
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class SnapshotDownload:
 
 
 @dataclass(slots=True)
-class Follower:
+class FollowerState:
     leader_id: int
     endpoints: Endpoints
     deadline_ms: int
@@ -122,7 +122,7 @@ class Follower:
 
 
 @dataclass(slots=True)
-class Resigned:
+class ResignedState:
     deadline_ms: int
     preferred: tuple[ReplicaKey, ...]
     unacknowledged: list[int] = field(default_factory=list)

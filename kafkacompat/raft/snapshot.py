@@ -13,7 +13,7 @@ from itertools import islice
 
 from kafkacompat.raft import control_records
 from kafkacompat.raft.packing import MAX_BATCH_BYTES, PackedValues
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records.batch import (
     HEADER_SIZE,
     BatchCorrupt,
@@ -44,7 +44,7 @@ class SnapshotContent:
     values: Sequence[bytes] = ()
     last_contained_timestamp_ms: int = 0
     kraft_version: int = 0
-    voters: tuple[Voter, ...] = ()
+    voters: tuple[VoterNode, ...] = ()
 
 
 def snapshot_file_name(end_offset: int, epoch: int) -> str:
@@ -80,7 +80,7 @@ class SnapshotFormat:
         now_ms: int,
         last_contained_timestamp_ms: int,
         kraft_version: int,
-        voters: tuple[Voter, ...],
+        voters: tuple[VoterNode, ...],
     ) -> None:
         self._epoch = epoch
         self._now_ms = now_ms
@@ -156,7 +156,7 @@ def parse_in_steps(data: bytes) -> Steps[SnapshotContent]:
     values: list[bytes] = []
     timestamp: int | None = None
     kraft_version = 0
-    voters: tuple[Voter, ...] = ()
+    voters: tuple[VoterNode, ...] = ()
     ended = False
     position = 0
     try:

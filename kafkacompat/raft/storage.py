@@ -16,7 +16,7 @@ from kafkacompat.ids import Uuid, is_reserved_uuid, uuid_from_text, uuid_to_text
 from kafkacompat.ports import Disk, Random
 from kafkacompat.raft.properties import format_properties
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 
 META_PROPERTIES = "meta.properties"
 BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
@@ -39,7 +39,7 @@ class MetaProperties:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectorySet:
+class MetaPropertiesEnsemble:
     """All log directories of a node after the checks: every one formatted, by path in the order of log.dirs."""
 
     cluster_id: str
@@ -107,7 +107,7 @@ class FormatRequest:
     controller_listeners: tuple[tuple[str, str, int], ...] = ()
     """(listener name, host, port) for the 0-0 voters record of a standalone quorum; empty writes none."""
     ignore_formatted: bool = False
-    initial_voters: tuple[Voter, ...] = ()
+    initial_voters: tuple[VoterNode, ...] = ()
     """The 0-0 voters record of a quorum of several, the same on each of its nodes; if this node is among them, its metadata
     directory gets the id that stands there."""
 
@@ -174,7 +174,7 @@ def _write_initial_snapshots(
     _write_bootstrap(disk, directory, request, now_ms)
     voters = request.initial_voters
     if request.controller_listeners:
-        voters = (Voter(request.node_id, directory_id, request.controller_listeners),)
+        voters = (VoterNode(request.node_id, directory_id, request.controller_listeners),)
     if voters:
         content = SnapshotContent(last_contained_timestamp_ms=now_ms, kraft_version=1, voters=voters)
         partition = posixpath.join(directory, METADATA_PARTITION)
@@ -192,7 +192,7 @@ def load_directories(
     now_ms: int,
     *,
     format_missing: bool = False,
-) -> DirectorySet:
+) -> MetaPropertiesEnsemble:
     """Check every directory's identity as Kafka does at start; give an id to those whose file has none.
 
     An unformatted one beside a formatted metadata directory is refused: the disk that belongs there may not be mounted.
@@ -240,7 +240,9 @@ def load_directories(
             disk.make_directory(directory)
             text = format_meta_properties(MetaProperties(cluster_id, node_id, directory_id), now_ms)
             disk.write_atomic(posixpath.join(directory, META_PROPERTIES), text.encode("latin-1"))
-    return DirectorySet(cluster_id, node_id, {path: ids[path] for path in directories}, metadata_directory)
+    return MetaPropertiesEnsemble(
+        cluster_id, node_id, {path: ids[path] for path in directories}, metadata_directory
+    )
 
 
 def _check_metadata_log(disk: Disk, directories: Sequence[str], metadata_directory: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, Uuid
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 
 Endpoints = tuple[tuple[str, str, int], ...]
 """(listener name, host, port), the default controller listener first; () when unknown."""
@@ -27,7 +27,7 @@ class VoterSet:
 
     __slots__ = ("_by_id", "ids", "majority", "voters")
 
-    def __init__(self, voters: Iterable[Voter]) -> None:
+    def __init__(self, voters: Iterable[VoterNode]) -> None:
         self.voters = tuple(sorted(voters, key=lambda voter: voter.id))
         self._by_id = {voter.id: voter for voter in self.voters}
         if len(self._by_id) != len(self.voters):
@@ -47,7 +47,7 @@ class VoterSet:
     def __repr__(self) -> str:
         return f"VoterSet({', '.join(str(each) for each in self.ids)})"
 
-    def get(self, node_id: int) -> Voter | None:
+    def get(self, node_id: int) -> VoterNode | None:
         return self._by_id.get(node_id)
 
     def contains(self, key: ReplicaKey) -> bool:
@@ -63,13 +63,13 @@ class VoterSet:
         """KeyError when it is no voter's id."""
         return ReplicaKey(node_id, self._by_id[node_id].directory_id)
 
-    def with_voter(self, voter: Voter) -> VoterSet:
+    def with_voter(self, voter: VoterNode) -> VoterSet:
         return VoterSet((*self.voters, voter))
 
     def without(self, key: ReplicaKey) -> VoterSet:
         return VoterSet(voter for voter in self.voters if (voter.id, voter.directory_id) != key)
 
-    def replacing(self, voter: Voter) -> VoterSet:
+    def replacing(self, voter: VoterNode) -> VoterSet:
         return VoterSet(voter if each.id == voter.id else each for each in self.voters)
 
     def has_overlapping_majority(self, other: VoterSet) -> bool:
@@ -78,7 +78,7 @@ class VoterSet:
         return len(mine ^ {(voter.id, voter.directory_id) for voter in other.voters}) <= 1
 
 
-class VoterHistory:
+class VoterSetHistory:
     """The voter sets of a log by the offset that named them; below all of them the static (or 0-0 snapshot's) set."""
 
     __slots__ = ("_entries", "_static", "_static_version", "kraft_version", "latest", "latest_offset")
@@ -92,7 +92,7 @@ class VoterHistory:
         """Offset of the record that named `latest`; -1 when no record did."""
         self.kraft_version = kraft_version
 
-    def add(self, offset: int, voters: VoterSet, kraft_version: int) -> None:
+    def add_at(self, offset: int, voters: VoterSet, kraft_version: int) -> None:
         if self._entries and offset <= self._entries[-1][0]:
             raise ValueError(f"voters at {offset} come after voters at {self._entries[-1][0]}")
         if self._entries and not voters.has_overlapping_majority(self._entries[-1][1]):
@@ -100,7 +100,7 @@ class VoterHistory:
         self._entries.append((offset, voters, kraft_version))
         self._refresh()
 
-    def truncate(self, end_offset: int) -> bool:
+    def truncate_new_entries(self, end_offset: int) -> bool:
         """Forget sets at or above end_offset; True when the current set changed."""
         before = self.latest_offset
         while self._entries and self._entries[-1][0] >= end_offset:
@@ -115,7 +115,7 @@ class VoterHistory:
             return self.latest
         return self._entries[-2][1] if len(self._entries) > 1 else self._static
 
-    def trim(self, start_offset: int) -> None:
+    def truncate_old_entries(self, start_offset: int) -> None:
         """Forget what a snapshot at start_offset has replaced; the newest set at or below it stays."""
         while len(self._entries) > 1 and self._entries[1][0] < start_offset:
             self._entries.pop(0)

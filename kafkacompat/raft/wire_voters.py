@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.raft import messages as core
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey
-from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.messages import (
     add_raft_voter_response,
     remove_raft_voter_response,
@@ -31,7 +31,7 @@ def leader_address(endpoints: Endpoints, listener_name: str) -> tuple[str, int] 
 def decode_add(
     message: AddRaftVoterRequest, api_version: int, cluster_id: str | None
 ) -> core.AddRaftVoterRequest:
-    voter = Voter(message.voter_id, message.voter_directory_id, endpoints_of(message.listeners))
+    voter = VoterNode(message.voter_id, message.voter_directory_id, endpoints_of(message.listeners))
     return core.AddRaftVoterRequest(voter, message.timeout_ms, message.ack_when_committed, message.cluster_id)
 
 
@@ -46,7 +46,7 @@ def decode_update(
     message: UpdateRaftVoterRequest, api_version: int, cluster_id: str | None
 ) -> core.UpdateRaftVoterRequest:
     versions = message.kraft_version_feature
-    voter = Voter(
+    voter = VoterNode(
         message.voter_id,
         message.voter_directory_id,
         endpoints_of(message.listeners),

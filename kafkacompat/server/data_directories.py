@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import EndPoint, ServerConfig, parse_voters
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.ports import Disk, Random
-from kafkacompat.raft.contracts import QuorumTransport
+from kafkacompat.raft.contracts import NetworkChannel
 from kafkacompat.raft.lock import DirectoryLocks
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import (
@@ -28,14 +28,14 @@ from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot
 from kafkacompat.raft.storage import (
     BOOTSTRAP_CHECKPOINT,
     METADATA_PARTITION,
-    DirectorySet,
     FormatRequest,
+    MetaPropertiesEnsemble,
     StorageProblem,
     format_storage,
     is_formatted,
     load_directories,
 )
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 
 if TYPE_CHECKING:
     from kafkacompat.server.doors import NodeDoors
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class NodeDirectories:
     """A node's directories, checked and locked. `log_dirs` are absolute, in the order of the setting."""
 
-    identity: DirectorySet
+    identity: MetaPropertiesEnsemble
     log_dirs: tuple[str, ...]
     bootstrap_values: tuple[bytes, ...]
     """Framed records that a new metadata log begins with."""
@@ -71,7 +71,7 @@ def format_node(
     *,
     cluster_id: str,
     standalone: bool,
-    initial_voters: tuple[Voter, ...] = (),
+    initial_voters: tuple[VoterNode, ...] = (),
     feature_levels: Sequence[tuple[str, int]] | None = None,
     ignore_formatted: bool = False,
     progress: Callable[[str], None] | None = None,
@@ -201,7 +201,7 @@ class QuorumStore:
 def open_quorum_store(
     directories: NodeDirectories,
     doors: NodeDoors,
-    transport: QuorumTransport,
+    transport: NetworkChannel,
     *,
     endpoints: Sequence[EndPoint],
     note: Callable[[str], None],

@@ -18,7 +18,7 @@ from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.node.controller_channel import ControllerChannel
-from kafkacompat.raft.transport import ChannelTransport
+from kafkacompat.raft.network_channel import KafkaNetworkChannel
 from kafkacompat.server.data_directories import NodeDirectories, QuorumStore, open_quorum_store
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SharedServer:
         self.store: QuorumStore = open_quorum_store(
             directories,
             doors,
-            ChannelTransport(doors.network.channels, logger.error),
+            KafkaNetworkChannel(doors.network.channels, logger.error),
             endpoints=endpoints,
             note=logger.warning,
         )

@@ -12,7 +12,7 @@ from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.log_shape import LogShape
 from kafkacompat.raft.messages import Batch
-from kafkacompat.raft.voter_set import VoterHistory, VoterSet
+from kafkacompat.raft.voter_set import VoterSet, VoterSetHistory
 from kafkacompat.sim.chance import Chance
 
 
@@ -180,15 +180,15 @@ class Disk:
         shape.durable_end = self.end
         return shape
 
-    def voter_history(self, static: VoterSet, kraft_version: int) -> VoterHistory:
-        history = VoterHistory(static, kraft_version)
+    def voter_history(self, static: VoterSet, kraft_version: int) -> VoterSetHistory:
+        history = VoterSetHistory(static, kraft_version)
         below = [each for each in sorted(self.snapshots) if each.offset <= self.start]
         if below and self.snapshots[below[-1]].voters is not None:
             held = self.snapshots[below[-1]]
             history.reset(below[-1].offset - 1, held.voters, held.kraft_version)
         for batch in self.batches:
             if batch.voters is not None:
-                history.add(batch.end_offset - 1, batch.voters, batch.kraft_version)
+                history.add_at(batch.end_offset - 1, batch.voters, batch.kraft_version)
         return history
 
     @property

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkacompat.config import ServerConfig
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import Life
@@ -148,11 +148,11 @@ class SimulatedMachine:
             self.simulation.tell(f"*** node {self.id} {what}")
 
 
-def initial_voters(seed: int, options: ClusterOptions) -> tuple[Voter, ...]:
+def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:
     """Of a quorum whose voters are not in the settings."""
     chance = Chance(seed, "voters")
     return tuple(
-        Voter(each, chance.uuid(), (("CONTROLLER", host_name(each), CONTROLLER_PORT),))
+        VoterNode(each, chance.uuid(), (("CONTROLLER", host_name(each), CONTROLLER_PORT),))
         for each in options.controllers
         if options.changes_voters
     )

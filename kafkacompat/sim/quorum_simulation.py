@@ -17,8 +17,8 @@ from kafkacompat.raft.messages import AddRaftVoterRequest, Batch, RemoveRaftVote
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_state import Member
 from kafkacompat.raft.roles import Role
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet
-from kafkacompat.raft.voters import Voter
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.options import MIN_EVENTS, MIN_FAULTS, draw_options
@@ -113,7 +113,9 @@ class QuorumSimulation:
         comes_and_goes = options.is_dynamic or options.upgrade > 0
         kraft_version = 1 if options.is_dynamic else 0
         voters = VoterSet(
-            Voter(node_id, directory_of(node_id) if options.is_dynamic else bytes(16), endpoints_of(node_id))
+            VoterNode(
+                node_id, directory_of(node_id) if options.is_dynamic else bytes(16), endpoints_of(node_id)
+            )
             for node_id in voter_ids
         )
         nodes = {}
@@ -244,7 +246,7 @@ class QuorumSimulation:
         outside = [each for each in self.ordered if each.id not in voters.ids]
         if outside and (len(voters) < 3 or self._chance.happens(0.5)):
             other = outside[self._chance.randrange(len(outside))]
-            voter = Voter(other.id, directory_of(other.id), endpoints_of(other.id))
+            voter = VoterNode(other.id, directory_of(other.id), endpoints_of(other.id))
             node.ask(AddRaftVoterRequest(voter, 1000, self._chance.happens(0.5), CLUSTER_ID))
         elif len(voters) > 1:
             victim = voters.voters[self._chance.randrange(len(voters))]

@@ -17,7 +17,7 @@ from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kafkacompat.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 
 if TYPE_CHECKING:
-    from kafkacompat.raft.voters import Voter
+    from kafkacompat.raft.voter_node import VoterNode
 
 FIRST_CHANGE_MS = 1_500
 PAUSE_MS = 1_500
@@ -35,7 +35,7 @@ class VoterChanges(Client):
         voters = self.simulation.voters
         self._remove(voters[self.chance.randrange(len(voters))])
 
-    def _remove(self, voter: Voter) -> None:
+    def _remove(self, voter: VoterNode) -> None:
         if self.simulation.is_over_for_producers:
             self._take_in(voter)
             return
@@ -49,7 +49,7 @@ class VoterChanges(Client):
             lambda: self._remove(voter),
         )
 
-    def _take_in(self, voter: Voter) -> None:
+    def _take_in(self, voter: VoterNode) -> None:
         request = AddRaftVoterRequest(
             cluster_id=CLUSTER_ID,
             timeout_ms=TIMEOUT_MS,
@@ -61,7 +61,7 @@ class VoterChanges(Client):
             request, ErrorCode.DUPLICATE_VOTER, lambda: self._go_on(voter), lambda: self._take_in(voter)
         )
 
-    def _go_on(self, voter: Voter) -> None:
+    def _go_on(self, voter: VoterNode) -> None:
         """A removal that came late may have taken another one: in the end each is asked for once more."""
         if not self.simulation.is_over_for_producers:
             self._pause(self._remove_one)

@@ -30,7 +30,7 @@ from kafkacompat.raft.metadata_log import metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import batch_records
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
@@ -106,7 +106,7 @@ class Harness:
             clock=self.world,
             timers=self.world,
             random=self.random,
-            static_voters=(Voter(node_id, bytes(16), listeners),),
+            static_voters=(VoterNode(node_id, bytes(16), listeners),),
             transport=NoTransport(),
             fail=self.failures.append,
         )

@@ -24,7 +24,7 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.raft.contracts import MetadataLogProblem
 from kafkacompat.raft.packing import PackedValues
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
@@ -631,7 +631,7 @@ def test_a_broken_quorum_state_stops_the_start_by_name() -> None:
 
 def test_a_dynamic_quorum_restates_its_voters_from_the_formatted_snapshot() -> None:
     disk = MemoryDisk()
-    voter = Voter(1, DIRECTORY_ID, (("CONTROLLER", "127.0.0.1", 9093),))
+    voter = VoterNode(1, DIRECTORY_ID, (("CONTROLLER", "127.0.0.1", 9093),))
     content = SnapshotContent(kraft_version=1, voters=(voter,))
     disk.files[f"{DIRECTORY}/{snapshot_file_name(0, 0)}"] = format_snapshot(content, 0, 1)
     node = Harness(disk=disk).start()

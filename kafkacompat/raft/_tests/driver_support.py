@@ -19,8 +19,8 @@ from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.snapshot import SnapshotContent, format_snapshot, snapshot_file_name
 from kafkacompat.raft.storage import METADATA_PARTITION
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import Endpoints
-from kafkacompat.raft.voters import Voter
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages import (
     add_raft_voter_response,
@@ -61,12 +61,12 @@ def address(node_id: int) -> Endpoints:
     return ((LISTENER, "127.0.0.1", 9000 + node_id),)
 
 
-def voter(node_id: int) -> Voter:
-    return Voter(node_id, directory_id(node_id), address(node_id))
+def voter(node_id: int) -> VoterNode:
+    return VoterNode(node_id, directory_id(node_id), address(node_id))
 
 
-def static_voter(node_id: int) -> Voter:
-    return Voter(node_id, bytes(16), address(node_id))
+def static_voter(node_id: int) -> VoterNode:
+    return VoterNode(node_id, bytes(16), address(node_id))
 
 
 class World(HandTime):

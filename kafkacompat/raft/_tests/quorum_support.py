@@ -19,8 +19,8 @@ from kafkacompat.raft.messages import (
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_state import Member, QuorumSettings
 from kafkacompat.raft.roles import Role
-from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterHistory, VoterSet
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
+from kafkacompat.raft.voter_set import Endpoints, ReplicaKey, VoterSet, VoterSetHistory
 from kafkacompat.wire.errors import ErrorCode
 
 NOW_MS = 10_000
@@ -39,8 +39,8 @@ def key(node_id: int) -> ReplicaKey:
     return ReplicaKey(node_id, directory(node_id))
 
 
-def voter(node_id: int) -> Voter:
-    return Voter(node_id, directory(node_id), address(node_id))
+def voter(node_id: int) -> VoterNode:
+    return VoterNode(node_id, directory(node_id), address(node_id))
 
 
 class HalfRandom:
@@ -71,7 +71,7 @@ class Node:
         member = Member(node_id, directory(node_id), address(node_id), True, "cluster", servers)
         shape = log if log is not None else LogShape()
         shape.durable_end = shape.end
-        history = VoterHistory(VoterSet(voter(each) for each in voters), kraft_version)
+        history = VoterSetHistory(VoterSet(voter(each) for each in voters), kraft_version)
         self.core = QuorumCore(member, QuorumSettings(), HalfRandom(), shape, history)
         self.now_ms = NOW_MS
         self.last: list[effect.Effect] = self.core.boot(stored, high_watermark, self.now_ms)

@@ -48,7 +48,7 @@ from kafkacompat.raft.storage import (
     load_directories,
     parse_meta_properties,
 )
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.records._tests.bombs import batch_around, record
 from kafkacompat.records.batch import iterate_batches
 
@@ -199,7 +199,7 @@ def test_a_standalone_format_writes_the_voters() -> None:
     content = parse_snapshot(disk.files["/a/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"])
     directory_id = parse_meta_properties(disk.files["/a/meta.properties"].decode(), "").directory_id
     assert directory_id is not None
-    assert content.voters == (Voter(1, directory_id, (("CONTROLLER", "h", 9093),)),)
+    assert content.voters == (VoterNode(1, directory_id, (("CONTROLLER", "h", 9093),)),)
     assert content.kraft_version == 1
 
 

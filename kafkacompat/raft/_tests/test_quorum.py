@@ -11,7 +11,7 @@ from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
 from kafkacompat.raft._tests.quorum_support import NONE, Node, address, directory, key, voter
 from kafkacompat.raft.election_state import ElectionState
-from kafkacompat.raft.elections import successor_backoff_ms
+from kafkacompat.raft.elections import end_epoch_election_backoff_ms
 from kafkacompat.raft.log_shape import LogShape, Validity
 from kafkacompat.raft.messages import (
     AddRaftVoterRequest,
@@ -28,8 +28,8 @@ from kafkacompat.raft.messages import (
     VoteResponse,
 )
 from kafkacompat.raft.roles import QuorumViolation, Role
-from kafkacompat.raft.voter_set import ReplicaKey, VoterHistory, VoterSet
-from kafkacompat.raft.voters import Voter
+from kafkacompat.raft.voter_node import VoterNode
+from kafkacompat.raft.voter_set import ReplicaKey, VoterSet, VoterSetHistory
 from kafkacompat.wire.errors import ErrorCode
 
 EPOCH = 7
@@ -231,7 +231,7 @@ def test_only_silent_voters_are_told_of_the_epoch_again() -> None:
         node.step(events.Tick(), after_ms=450)
         node.fetch(2, node.core.log.end, high_watermark=node.core.log.end)
     for each in (3, 2):
-        node.core.peers.get(each).correlation_id = -1
+        node.core.request_manager.get(each).correlation_id = -1
     node.step(events.Tick(), after_ms=100)
     assert [each.node_id for each in node.sent(BeginQuorumEpochRequest)] == [3]
 
@@ -414,7 +414,7 @@ def test_begin_is_believed_before_its_voter_key_is_looked_at() -> None:
 def test_the_place_among_the_preferred_candidates_sets_the_backoff(
     preferred: tuple[int, ...], backoff_ms: int
 ) -> None:
-    assert successor_backoff_ms(key(1), tuple(key(each) for each in preferred), 1000) == backoff_ms
+    assert end_epoch_election_backoff_ms(key(1), tuple(key(each) for each in preferred), 1000) == backoff_ms
 
 
 def test_the_first_successor_stands_at_once() -> None:
@@ -531,15 +531,15 @@ def test_truncation_and_trimming_keep_epochs_and_voters_in_step() -> None:
     log.trim(OffsetAndEpoch(15, 5))
     assert (log.start, log.epoch_before(16), log.base_epoch) == (15, 5, 5)
     first, second = VoterSet([voter(1)]), VoterSet([voter(1), voter(2)])
-    history = VoterHistory(first, 1)
-    history.add(5, second, 1)
+    history = VoterSetHistory(first, 1)
+    history.add_at(5, second, 1)
     assert history.at(5) == (first, 1)
     assert history.at(6) == (second, 1)
-    assert history.truncate(5)
+    assert history.truncate_new_entries(5)
     assert history.latest == first
-    history.add(6, second, 1)
+    history.add_at(6, second, 1)
     with pytest.raises(ValueError):
-        history.add(9, VoterSet([voter(3)]), 1)
+        history.add_at(9, VoterSet([voter(3)]), 1)
 
 
 # Changing the voters.
@@ -551,7 +551,7 @@ def with_observer(node_id: int = 4) -> Node:
     return node
 
 
-def add(node: Node, new: Voter, **changes: Any) -> Any:
+def add(node: Node, new: VoterNode, **changes: Any) -> Any:
     return node.ask(AddRaftVoterRequest(new, 5000, **changes))
 
 
@@ -599,9 +599,9 @@ def test_what_refuses_a_change_of_the_voters() -> None:
     assert add(committed_leader(kraft_version=0), voter(4)).error is ErrorCode.UNSUPPORTED_VERSION
     node = with_observer()
     assert add(node, voter(4), cluster_id="x").error is ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert add(node, Voter(-1, directory(4), address(4))).error is ErrorCode.INVALID_REQUEST
-    assert add(node, Voter(4, bytes(16), address(4))).error is ErrorCode.INVALID_REQUEST
-    assert add(node, Voter(4, directory(4), (("OTHER", "h", 1),))).error is ErrorCode.INVALID_REQUEST
+    assert add(node, VoterNode(-1, directory(4), address(4))).error is ErrorCode.INVALID_REQUEST
+    assert add(node, VoterNode(4, bytes(16), address(4))).error is ErrorCode.INVALID_REQUEST
+    assert add(node, VoterNode(4, directory(4), (("OTHER", "h", 1),))).error is ErrorCode.INVALID_REQUEST
     assert add(node, voter(3)).error is ErrorCode.DUPLICATE_VOTER
     assert node.ask(RemoveRaftVoterRequest(key(4))).error is ErrorCode.VOTER_NOT_FOUND
     wrong = ReplicaKey(3, directory(9))
@@ -662,7 +662,7 @@ def test_a_removed_voter_stops_standing_once_the_removal_is_committed() -> None:
 
 
 def test_a_voter_whose_address_changed_tells_the_leader() -> None:
-    moved = Voter(2, directory(2), (("CONTROLLER", "elsewhere", 1),))
+    moved = VoterNode(2, directory(2), (("CONTROLLER", "elsewhere", 1),))
     node = committed_leader()
     answer = node.ask(UpdateRaftVoterRequest(EPOCH + 1, moved))
     assert (answer.error, answer.leader_id) == (NONE, 1)
@@ -712,11 +712,11 @@ def test_a_static_quorum_becomes_dynamic_once_every_voter_has_said_who_it_is() -
 
 
 def test_an_upgrade_that_is_cut_off_leaves_the_quorum_static() -> None:
-    history = VoterHistory(VoterSet([voter(1)]), 0)
-    history.add(5, VoterSet([voter(1)]), 1)
+    history = VoterSetHistory(VoterSet([voter(1)]), 0)
+    history.add_at(5, VoterSet([voter(1)]), 1)
     assert history.kraft_version == 1
     assert history.at(5)[1] == 0
-    history.truncate(5)
+    history.truncate_new_entries(5)
     assert history.kraft_version == 0
 
 

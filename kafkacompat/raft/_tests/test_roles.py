@@ -35,7 +35,7 @@ def test_no_move_lowers_the_epoch_and_leadership_begins_only_from_candidacy() ->
 
 
 def test_a_resigned_leader_never_leads_its_epoch_again() -> None:
-    """KIP-595: from RESIGNED every move goes to a higher epoch, or to a campaign that can only win a higher one."""
+    """KIP-595: from RESIGNED every move goes to a higher epoch, or to a nominee that can only win a higher one."""
     moves = {after: rule for (before, after), rule in LEGAL_MOVES.items() if before is Role.RESIGNED}
     assert moves.pop(Role.PROSPECTIVE) is EpochMove.SAME
     assert set(moves.values()) == {EpochMove.HIGHER}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.raft.transport import ChannelTransport
+from kafkacompat.raft.network_channel import KafkaNetworkChannel
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.vote_request import VoteRequest
 from kafkacompat.wire.messages.vote_response import VoteResponse
@@ -30,7 +30,7 @@ class OneChannel:
 
 def test_a_node_of_another_cluster_is_told_of_once() -> None:
     channel, said = OneChannel(), []
-    transport = ChannelTransport(channel, said.append)  # type: ignore[arg-type]
+    transport = KafkaNetworkChannel(channel, said.append)  # type: ignore[arg-type]
 
     def ask(node_id: int) -> ErrorCode:
         return ErrorCode(transport.request(node_id, "host", 9093, VoteRequest(), 1000).result().error_code)

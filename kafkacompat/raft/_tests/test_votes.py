@@ -12,11 +12,11 @@ from kafkacompat.raft import events
 from kafkacompat.raft._tests.quorum_support import NONE, Node, address, key, voter
 from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.elections import EPOCHS_MISSED_MAX
+from kafkacompat.raft.epoch_election import EpochElection
 from kafkacompat.raft.log_shape import LogShape
 from kafkacompat.raft.messages import BeginQuorumEpochRequest, VoteRequest, VoteResponse
 from kafkacompat.raft.roles import Role
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
-from kafkacompat.raft.votes import Tally
 from kafkacompat.wire.errors import ErrorCode
 
 EPOCH = 7
@@ -188,24 +188,24 @@ def test_any_vote_of_a_higher_epoch_moves_the_receiver(make: Any, pre_vote: bool
 
 
 def test_three_answers_make_a_tally() -> None:
-    tally = Tally(VoterSet(voter(each) for each in (1, 2, 3, 4, 5)), 3)
-    assert (tally.granted, tally.missing) == ([3], [1, 2, 4, 5])
-    tally.record(1, False)
-    tally.record(2, False)
-    assert not tally.is_lost
-    tally.record(4, False)
-    assert tally.is_lost
-    tally.record(4, True)
-    assert tally.granted == [3]
-    tally.record(5, True)
-    assert not tally.is_won
+    epoch_election = EpochElection(VoterSet(voter(each) for each in (1, 2, 3, 4, 5)), 3)
+    assert (epoch_election.granting_voters, epoch_election.unrecorded_voters) == ([3], [1, 2, 4, 5])
+    epoch_election.record_vote(1, False)
+    epoch_election.record_vote(2, False)
+    assert not epoch_election.is_vote_rejected
+    epoch_election.record_vote(4, False)
+    assert epoch_election.is_vote_rejected
+    epoch_election.record_vote(4, True)
+    assert epoch_election.granting_voters == [3]
+    epoch_election.record_vote(5, True)
+    assert not epoch_election.is_vote_granted
 
 
 def test_one_that_is_no_voter_does_not_count_itself() -> None:
-    tally = Tally(VoterSet([voter(2)]), 1)
-    assert not tally.is_won
-    tally.record(2, True)
-    assert tally.is_won
+    epoch_election = EpochElection(VoterSet([voter(2)]), 1)
+    assert not epoch_election.is_vote_granted
+    epoch_election.record_vote(2, True)
+    assert epoch_election.is_vote_granted
 
 
 # Campaigns.

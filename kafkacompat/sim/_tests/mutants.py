@@ -17,7 +17,7 @@ from kafkacompat.raft.log_shape import LogShape, Validity
 from kafkacompat.raft.quorum import QuorumCore
 from kafkacompat.raft.quorum_state import QuorumState
 from kafkacompat.raft.roles import NEVER_MS, Role
-from kafkacompat.raft.voter_set import VoterHistory
+from kafkacompat.raft.voter_set import VoterSetHistory
 from kafkacompat.wire.errors import ErrorCode
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -154,7 +154,7 @@ def stale_leader_keeps_answering(patch: pytest.MonkeyPatch) -> None:
 def watermark_retreats(patch: pytest.MonkeyPatch) -> None:
     """A voter that was just taken in has less than the majority before it."""
 
-    def maybe_advance(self: LeaderState, voters: Any, own_durable_end: int) -> bool:
+    def maybe_update_high_watermark(self: LeaderState, voters: Any, own_durable_end: int) -> bool:
         end = self.majority_end(voters, own_durable_end)
         if end > self.epoch_start and end != self.high_watermark:
             self.high_watermark = end
@@ -167,19 +167,19 @@ def watermark_retreats(patch: pytest.MonkeyPatch) -> None:
         if offset > 0:
             self.high_watermark = offset
 
-    patch.setattr(LeaderState, "maybe_advance", maybe_advance)
+    patch.setattr(LeaderState, "maybe_update_high_watermark", maybe_update_high_watermark)
     patch.setattr(QuorumState, "advance", advance)
 
 
 def watermark_before_the_epoch_began(patch: pytest.MonkeyPatch) -> None:
-    def maybe_advance(self: LeaderState, voters: Any, own_durable_end: int) -> bool:
+    def maybe_update_high_watermark(self: LeaderState, voters: Any, own_durable_end: int) -> bool:
         end = self.majority_end(voters, own_durable_end)
         if end > self.high_watermark:
             self.high_watermark = end
             return True
         return False
 
-    patch.setattr(LeaderState, "maybe_advance", maybe_advance)
+    patch.setattr(LeaderState, "maybe_update_high_watermark", maybe_update_high_watermark)
 
 
 def pre_vote_bumps_the_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -196,16 +196,16 @@ def pre_votes_count_as_votes(patch: pytest.MonkeyPatch) -> None:
     original = QuorumState.become_candidate
 
     def become_candidate(self: QuorumState) -> None:
-        assert self.campaign is not None
-        tally = self.campaign.tally
+        assert self.nominee is not None
+        epoch_election = self.nominee.epoch_election
         original(self)
-        self.campaign.tally = tally
+        self.nominee.epoch_election = epoch_election
 
     patch.setattr(QuorumState, "become_candidate", become_candidate)
 
 
 def voters_not_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(VoterHistory, "truncate", lambda self, end_offset: False)
+    patch.setattr(VoterSetHistory, "truncate", lambda self, end_offset: False)
 
 
 def voter_changes_overlap(patch: pytest.MonkeyPatch) -> None:
@@ -214,14 +214,14 @@ def voter_changes_overlap(patch: pytest.MonkeyPatch) -> None:
 
 def candidate_never_gives_up(patch: pytest.MonkeyPatch) -> None:
     """After a split vote nobody moves on."""
-    original = elections.poll_campaign
+    original = elections.poll_nominee
 
     def poll(state: QuorumState) -> int:
-        if state.role is Role.CANDIDATE and state.campaign is not None:
-            state.campaign.deadline_ms = NEVER_MS
+        if state.role is Role.CANDIDATE and state.nominee is not None:
+            state.nominee.deadline_ms = NEVER_MS
         return original(state)
 
-    patch.setattr(elections, "poll_campaign", poll)
+    patch.setattr(elections, "poll_nominee", poll)
 
 
 def own_removal_stops_the_quorum(patch: pytest.MonkeyPatch) -> None:

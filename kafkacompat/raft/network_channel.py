@@ -29,8 +29,8 @@ def _silent(text: str) -> None:
     """Where nobody reads a log."""
 
 
-class ChannelTransport:
-    """raft.contracts.QuorumTransport."""
+class KafkaNetworkChannel:
+    """raft.contracts.NetworkChannel."""
 
     def __init__(self, channels: Channels, note: Callable[[str], None] = _silent) -> None:
         """`note` is told once of each node that belongs to another cluster: a quorum asks on for ever, as Kafka's does."""

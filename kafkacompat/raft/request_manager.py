@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafkacompat.raft.messages import Request
 
 
-class Peer:
+class ConnectionState:
     __slots__ = ("backoff_until_ms", "correlation_id", "deadline_ms", "node_id", "request")
 
     def __init__(self, node_id: int) -> None:
@@ -24,32 +24,32 @@ class Peer:
         return self.deadline_ms if self.correlation_id >= 0 else self.backoff_until_ms
 
 
-class Peers:
-    """`peers` is bounded by the voters, bootstrap servers and leaders that this node has heard of."""
+class RequestManager:
+    """Bounded by the voters, bootstrap servers and leaders that this node has heard of."""
 
     __slots__ = (
         "_by_correlation",
+        "_connections",
         "_next_correlation_id",
-        "_peers",
         "_request_timeout_ms",
         "_retry_backoff_ms",
     )
 
     def __init__(self, request_timeout_ms: int, retry_backoff_ms: int) -> None:
-        self._peers: dict[int, Peer] = {}
-        self._by_correlation: dict[int, Peer] = {}
+        self._connections: dict[int, ConnectionState] = {}
+        self._by_correlation: dict[int, ConnectionState] = {}
         self._next_correlation_id = 0
         self._request_timeout_ms = request_timeout_ms
         self._retry_backoff_ms = retry_backoff_ms
 
-    def get(self, node_id: int) -> Peer:
-        peer = self._peers.get(node_id)
+    def get(self, node_id: int) -> ConnectionState:
+        peer = self._connections.get(node_id)
         if peer is None:
-            peer = self._peers[node_id] = Peer(node_id)
+            peer = self._connections[node_id] = ConnectionState(node_id)
         return peer
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        peer = self._peers.get(node_id)
+        peer = self._connections.get(node_id)
         if peer is None:
             return True
         if peer.correlation_id >= 0:
@@ -59,7 +59,7 @@ class Peers:
             peer.backoff_until_ms = now_ms + self._retry_backoff_ms
         return now_ms >= peer.backoff_until_ms
 
-    def sent(self, node_id: int, request: Request, now_ms: int) -> int:
+    def on_request_sent(self, node_id: int, request: Request, now_ms: int) -> int:
         """Note a request; returns its correlation id."""
         peer = self.get(node_id)
         correlation_id = self._next_correlation_id
@@ -70,7 +70,7 @@ class Peers:
         self._by_correlation[correlation_id] = peer
         return correlation_id
 
-    def take(self, correlation_id: int) -> tuple[int, Request] | None:
+    def on_response(self, correlation_id: int) -> tuple[int, Request] | None:
         """The peer and request that an answer belongs to; None when it is no longer expected."""
         peer = self._by_correlation.get(correlation_id)
         if peer is None or peer.request is None:
@@ -82,12 +82,12 @@ class Peers:
     def back_off(self, node_id: int, now_ms: int) -> None:
         self.get(node_id).backoff_until_ms = now_ms + self._retry_backoff_ms
 
-    def reset(self) -> None:
+    def reset_all(self) -> None:
         """A new role asks other things: answers to what was asked before are not expected any more."""
         self._by_correlation.clear()
-        self._peers.clear()
+        self._connections.clear()
 
-    def _clear(self, peer: Peer) -> None:
+    def _clear(self, peer: ConnectionState) -> None:
         self._by_correlation.pop(peer.correlation_id, None)
         peer.correlation_id = -1
         peer.request = None

@@ -11,7 +11,7 @@ from kafkacompat.ids import Uuid
 
 
 @dataclass(frozen=True, slots=True)
-class Voter:
+class VoterNode:
     id: int
     directory_id: Uuid
     listeners: tuple[tuple[str, str, int], ...] = ()

@@ -7,32 +7,32 @@ from kafkacompat.raft.election_state import ElectionState
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 
 
-class Tally:
-    """The answers of the voters of one campaign; one's own vote is in from the start, if one has it."""
+class EpochElection:
+    """The answers of the voters in one election; one's own vote is in from the start, if one has it."""
 
-    __slots__ = ("_needed", "_size", "granted", "missing", "rejected")
+    __slots__ = ("_needed", "_size", "granting_voters", "rejecting_voters", "unrecorded_voters")
 
     def __init__(self, voters: VoterSet, own_id: int) -> None:
         self._size = len(voters)
         self._needed = voters.majority
-        self.granted = [own_id] if own_id in voters.ids else []
-        self.rejected: list[int] = []
-        self.missing = [voter for voter in voters.ids if voter != own_id]
+        self.granting_voters = [own_id] if own_id in voters.ids else []
+        self.rejecting_voters: list[int] = []
+        self.unrecorded_voters = [voter for voter in voters.ids if voter != own_id]
         """Without an answer yet, ascending."""
 
-    def record(self, voter_id: int, granted: bool) -> None:
+    def record_vote(self, voter_id: int, granted: bool) -> None:
         """A voter's first answer counts."""
-        if voter_id in self.missing:
-            self.missing.remove(voter_id)
-            (self.granted if granted else self.rejected).append(voter_id)
+        if voter_id in self.unrecorded_voters:
+            self.unrecorded_voters.remove(voter_id)
+            (self.granting_voters if granted else self.rejecting_voters).append(voter_id)
 
     @property
-    def is_won(self) -> bool:
-        return len(self.granted) >= self._needed
+    def is_vote_granted(self) -> bool:
+        return len(self.granting_voters) >= self._needed
 
     @property
-    def is_lost(self) -> bool:
-        return len(self.rejected) > self._size - self._needed
+    def is_vote_rejected(self) -> bool:
+        return len(self.rejecting_voters) > self._size - self._needed
 
 
 def has_log_at_least(
