@@ -97,4 +97,25 @@ BUGS = (
         "join_refusal(request.member_id, refusal.code)",
         ("coordinator/_tests/test_runtime.py",),
     ),
+    PlantedBug(
+        "the offset of whichever transaction ends last counts",
+        "group/offsets.py",
+        "if existing is None or value.record_offset > existing.record_offset:",
+        "if True:",
+        ("group/_tests/test_offset_store.py",),
+    ),
+    PlantedBug(
+        "an offset that was deleted comes back when a transaction ends",
+        "group/offsets.py",
+        "                _remove(self._pending[open_id], record.group_id, record.topic, record.partition)\n",
+        "                pass\n",
+        ("group/_tests/test_offset_store.py",),
+    ),
+    PlantedBug(
+        "a group is in no transaction once one of several has ended",
+        "group/offsets.py",
+        "            if not ids:\n",
+        "            if True:\n",
+        ("group/_tests/test_offset_store.py",),
+    ),
 )

@@ -359,4 +359,18 @@ BUGS = (
             "log/_tests/test_producer_state.py::test_transactions_of_a_snapshot_are_unstable_in_the_order_of_their_offsets",
         ),
     ),
+    PlantedBug(
+        "a sync under the name of before makes a moved log durable",
+        "log/log.py",
+        "        if flush.directory == self.directory:\n            self.is_anchored = True\n",
+        "        self.is_anchored = True\n",
+        ("log/_tests/test_identity.py",),
+    ),
+    PlantedBug(
+        "a page of an index that was cached before it was whole is believed",
+        "log/index.py",
+        "if page is None or len(page) < length:",
+        "if page is None:",
+        ("log/_tests/test_index.py",),
+    ),
 )

@@ -210,4 +210,12 @@ BUGS = (
         "",
         ("partition/_tests/test_waiters.py::test_very_many_whose_time_is_up_are_answered_a_few_a_turn",),
     ),
+    PlantedBug(
+        "an answer that is still being taken brings back a partition that is followed no more",
+        "partition/followers.py",
+        "                if self.partitions.get(key) is not followed:\n"
+        "                    return  # taken out meanwhile, or begun afresh\n",
+        "",
+        ("partition/_tests/test_followers.py",),
+    ),
 )

@@ -112,4 +112,14 @@ BUGS = (
         "DirectoryLocks(disk, every)",
         ("server/_tests/test_directories.py",),
     ),
+    PlantedBug(
+        "whoever takes a snapshot from a leader is not heard",
+        "raft/leading.py",
+        "            response.size_bytes = size\n"
+        "            state.leader.update_check_quorum_for_following_voter(\n"
+        "                request.replica, state.voters.latest, state.check_quorum_ms, state.now_ms\n"
+        "            )\n",
+        "            response.size_bytes = size\n",
+        ("raft/_tests/test_quorum.py",),
+    ),
 )

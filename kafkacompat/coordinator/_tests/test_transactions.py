@@ -616,6 +616,17 @@ def test_old_producers_are_believed_where_verification_is_off() -> None:
     assert verifier.ask("tx", 10, 0, [T0], True).result() == {T0: E.INVALID_PRODUCER_ID_MAPPING}
 
 
+def test_a_partition_that_the_answer_leaves_out_may_not_be_written() -> None:
+    far_away = Verifying()
+    assert far_away.channel is not None
+    verified = far_away.verifier.ask("tx", 10, 0, [T0, T1], False)
+    far_away.answer(0, E.NONE)
+    assert verified.result() == {T0: E.NONE, T1: E.UNKNOWN_SERVER_ERROR}
+    verified = far_away.verifier.ask("tx", 10, 0, [T0], False)
+    far_away.channel.asked[1][1].resolve(AddPartitionsToTxnResponse())
+    assert verified.result() == {T0: E.UNKNOWN_SERVER_ERROR}
+
+
 def test_a_stop_answers_whoever_waits() -> None:
     far_away = Verifying()
     answers = [far_away.ask("tx"), far_away.ask("other")]

@@ -470,6 +470,23 @@ def test_nothing_is_committed_before_a_power_loss_would_leave_the_log_to_its_top
     assert found.logs[NAME].topic_id == OLD
 
 
+def test_a_sync_that_was_begun_under_another_name_says_nothing_of_this_one() -> None:
+    disk = MemoryDisk()
+    log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)
+    former = log.begin_anchoring()
+    assert anchor([former]) == [None]
+    disk.rename("/a/t-0", "/a/t-0.moved")
+    log.relocate("/a/t-0.moved")
+    log.finish_flush(former)
+    assert not log.is_anchored
+    fill(log, 0, 10)
+    assert log.high_watermark == 0
+    flush = log.begin_anchoring()
+    assert anchor([flush]) == [None]
+    log.finish_flush(flush)
+    assert log.is_anchored
+
+
 def test_a_flush_makes_a_new_log_durable_as_well() -> None:
     disk = MemoryDisk()
     log = manager_on(disk).get_or_create(NAME, OLD, CONFIG)

@@ -129,6 +129,23 @@ def test_a_page_that_was_read_before_it_was_whole_is_read_again() -> None:
     assert index.lookup(BASE + 100) == (BASE + 100, 100)
 
 
+def test_what_a_search_of_before_has_left_in_the_cache_is_read_again_when_it_is_not_all() -> None:
+    disk, cache = MemoryDisk(), IndexCache(SMALL_CACHE)
+    index = index_on(disk, cache)
+    for at in range(10):
+        index.append(BASE + at, at)
+    index.write()
+    index.let_go()
+    early = index.view()
+    for at in range(10, 3 * PER_PAGE):
+        index.make_ready()
+        index.append(BASE + at, at)
+    for other in range(len(cache) + 4):
+        cache.put((-1, other), b"another index's")
+    assert early.lookup(BASE + 100) == (BASE + 9, 9)
+    assert index.lookup(BASE + 100) == (BASE + 100, 100)
+
+
 def test_a_file_that_is_cut_under_it_is_damage() -> None:
     disk = MemoryDisk()
     index = index_on(disk, IndexCache())

@@ -389,6 +389,28 @@ def test_nothing_more_is_appended_to_a_partition_that_is_taken_out_meanwhile(aga
         assert asked_for(fetches) == [(0, BATCHES_AT_ONCE)]
 
 
+def test_what_was_begun_with_a_partition_does_not_bring_it_back() -> None:
+    """Taken out while its batches are appended, or given to another epoch: the next request goes by that."""
+    cores, fetches = followed(3)
+    fetches.build(0)
+    count = 2 * BATCHES_AT_ONCE
+    for core in cores[:2]:
+        steps = Steps(
+            fetches, [core], answer(core, records=many(count), index=core.topic_partition.partition)
+        )
+        steps.one()
+        fetches.remove(core)
+        if core is cores[1]:
+            core.leader_epoch += 1
+            fetches.add(core)
+        steps.all()
+    request = fetches.build(0)
+    assert request is not None
+    named = [(one.partition, one.current_leader_epoch) for one in request.topics[0].partitions]
+    assert named == [(1, cores[1].leader_epoch)]
+    assert request.forgotten_topics_data[0].partitions == [0]
+
+
 def test_nothing_more_is_appended_to_a_log_that_was_cut_meanwhile() -> None:
     (core,), fetches = followed()
     fetches.build(0)

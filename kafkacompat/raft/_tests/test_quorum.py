@@ -490,6 +490,19 @@ def test_a_leader_hands_out_the_snapshots_it_has() -> None:
     assert node.fetch(3, 0, 0).snapshot_id == snapshot_id
 
 
+def test_whoever_takes_a_snapshot_is_heard() -> None:
+    """A large one may take longer than a majority may be silent."""
+    node = committed_leader()
+    snapshot_id = OffsetAndEpoch(15, 5)
+    node.step(events.SnapshotFrozen(snapshot_id, 40))
+    node.step(events.Tick(), after_ms=2000)
+    node.ask(FetchSnapshotRequest(key(3), EPOCH + 1, snapshot_id, 0, 10))
+    node.step(events.Tick(), after_ms=2999)
+    assert node.core.role is Role.LEADER
+    node.step(events.Tick(), after_ms=1)
+    assert node.core.role is Role.RESIGNED
+
+
 def test_a_snapshot_above_the_high_watermark_is_a_bug() -> None:
     node = committed_leader()
     with pytest.raises(ValueError):

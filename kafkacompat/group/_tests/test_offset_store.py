@@ -1,0 +1,82 @@
+"""Which offset of a group's partition counts, whoever has written it and whatever became of his transaction."""
+
+from __future__ import annotations
+
+from kafkacompat.group.offsets import NO_PRODUCER_ID, OffsetStore
+from kafkacompat.group.records import CommittedOffset, OffsetRecord
+from kafkacompat.ids import ZERO_UUID
+
+FIRST, SECOND = 7, 8
+
+
+class Log:
+    """Records in the order in which they are replayed; the offset that is committed is that of its record."""
+
+    def __init__(self) -> None:
+        self.store = OffsetStore()
+        self.end = 0
+
+    def commit(self, producer_id: int = NO_PRODUCER_ID, group: str = "g") -> int:
+        value = CommittedOffset(self.end, -1, "", 0, -1, ZERO_UUID)
+        self._replay(OffsetRecord(group, "t", 0, value), producer_id)
+        return self.end - 1
+
+    def take_away(self) -> None:
+        self._replay(OffsetRecord("g", "t", 0, None), NO_PRODUCER_ID)
+
+    def _replay(self, record: OffsetRecord, producer_id: int) -> None:
+        self.store.replay(record, self.end, producer_id)
+        self.end += 1
+
+    def ended(self, producer_id: int, *, committed: bool = True) -> list[str]:
+        return self.store.replay_end_transaction(producer_id, committed)
+
+    @property
+    def counts(self) -> int | None:
+        found = self.store.get("g", "t", 0)
+        return None if found is None else found.offset
+
+
+def test_a_transactions_offset_counts_from_its_marker_on() -> None:
+    log = Log()
+    before = log.commit()
+    within = log.commit(FIRST)
+    assert (log.counts, log.store.is_pending("g", "t", 0)) == (before, True)
+    assert log.ended(FIRST) == ["g"]
+    assert (log.counts, log.store.is_pending("g", "t", 0)) == (within, False)
+    log.commit(FIRST)
+    assert log.ended(FIRST, committed=False) == ["g"]
+    assert log.counts == within
+
+
+def test_whoever_has_written_last_counts_and_not_whoever_ends_last() -> None:
+    log = Log()
+    log.commit(FIRST)
+    log.commit(SECOND)
+    after = log.commit()
+    log.ended(SECOND)
+    log.ended(FIRST)
+    assert log.counts == after
+
+
+def test_a_tombstone_takes_what_is_pending_as_well() -> None:
+    log = Log()
+    log.commit()
+    log.commit(FIRST)
+    log.take_away()
+    assert not log.store.is_tracked("g", "t", 0)
+    log.ended(FIRST)
+    assert log.counts is None
+
+
+def test_a_group_is_in_no_transaction_once_all_that_touched_it_have_ended() -> None:
+    log = Log()
+    log.commit(FIRST)
+    log.commit(SECOND)
+    log.commit(SECOND, group="other")
+    assert log.store.group_ids() == ["g", "other"]
+    assert log.ended(SECOND, committed=False) == ["g", "other"]
+    assert (log.store.has_open_transaction("g"), log.store.has_open_transaction("other")) == (True, False)
+    log.ended(FIRST, committed=False)
+    assert not log.store.has_open_transaction("g")
+    assert (log.store.group_ids(), log.store.pending_of_group("g"), log.store.count()) == ([], {}, 0)
