@@ -118,4 +118,25 @@ BUGS = (
         "            if True:\n",
         ("group/_tests/test_offset_store.py",),
     ),
+    PlantedBug(
+        "the offset of one partition takes those of its topic along",
+        "group/offsets.py",
+        "    if not partitions:\n        del topics[topic]\n",
+        "    if True:\n        del topics[topic]\n",
+        ("group/_tests/test_offset_store.py",),
+    ),
+    PlantedBug(
+        "a group whose offsets are all gone stays for ever",
+        "group/offsets.py",
+        "        if not topics:\n            del offsets[group_id]\n",
+        "",
+        ("group/_tests/test_offset_store.py",),
+    ),
+    PlantedBug(
+        "what is only in a transaction is not deleted with its topic",
+        "group/offsets.py",
+        "is not None or self.is_pending(group_id, topic, partition)",
+        "is not None",
+        ("group/_tests/test_offset_store.py",),
+    ),
 )

@@ -16,13 +16,15 @@ class Log:
         self.store = OffsetStore()
         self.end = 0
 
-    def commit(self, producer_id: int = NO_PRODUCER_ID, group: str = "g") -> int:
+    def commit(
+        self, producer_id: int = NO_PRODUCER_ID, group: str = "g", topic: str = "t", partition: int = 0
+    ) -> int:
         value = CommittedOffset(self.end, -1, "", 0, -1, ZERO_UUID)
-        self._replay(OffsetRecord(group, "t", 0, value), producer_id)
+        self._replay(OffsetRecord(group, topic, partition, value), producer_id)
         return self.end - 1
 
-    def take_away(self) -> None:
-        self._replay(OffsetRecord("g", "t", 0, None), NO_PRODUCER_ID)
+    def take_away(self, topic: str = "t", partition: int = 0) -> None:
+        self._replay(OffsetRecord("g", topic, partition, None), NO_PRODUCER_ID)
 
     def _replay(self, record: OffsetRecord, producer_id: int) -> None:
         self.store.replay(record, self.end, producer_id)
@@ -69,11 +71,37 @@ def test_a_tombstone_takes_what_is_pending_as_well() -> None:
     assert log.counts is None
 
 
+def test_a_tombstone_is_due_for_what_is_only_pending() -> None:
+    log = Log()
+    log.commit(FIRST)
+    assert log.store.is_tracked("g", "t", 0)
+    assert not log.store.is_tracked("g", "t", 1)
+
+
+def test_a_tombstone_takes_one_partitions_offset_and_a_group_without_any_is_gone() -> None:
+    log = Log()
+    log.take_away()
+    places = [("t", 0), ("t", 1), ("u", 0)]
+    for topic, partition in places:
+        log.commit(topic=topic, partition=partition)
+        log.commit(FIRST, topic=topic, partition=partition)
+    for at, (topic, partition) in enumerate(places):
+        assert log.store.group_ids() == ["g"]
+        assert list(log.store.places("g")) == places[at:]
+        log.take_away(topic, partition)
+        log.take_away(topic, partition)
+        assert list(log.store.pending_places("g")) == places[at + 1 :]
+    assert (log.store.of_group("g"), log.store.pending_of_group("g")) == ({}, {})
+    log.ended(FIRST)
+    assert log.store.group_ids() == []
+
+
 def test_a_group_is_in_no_transaction_once_all_that_touched_it_have_ended() -> None:
     log = Log()
     log.commit(FIRST)
     log.commit(SECOND)
     log.commit(SECOND, group="other")
+    assert log.store.pending_of_group("g") == {"t": {0}}
     assert log.store.group_ids() == ["g", "other"]
     assert log.ended(SECOND, committed=False) == ["g", "other"]
     assert (log.store.has_open_transaction("g"), log.store.has_open_transaction("other")) == (True, False)
