@@ -13,6 +13,13 @@ BUGS = (
         ("log/cleaner/_tests/test_cleaner.py",),
     ),
     PlantedBug(
+        "a log whose topic is not to be compacted any more is cleaned to the end, and keeps no record without a key",
+        "log/cleaner/cleaner.py",
+        "is_served and log.config.compact and",
+        "is_served and",
+        ("log/cleaner/_tests/test_candidates.py", "log/cleaner/_tests/test_cleaner.py"),
+    ),
+    PlantedBug(
         "what could not be written whole stays beside the file that it was to replace",
         "log/disk.py",
         "                os.remove(temporary)\n",

@@ -2,7 +2,7 @@
 
 Duty: which partition is being cleaned, what became of it, the checkpoint of what is clean. Must not know: threads, timers (it
 gives plans whose `run` blocks; node/cleaning.py runs them). Everything but `run` is in the loop's thread, so that a reader finds
-either the old segments or the new one. What happens to a log meanwhile (truncation, retention, deletion, a move) calls it off.
+either the old segments or the new one. What happens to a log meanwhile (truncation, retention, a move, a new policy) calls it off.
 """
 
 from __future__ import annotations
@@ -317,10 +317,11 @@ class LogCleaner:
         return CleaningWork(self._disk, job, self._pace_for(), bytes_most)
 
     def may_change(self, log: PartitionLog) -> bool:
-        """Whether it is served, and no copy of it is being made: that may have a record, or the data of a transaction, and would
-        not get the tombstone or the marker that is cleaned away before the copy has got so far."""
+        """Whether it is served, still to be compacted, and no copy of it is being made: that may have a record, or the data of a
+        transaction, and would not get the tombstone or the marker that is cleaned away before the copy has got so far."""
         manager, name = self._manager, log.topic_partition
-        return manager.get(name) is log and not manager.closed and name not in manager.futures.logs
+        is_served = manager.get(name) is log and not manager.closed
+        return is_served and log.config.compact and name not in manager.futures.logs
 
     def has_successor(self, log: PartitionLog) -> bool:
         """Whether another log lies under its name by now."""

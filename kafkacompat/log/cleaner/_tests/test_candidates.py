@@ -63,7 +63,7 @@ def test_a_step_looks_at_few_logs(many: tuple[LogCleaner, list[PartitionLog], li
     assert logs[-1].cleaned_to == logs[-1].segments[-1].base_offset
 
 
-@pytest.mark.parametrize("event", ["gone", "another", "clean", "truncated"])
+@pytest.mark.parametrize("event", ["gone", "another", "clean", "truncated", "other policy"])
 def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
     many: tuple[LogCleaner, list[PartitionLog], list[PartitionLog]], event: str
 ) -> None:
@@ -77,6 +77,8 @@ def test_what_has_changed_since_it_was_looked_at_is_not_cleaned_as_it_was(
         del cleaner._manager.logs[name]  # type: ignore[attr-defined]
     elif event == "another":
         cleaner._manager.logs[name] = logs[1]  # type: ignore[index]
+    elif event == "other policy":
+        dirtiest.config = dataclasses.replace(COMPACT, cleanup_policy=("delete",))
     elif event == "clean":
         dirtiest.cleaned_to = dirtiest.segments[-1].base_offset
     else:

@@ -608,7 +608,7 @@ def step_until_written(disk: MemoryDisk, log: PartitionLog, notes: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    "event", ["truncated", "truncated at the end", "deleted", "retention", "closed", "moved"]
+    "event", ["truncated", "truncated at the end", "deleted", "retention", "closed", "moved", "other policy"]
 )
 def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) -> None:
     disk = MemoryDisk()
@@ -626,6 +626,8 @@ def test_what_happens_to_the_log_meanwhile_calls_its_cleaning_off(event: str) ->
         cleaner._manager.closed = True
     elif event == "moved":
         cleaner._manager.futures.logs[NAME] = log
+    elif event == "other policy":
+        log.config = dataclasses.replace(COMPACT, cleanup_policy=("delete",))
     else:
         log.config = dataclasses.replace(COMPACT, cleanup_policy=("compact", "delete"), retention_bytes=3000)
         assert log.enforce_retention(NOW_MS)
