@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import TIMEOUT_MS, Client, Place
-from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, REPLICATION_FACTOR
+from kafkacompat.sim.cluster_changes import DEFAULT_BROKER, setting_request
+from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MOVE_RATE, REPLICATION_FACTOR
 from kafkacompat.sim.topics import MADE_ANEW
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
@@ -37,6 +39,8 @@ from kafkacompat.wire.messages.elect_leaders_request import ElectLeadersRequest
 
 if TYPE_CHECKING:
     from kafkacompat.sim.cluster_simulation import ClusterSimulation
+
+AS_FAST_AS_CAN_BE = 1 << 40
 
 
 class Administrator(Client):
@@ -157,6 +161,8 @@ class Administrator(Client):
     def _change_directory(self) -> None:
         """Of any replica, now and then; a move that goes on may be turned back by the next."""
         if self.simulation.is_over_for_producers:
+            if self.simulation.options.move_bytes:
+                self._let_moves_go_on()
             return
         self.call_after(
             1 + self._directories.randrange(self.simulation.options.admin_interval_ms), self._change_directory
@@ -170,6 +176,17 @@ class Administrator(Client):
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=[topic])])
         replica = place.replicas[self._directories.randrange(len(place.replicas))]
         self.ask(replica, request, "admin").on_done(_look_away)
+
+    def _let_moves_go_on(self) -> None:
+        """At the end they are to come to theirs."""
+        kind = int(ConfigResourceType.BROKER)
+        request = setting_request(kind, DEFAULT_BROKER, MOVE_RATE, str(AS_FAST_AS_CAN_BE))
+
+        def altered(done: Deferred[Any]) -> None:
+            if _error_of(done, "responses") != ErrorCode.NONE:
+                self.later(self._let_moves_go_on, self.simulation.options.admin_interval_ms)
+
+        self.ask(self.any_broker(), request, "admin").on_done(altered)
 
     def _move(self, place: Place) -> None:
         brokers = list(self.simulation.options.brokers)

@@ -63,9 +63,7 @@ class ClusterChanges(Client):
         value: str | None = str(self.chance.between(SMALLEST, GREATEST))
         if self.chance.happens(0.25):
             value = None
-        config = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
-        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
-        self._send(IncrementalAlterConfigsRequest(resources=[resource]), "responses")
+        self._send(setting_request(kind, name, setting, value), "responses")
 
     def _switch(self) -> None:
         """Whether those that left an ISR stay eligible (KIP-966)."""
@@ -93,6 +91,13 @@ class ClusterChanges(Client):
             self.simulation.counters.settings_changed += error == ErrorCode.NONE
 
         self.ask(self.any_broker(), request, "admin").on_done(answered)
+
+
+def setting_request(kind: int, name: str, setting: str, value: str | None) -> IncrementalAlterConfigsRequest:
+    """One setting of a resource; None takes it away."""
+    config = AlterableConfig(name=setting, config_operation=DELETE if value is None else SET, value=value)
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    return IncrementalAlterConfigsRequest(resources=[resource])
 
 
 def unlike(core: PartitionCore, image: MetadataImage) -> str | None:

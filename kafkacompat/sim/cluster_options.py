@@ -68,6 +68,8 @@ class ClusterOptions:
     """What a leader asks a transaction's coordinator takes longer by up to that."""
     directories: int
     """Log directories of a broker; between two of them replicas are moved (KIP-113, KIP-858)."""
+    move_bytes: int
+    """A second, so that such a move lasts, and logs are cleaned meanwhile; 0: no bound."""
     changes_voters: bool
     """The quorum's voters are not in the settings, and come and go (KIP-853)."""
     remake_ms: int
@@ -90,6 +92,7 @@ class ClusterOptions:
         return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
 
 
+MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 PURPOSES = ("alter-partition", "alter-partition", "heartbeat", "raft-fetch", "replica-fetcher-0")
 SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((1, 2, 3), (1, 2, 3)),
@@ -117,6 +120,7 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
     life = Chance(seed, "life options")
     groups = Chance(seed, "group options")
     logs = Chance(seed, "kept logs")
+    moves = Chance(seed, "slow moves")
     has_groups = seed % 3 == 2
     segment_bytes = logs.between(700, 2_000) if logs.happens(0.4) else 0
     retention_ms = logs.between(800, 6_000) if logs.happens(0.7) else -1
@@ -158,6 +162,7 @@ def draw_cluster_options(seed: int) -> ClusterOptions:
         transaction_ms=transactions.between(600, 6_000),
         verification_us=transactions.between(20_000, 400_000) if transactions.happens(0.5) else 0,
         directories=2 if life.happens(0.4) else 1,
+        move_bytes=moves.between(300, 3_000) if moves.happens(0.5) else 0,
         remake_ms=life.between(100, 1_500) if life.happens(0.4) else 0,
         changes_voters=life.happens(0.5) and len(controllers) > 1,
         change_ms=groups.between(300, 1_500) if has_groups and groups.happens(0.6) else 0,

@@ -11,7 +11,7 @@ from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.server.data_directories import format_node
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_life import Life
-from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, ClusterOptions, rack_of
+from kafkacompat.sim.cluster_options import LOG_DIRECTORIES, MIN_ISR, MOVE_RATE, ClusterOptions, rack_of
 from kafkacompat.sim.faults.refusals import OUT_OF_ROOM, Refusals
 from kafkacompat.sim.files import FileDisk
 from kafkacompat.sim.hosts import WALL_CLOCK_ZERO_MS, ProcessEnded
@@ -212,6 +212,8 @@ def node_properties(options: ClusterOptions, node_id: int) -> dict[str, str]:
             "log.cleaner.dedupe.buffer.size": 2 << 20,
             "log.retention.check.interval.ms": 900,
         }
+    if options.move_bytes:
+        numbers[MOVE_RATE] = options.move_bytes
     return {
         "node.id": str(node_id),
         "process.roles": ",".join(roles),

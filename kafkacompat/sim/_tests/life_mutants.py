@@ -16,6 +16,7 @@ from kafkacompat.controller.features import METADATA_VERSION
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.log.cleaner.cleaner import LogCleaner
 from kafkacompat.log.manager import LogManager
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.moves import Move, Moves, MoveState
@@ -35,6 +36,10 @@ def a_copy_takes_its_place_at_any_moment(patch: pytest.MonkeyPatch) -> None:
             original(self, move)
 
     patch.setattr(Moves, "_step", step)
+
+
+def a_log_is_cleaned_while_it_is_copied(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LogCleaner, "may_change", lambda self, log: self._manager.get(log.topic_partition) is log)
 
 
 def logs_belong_to_names(patch: pytest.MonkeyPatch) -> None:
@@ -83,6 +88,7 @@ def eligible_replicas_outlive_the_feature(patch: pytest.MonkeyPatch) -> None:
 
 LIFE_MUTANTS: tuple[Plant, ...] = (
     a_copy_takes_its_place_at_any_moment,
+    a_log_is_cleaned_while_it_is_copied,
     logs_belong_to_names,
     logs_keep_the_settings_of_their_start,
     added_partitions_take_the_place_of_others,
@@ -94,6 +100,7 @@ LIFE_MUTANTS_SEEN_AT = {
     "added_partitions_take_the_place_of_others": 5,
     "snapshots_leave_features_out": 1,
     "a_copy_takes_its_place_at_any_moment": 1,
+    "a_log_is_cleaned_while_it_is_copied": 1292,
     "logs_belong_to_names": 6,
     "eligible_replicas_outlive_the_feature": 23,
 }
